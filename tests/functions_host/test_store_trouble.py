@@ -3,8 +3,11 @@
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -193,3 +196,26 @@ def test_the_write_ahead_log_stays_small_under_a_writer_that_never_rests(tmp_pat
     database.close()
     assert path.stat().st_size > 80_000_000
     assert largest < 60_000_000
+
+
+def test_a_database_that_another_program_has_locked_stalls_nothing_else(start_host: StartHost, tmp_path: Path):
+    """Other requests are answered meanwhile; what has to be written is written once the lock is gone, and once."""
+    host = start_host("sample", tmp_path / "data")
+    host.result("greet", "before")
+    with closing(sqlite3.connect(tmp_path / "data" / "host.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(1) as threads:
+            started = threads.submit(host.send, "POST", f"{MANAGEMENT}/orchestrators/greet/locked", '"1"')
+            for _ in range(20):
+                assert host.send("POST", "/admin/host/ping").status == 200
+            assert host.send("GET", f"{MANAGEMENT}/instances/locked").status == 404
+            assert not started.done()
+            other.execute("ROLLBACK")
+            assert started.result().status == 202
+        other.execute("BEGIN IMMEDIATE")
+        answer = host.send("POST", f"{MANAGEMENT}/orchestrators/greet/refused", '"1"')
+        assert (answer.status, "locked by another program" in answer.text) == (503, True)
+        other.execute("ROLLBACK")
+    assert "locked by another program" in host.log.read_text()
+    assert host.wait("locked")["runtimeStatus"] == "Completed"
+    host.stop()

@@ -8,6 +8,7 @@ import logging
 import sqlite3
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -102,7 +103,7 @@ class Checkpointer:
             with self._folding:
                 self._fold(connection, "PASSIVE")
                 if self._is_longer_than(_LONG_LOG_BYTES):
-                    self._fold(connection, "TRUNCATE")
+                    self._truncate(connection)
             if self._erasing:
                 self._stopping.wait(_COLLECT_SECONDS)  # deletions come in numbers
                 self._erase(connection)
@@ -133,13 +134,17 @@ class Checkpointer:
         """Empty the log, and clear the remnants on these pages while it is empty; returns whether it was done."""
         with self._folding:
             self._fold(connection, "PASSIVE")  # most of it, while the writer goes on
-            connection.execute(f"PRAGMA busy_timeout={_SHORT_BUSY_MILLISECONDS}")
-            with self._writing:
-                is_empty = self._fold(connection, "TRUNCATE")
-                if is_empty and pages:
-                    self._remnants.clear(pages)
-                    self._cleared = True
-            connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
+            return self._truncate(connection, pages)
+
+    def _truncate(self, connection: sqlite3.Connection, pages: Sequence[int] = ()) -> bool:
+        """Empty the log while the writer waits for a moment; see `_empty_log`."""
+        connection.execute(f"PRAGMA busy_timeout={_SHORT_BUSY_MILLISECONDS}")
+        with self._writing:
+            is_empty = self._fold(connection, "TRUNCATE")
+            if is_empty and pages:
+                self._remnants.clear(pages)
+                self._cleared = True
+        connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
         return is_empty
 
     def _is_longer_than(self, size_bytes: int) -> bool:

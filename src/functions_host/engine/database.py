@@ -1,8 +1,9 @@
 """The SQLite file itself: opening, transactions, and errors that say what to do.
 
-Only the host's loop writes, so no write waits for a lock. WAL with ``synchronous=NORMAL`` keeps every committed
-transaction when the process is killed. A power failure may lose the last few transactions, each as a whole. A file
-that is damaged, deleted or replaced while the host runs is not written to again.
+Only the host's loop writes, so no write waits for a lock, unless another program holds one: see `when_unlocked`. WAL
+with ``synchronous=NORMAL`` keeps every committed transaction when the process is killed. A power failure may lose the
+last few transactions, each as a whole. A file that is damaged, deleted or replaced while the host runs is not written
+to again.
 
 SQLite silently ignores a damaged or missing write-ahead log. So commits are counted, in the file and in a mark beside
 it: a file with a lower count than its mark has lost commits, which is reported when it is opened.
@@ -12,14 +13,17 @@ by ``shrink``, in slices. A file of a version that could not give pages back is 
 unless it is too large for that.
 """
 
+import asyncio
 import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import isawaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from functions_host.engine.checkpoints import Checkpointer
 from functions_host.engine.commit_mark import CommitMark
@@ -33,6 +37,9 @@ _LEAST_FREE_BYTES = 1024 * 1024
 _KEPT_PAGES = 256
 _KEPT_PART = 8
 _SLICE_PAGES = 256
+_BUSY_MILLISECONDS = 10
+_BUSY_PAUSE_SECONDS = 0.05
+_LONG_WAIT_SECONDS = 1.0
 _SPACE = ("freelist_count", "page_count", "auto_vacuum")
 _COUNTER = (
     "CREATE TABLE IF NOT EXISTS commits(one INTEGER PRIMARY KEY, count INTEGER NOT NULL);"
@@ -48,6 +55,10 @@ class StoreError(Exception):
 
 class StoreFullError(StoreError):
     """The disk is full, or the size limit is reached; the write is retried."""
+
+
+class StoreBusyError(StoreError):
+    """Another program holds the file locked; see `when_unlocked`."""
 
 
 class StoreDamagedError(StoreError):
@@ -114,6 +125,7 @@ class Database:
         except StoreError:
             self._connection.close()
             raise
+        self._connection.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")  # the loop waits in `when_unlocked`
         self._mark = CommitMark(path.with_name(f"{path.name}-mark"))
         self._mark.compare(path, self._count)
         self._checkpointer = Checkpointer(path, self._writing, erase_first=was_killed)
@@ -291,6 +303,11 @@ class Database:
         name = getattr(error, "sqlite_errorname", "")
         if any(name.startswith(damaged) for damaged in _DAMAGED):
             return self._damaged(str(error))
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return StoreBusyError(
+                f"The database {self._path} is locked by another program ({error}): end that program's transaction. "
+                "Nothing was written, and what could not be written is tried again"
+            )
         if name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR"):
             return self._no_room(str(error))
         return StoreError(f"The database {self._path} cannot be used ({error}); see that it can be read and written")
@@ -308,6 +325,31 @@ class Database:
             "the file away together with its -wal file, and restore a copy"
         )
         return self._damage
+
+
+async def when_unlocked[T](work: Callable[[], Awaitable[T] | T], seconds: float) -> T:
+    """Do work that writes; while another program holds the file locked, wait and let the loop continue.
+
+    Args:
+        work: changes nothing when it raises `StoreBusyError`.
+        seconds: how long to wait.
+
+    Raises:
+        StoreBusyError: the file stayed locked.
+    """
+    began, was_logged = time.monotonic(), False
+    while True:
+        try:
+            result = work()
+            return cast("T", await result if isawaitable(result) else result)
+        except StoreBusyError as error:
+            waited = time.monotonic() - began
+            if waited > seconds:
+                raise
+            if waited > _LONG_WAIT_SECONDS and not was_logged:
+                was_logged = True
+                _logger.warning("%s", error)
+        await asyncio.sleep(_BUSY_PAUSE_SECONDS)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from functions_host.engine.alarm import Alarm
 from functions_host.engine.crash_points import reach
+from functions_host.engine.database import when_unlocked
 from functions_host.engine.decide import name_as_awaited, select_arrivals
 from functions_host.engine.durable_functions import DurableFunctions, Raised, Returned
 from functions_host.engine.entities import decide_batch, parse_entity_id, refuse_batch
@@ -34,6 +35,8 @@ from functions_host.engine.store_records import ActivityItem, EntityCommit, Epis
 _logger = logging.getLogger(__name__)
 _SHRINK_PAUSE_SECONDS = 0.02
 _STORE = "the store"
+_BUSY_SECONDS = 300.0
+"""How long an outcome waits for a file that another program holds locked; after that, its function runs again."""
 _KEPT_FROM_EVENTS = 16
 """The history from which an orchestrator is kept in memory: a shorter one is replayed in less time than keeping takes,
 and its end, which is replayed in any case, is not computed twice."""
@@ -215,7 +218,9 @@ class Worker:
             new_id=self.new_id,
             find_instance=self.store.find_instance,
         )
-        items = self.store.commit_episode(commit)
+        items = await when_unlocked(lambda: None if run.closed else self.store.commit_episode(commit), _BUSY_SECONDS)
+        if items is None:
+            return
         self._advance(episode, commit)
         self._hand_out(run.record.instance_id, commit, items)
 
@@ -287,7 +292,7 @@ class Worker:
         result = await self.functions.run_activity(item.work.name, item.work.input_json)
         reach("activity.after_call")
         text = encode_event(_activity_end(item, result), self.clock())
-        woken = self.store.commit_activity(item, text)
+        woken = await when_unlocked(lambda: self.store.commit_activity(item, text), _BUSY_SECONDS)
         if woken is not None:
             self._instances.wake(woken)
 
@@ -297,7 +302,7 @@ class Worker:
         while queued := self.store.read_operations(entity_id, self._batch_size):
             commit = EntityCommit(entity_id, self.clock(), queued[-1].seq, ())
             await self._call_entity(commit, [item.operation for item in queued])
-            if self.store.commit_entity(commit):
+            if await when_unlocked(lambda commit=commit: self.store.commit_entity(commit), _BUSY_SECONDS):
                 self.clean_up()
             for reply, _ in commit.replies:
                 self._instances.wake(reply.caller.instance_id)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from functions_host.app.client_binding import WEBHOOK_PATH, ClientAddresses, management_urls
 from functions_host.engine.client_input import read_json, read_number, read_seconds, read_text, read_time
-from functions_host.engine.database import StoreError
+from functions_host.engine.database import StoreError, when_unlocked
 from functions_host.engine.entities import parse_entity_id
 from functions_host.engine.queries import InstanceFilter, list_entities, list_instances
 from functions_host.engine.sqlite_store import SqliteStore
@@ -41,6 +41,7 @@ _STATUS_OF_ERROR: dict[type[TaskHubError], int] = {
     ConflictError: 409,
 }
 _RETRY_SECONDS = "5"
+_BUSY_SECONDS = 5.0
 _CONTINUATION = "x-ms-continuation-token"
 _DEFAULT_WAIT_SECONDS = 10.0
 
@@ -102,8 +103,8 @@ class ManagementApi:
         handler, values = found
         try:
             self._store.check_files()
-            answer = handler(Call(request, values, await request.body()))
-            return answer if isinstance(answer, Response) else await answer
+            call = Call(request, values, await request.body())
+            return await when_unlocked(lambda: handler(call), _BUSY_SECONDS)
         except TaskHubError as error:
             return _problem(_STATUS_OF_ERROR[type(error)], error)
         except StoreError as error:
