@@ -4,7 +4,7 @@ Theory of operation. Every layer of the framework keeps a list of the updates th
 and an update with a content and the SDK's event takes 4 to 7 KB for a few characters. The layers share the objects. So
 the text of adjacent pieces is moved into the first of them, and the other updates drop their contents and the SDK's
 event. Folding any of the lists gives the same result as before, because a piece is moved only when it differs from the
-first in nothing but its text, and when the app's middleware has passed on the very object.
+first in nothing but its text, and when the app's middleware has not changed it.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,11 @@ _TEXT_OF: Final = {"text": "text", "text_reasoning": "text", "function_call": "a
 
 
 class _Pieces:
-    """Adjacent pieces of one content."""
+    """Adjacent pieces of one content, as passed on and as the client streamed them."""
 
-    def __init__(self, first: Content, field: str, part: ItemPart | None) -> None:
+    def __init__(self, first: Content, original: Content, field: str, part: ItemPart | None) -> None:
         self._first = first
+        self._original = original
         self._field = field
         self._part = part
         self._same = dict(vars(first))
@@ -48,7 +49,8 @@ class _Pieces:
     def close(self) -> None:
         """Put the whole text into the first piece."""
         if self._texts[1:]:
-            setattr(self._first, self._field, "".join(self._texts))
+            for first in (self._first, self._original):
+                setattr(first, self._field, "".join(self._texts))
 
 
 def condense(passed: Sequence[AgentResponseUpdate], said: Sequence[ChatResponseUpdate], items: ItemReader) -> None:
@@ -69,9 +71,11 @@ def condense(passed: Sequence[AgentResponseUpdate], said: Sequence[ChatResponseU
         part = None if theirs.raw_representation is None else items.read_item(theirs)
         if pieces is not None and pieces.take(content, part):
             mine.contents, theirs.contents, theirs.raw_representation = [], [], None
+            if isinstance(copied := mine.raw_representation, ChatResponseUpdate):
+                copied.contents, copied.raw_representation = [], None
         else:
             _closed(pieces)
-            pieces = _Pieces(content, _TEXT_OF[content.type], part)
+            pieces = _Pieces(content, theirs.contents[0], _TEXT_OF[content.type], part)
     _closed(pieces)
 
 
@@ -80,9 +84,14 @@ def _closed(pieces: _Pieces | None) -> None:
         pieces.close()
 
 
+def are_same(mine: Content, theirs: Content) -> bool:
+    """Return whether a content that was passed on is that of the client, or an unchanged copy. Guarantee: pure."""
+    return mine is theirs or vars(mine) == vars(theirs)
+
+
 def _piece_of(mine: Sequence[Content], theirs: Sequence[Content]) -> Content | None:
     """Return the one content of an update and its original, when it is a piece that can be joined."""
-    if len(mine) != 1 or len(theirs) != 1 or mine[0] is not theirs[0]:
+    if len(mine) != 1 or len(theirs) != 1 or not are_same(mine[0], theirs[0]):
         return None
     content = mine[0]
     field = _TEXT_OF.get(content.type)

@@ -6,7 +6,7 @@ in cycles, which the collector of garbage walks while it holds all threads. So t
 nothing are held back until the model's client is called, which gets all of them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, Final, cast
 
@@ -39,20 +39,20 @@ class HeldHistory(Message):
         self.held = list(messages)
 
 
-def hold_back(messages: Any, client: Any, arguments: Mapping[str, Any]) -> HeldHistory | None:
+def hold_back(messages: Any, client: Any, middleware: Sequence[Any]) -> HeldHistory | None:
     """Hold back the earlier messages of a run if nothing of the app's could see that they are missing.
 
     Args:
         messages: of the run.
         client: runs the tools; it is about to be asked.
-        arguments: of the request.
+        middleware: of the request, that of the app.
 
     Returns:
         What stands for the first of the messages; None when there are few, or when middleware or a client of the app's
         own would see it.
     """
     listed = cast("list[Message]", messages) if isinstance(messages, list) else []
-    if len(listed) <= _LEAST or not _is_unseen(client, arguments):
+    if len(listed) <= _LEAST or not _is_unseen(client, middleware):
         return None
     held = HeldHistory([*takewhile(_is_plain, listed[:-1])])
     return held if len(held.held) > _LEAST else None
@@ -105,11 +105,14 @@ def _is_plain(message: Message) -> bool:
     return not any("approval" in content.type for content in message.contents)
 
 
-def _is_unseen(client: Any, arguments: Mapping[str, Any]) -> bool:
+def sees_streams(middleware: Sequence[Any]) -> bool:
+    """Return whether some middleware may see what a model call sends or streams. Guarantee: pure."""
+    return not all(isinstance(one, FunctionMiddleware) for one in middleware)
+
+
+def _is_unseen(client: Any, middleware: Sequence[Any]) -> bool:
     """Return whether only the framework and this package see the messages until our own chat middleware does."""
-    through: Any = arguments.get("client_kwargs") or {}
-    middleware = [*(arguments.get("middleware") or ()), *(through.get("middleware") or ())]
-    if client.chat_middleware or not all(isinstance(one, FunctionMiddleware) for one in middleware):
+    if sees_streams([*client.chat_middleware, *middleware]):
         return False
     names = ("get_response", "_inner_get_response")
     kinds = [kind for kind in type(client).__mro__ if any(name in vars(kind) for name in names)]

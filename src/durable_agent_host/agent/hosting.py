@@ -30,7 +30,7 @@ from durable_agent_host.agent.compaction import (
 )
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.external_history import home_of, is_replaced
-from durable_agent_host.agent.held_history import hold_back
+from durable_agent_host.agent.held_history import hold_back, sees_streams
 from durable_agent_host.agent.history import TranscriptProvider
 from durable_agent_host.agent.hosted_tools import without_approvals
 from durable_agent_host.agent.inner_agents import InnerAgents
@@ -122,7 +122,7 @@ class HostedAgent:
         if not self.has_journal:
             return agent
         hosted: Any = copy_with(agent, _TracedAsAttempt)
-        hosted.client = _client_for_run(hosted.client, run, hosted.mcp_tools, self._inner)
+        hosted.client = _client_for_run(hosted, run, self._inner)
         hosted.client.__dict__.update(self._sdk_clients)
         if self.compaction is not None:
             without_compaction(hosted, has_our_history=not self.has_own_history)
@@ -130,11 +130,12 @@ class HostedAgent:
 
 
 def _with_history(agent: Any, provider: ModelProvider) -> Any:
-    """Add the stored conversation as the agent's history, unless it has its own."""
+    """Add the stored conversation as the agent's history, unless it has its own: where the framework has it."""
+    replaced = [is_replaced(agent, one) for one in agent.context_providers]
     providers = [keep_in_session(one) for one in agent.context_providers if not is_replaced(agent, one)]
     hosted = copy.copy(agent)
     if not any(isinstance(one, HistoryProvider) and one.load_messages for one in providers):
-        providers.insert(0, TranscriptProvider())
+        providers.insert(replaced.index(True) if True in replaced else len(providers), TranscriptProvider())
         hosted.require_per_service_call_history_persistence = False  # there would be nothing to load again
     hosted.context_providers = providers
     if not isinstance(agent, WorkflowAgent):
@@ -232,28 +233,44 @@ class _RunsJournaled:
     """The override; stands before the client's own class in the method resolution order."""
 
     innermost_chat_middleware: ModelCalls
+    agent_middleware: Sequence[Any]
     inner_agents: InnerAgents
 
-    def get_response(self, messages: Any, *, options: Any = None, middleware: Any = None, **arguments: Any) -> Any:
+    def get_response(
+        self, messages: Any, *, options: Any = None, middleware: Any = None, client_kwargs: Any = None, **arguments: Any
+    ) -> Any:
         client: Any = super()
         if options and options.get("tools"):
             tools = self.inner_agents.tools(cast("Any", normalize_tools(options["tools"])))
             options = {**options, "tools": without_approvals(tools)}
-        if (held := hold_back(messages, self, {**arguments, "middleware": middleware})) is not None:
+        client_kwargs = dict(client_kwargs or {})
+        chain = [*_listed(client_kwargs.get("middleware")), *_listed(middleware)]
+        if (held := hold_back(messages, self, chain)) is not None:
             messages = [held, *messages[len(held.held) :]]
             self.innermost_chat_middleware.run.held.append(held)
-        chain = [*(middleware or ()), self.innermost_chat_middleware]
-        return client.get_response(messages, options=options, middleware=chain, **arguments)
+        ours = self.innermost_chat_middleware
+        ours.is_watched = sees_streams([*self.agent_middleware, *cast("Any", self).chat_middleware, *chain])
+        client_kwargs["middleware"] = [*chain, ours]  # a client may replace it by `middleware`
+        return client.get_response(messages, options=options, client_kwargs=client_kwargs, **arguments)
 
 
-def _client_for_run(client: Any, run: AgentRun, mcp_servers: Sequence[Any], inner: InnerAgents) -> Any:
+def _listed(middleware: Any) -> list[Any]:
+    """List middleware, of which the framework accepts a single object, too."""
+    if middleware is None:
+        return []
+    return list(cast("Sequence[Any]", middleware)) if isinstance(middleware, Sequence) else [middleware]
+
+
+def _client_for_run(agent: Any, run: AgentRun, inner: InnerAgents) -> Any:
+    client = agent.client
     hosted = copy_with(client, _RunsJournaled)
     hosted.innermost_chat_middleware = ModelCalls(run)
+    hosted.agent_middleware = _listed(agent.middleware)
     hosted.inner_agents = inner
     hosted.turn_id = run.turn_id
     hosted.fold_call = run.produced.fold_call
     configuration: Any = client.function_invocation_configuration
     tells_reasons = bool(configuration and configuration.get("include_detailed_errors"))
-    calls = ToolCalls(run, mcp_servers, inner, tells_reasons=tells_reasons)
+    calls = ToolCalls(run, agent.mcp_tools, inner, tells_reasons=tells_reasons)
     hosted.function_middleware = [calls, *client.function_middleware]
     return hosted

@@ -49,10 +49,12 @@ class ModelCalls(ChatMiddleware):
 
     Attributes:
         run: the calls' run.
+        is_watched: whether code of the app may change what is streamed, so that it gets copies.
     """
 
     def __init__(self, run: AgentRun) -> None:
         self.run = run
+        self.is_watched = False
 
     async def process(self, context: ChatContext, call_next: CallNext) -> None:
         """Answer a call from the journal, or make it and journal its response.
@@ -64,11 +66,21 @@ class ModelCalls(ChatMiddleware):
         await answer.begin()
         if context.stream:
             answer.messages.put_aside()
-            context.result = ResponseStream(answer.stream(), finalizer=lambda _: answer.response())
+            updates = answer.stream()
+            stream = _copies(updates) if self.is_watched else updates
+            context.result = ResponseStream(stream, finalizer=lambda _: answer.response())
         else:
             async for _ in answer.stream():
                 pass
             context.result = answer.response()
+
+
+async def _copies(updates: AsyncGenerator[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
+    async with aclosing(updates):
+        async for update in updates:
+            copied = copy.copy(update)
+            copied.contents = [copy.copy(content) for content in update.contents]
+            yield copied
 
 
 class _Answer:

@@ -3,19 +3,20 @@
 Theory of operation. A model call is folded when its stream ends: the fold gives the response that is journaled. The
 agent passes the call's updates on to the runner, usually unchanged; their fold then replaces them here, in pieces, so
 later uses (the answer's requests for approval, the turn's response) read a few pieces instead of the updates. Updates
-that the app's middleware has changed, and those of a call that was cut off, stay unchanged.
+that the app's middleware has changed stay as changed, without the provider's items, which have what the model said;
+those of a call that was cut off stay unchanged.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any, Final
 
 from agent_framework import AgentResponse, AgentResponseUpdate, ChatResponseUpdate, Content
 
-from durable_agent_host.agent.condensing import EVERY, condense
+from durable_agent_host.agent.condensing import EVERY, are_same, condense
 from durable_agent_host.agent.weight import StreamWeight
-from durable_agent_host.stream.fold import Fold, ItemReader, fold_updates
+from durable_agent_host.stream.fold import Fold, ItemReader, fold_updates, whole_updates
 
 
 class Produced:
@@ -87,7 +88,7 @@ class Produced:
         return self._fold
 
     def finish_call(self, position: int) -> None:
-        """Replace the updates of the last folded model call by their fold, unless middleware changed them.
+        """Replace the updates of the last folded model call by their fold, unless they were changed on their way.
 
         Args:
             position: of the call; it is finished.
@@ -98,7 +99,20 @@ class Produced:
         passed = [update for update, _ in self._updates[start:]]
         if self._fold is not None and _are_unchanged(passed, self._call):
             self._updates[start:] = [(piece, position) for piece in _pieces(self._fold, passed, self._call)]
+        elif self._call and not _are_same(_said_in(passed), _said_in(self._call)):
+            for update in passed:
+                update.raw_representation = None
         self._call, self._fold = (), None
+
+    def take_result(self, start: int, result: AgentResponse[Any]) -> None:
+        """Take the response with which the agent's stream has ended, if the app's middleware has changed its texts.
+
+        Args:
+            start: a value of `len` before the stream.
+            result: the framework's.
+        """
+        if _texts(result) != _texts(self.response(start)):
+            self._updates[start:] = [(update, None) for update in whole_updates(result)]
 
     def response(self, start: int = 0) -> AgentResponse[Any]:
         """Fold what is kept into the response.
@@ -170,12 +184,20 @@ def _is_copy(raw: Any, said: ChatResponseUpdate) -> bool:
 
 def _differ_in_usage(update: AgentResponseUpdate, said: ChatResponseUpdate) -> bool:
     """Return whether only the token counts differ: the framework adds up those of a run's model calls."""
-    mine, theirs = ([one for one in contents if one.type != "usage"] for contents in (update.contents, said.contents))
-    return _are_same(mine, theirs)
+    return _are_same(_said_in([update]), _said_in([said]))
+
+
+def _texts(response: AgentResponse[Any]) -> str:
+    contents = (content for message in response.messages for content in message.contents)
+    return "".join(content.text or "" for content in contents if content.type == "text")
+
+
+def _said_in(updates: Iterable[AgentResponseUpdate | ChatResponseUpdate]) -> list[Content]:
+    return [content for update in updates for content in update.contents if content.type != "usage"]
 
 
 def _are_same(mine: Sequence[Content], theirs: Sequence[Content]) -> bool:
-    return len(mine) == len(theirs) and all(map(is_, mine, theirs))
+    return len(mine) == len(theirs) and all(map(are_same, mine, theirs))
 
 
 def _pieces(
