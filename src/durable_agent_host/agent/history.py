@@ -17,9 +17,11 @@ class DurableSession(AgentSession):
     Attributes:
         transcript: messages of earlier turns, oldest first; empty when the model's service keeps them.
         turn_id: the run's turn; the same when the turn is retried.
+        asked: the input of the turn's first run, as the agent's middleware left it; empty before.
     """
 
     transcript: Sequence[Message] = ()
+    asked: Sequence[Message] = ()
     turn_id: str | None = None
 
     @classmethod
@@ -95,5 +97,8 @@ class TranscriptProvider(HistoryProvider):
     ) -> None:
         """Put the transcript of the run's session first."""
         del agent, state
-        if isinstance(session, DurableSession) and session.transcript:
+        if not isinstance(session, DurableSession):
+            return
+        session.asked = session.asked or list(context.input_messages)
+        if session.transcript:
             context.context_messages[self.source_id] = list(session.transcript)

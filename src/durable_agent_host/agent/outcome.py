@@ -198,7 +198,7 @@ async def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> Tu
 
 async def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> TurnOutcome:
     ended_at = utc_now()
-    request = runs.request
+    request = runs.asked
     _hide_exceptions(given)
     served = _served(runs, given)
     if runs.context is not None:
@@ -207,7 +207,7 @@ async def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any)
         given.usage_details = add_usage_details(given.usage_details, runs.inner_calls.usage)
     asked, response, answered = request, given, runs.answers
     if (redactor := runs.redactor) is not None:
-        redact = partial(_redacted, runs, redactor, given)
+        redact = partial(_redacted, runs, redactor, request, given)
         asked, response, answered = await aside_of_texts([request, given, runs.answers], redact)
     answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served)
     entries = (encode_request_entry(asked), with_approvals(answer, answered))
@@ -233,11 +233,11 @@ async def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any)
 
 
 def _redacted(
-    runs: AgentRuns, redactor: Redactor, given: AgentResponse[Any]
+    runs: AgentRuns, redactor: Redactor, request: TurnRequest, given: AgentResponse[Any]
 ) -> tuple[TurnRequest, AgentResponse[Any], Mapping[str, Mapping[str, Any]]]:
     offered = runs.run.progress.offered if runs.run is not None and runs.hosted.has_journal else None
     answered = {call_id: redactor.data(answer) for call_id, answer in runs.answers.items()}
-    return redactor.request(runs.request), redactor.response(given, offered=offered), answered
+    return redactor.request(request), redactor.response(given, offered=offered), answered
 
 
 def _served(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,7 @@ from durable_agent_host.agent.session_state import SessionState
 from durable_agent_host.agent.spending import Spending
 from durable_agent_host.agent.turn_context import TurnContext
 from durable_agent_host.agent.updates import options_of, updates_of
-from durable_agent_host.codec.content import decode_content
+from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.loops.aside import aside
@@ -116,6 +116,7 @@ class AgentRuns:
     redactor: Redactor | None = None
     worked_before: float = 0.0
     began_at: float = field(default_factory=time.perf_counter)
+    _sent: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         """Start with nothing lost and nothing produced."""
@@ -151,6 +152,16 @@ class AgentRuns:
             await self.attempt.audience.tell(repeats)
             await asyncio.sleep(repeats.wait_seconds)
             await self.attempt.read_again()
+
+    @property
+    def asked(self) -> TurnRequest:
+        """The request as the agent's middleware has left it, which is what the framework keeps of it."""
+        inputs = self.agent_session.asked
+        contents = tuple(encode_content(content) for message in inputs for content in message.contents)
+        is_same = not inputs or not self._sent or contents == self._sent
+        if is_same or any(message.role != self.request.role for message in inputs):
+            return self.request
+        return replace(self.request, message="\n".join(message.text for message in inputs), contents=contents)
 
     def milliseconds(self) -> float:
         """Return how long the agent has worked."""
@@ -220,6 +231,8 @@ class AgentRuns:
     ) -> Sequence[Message]:
         if self.context is None:
             return context.messages
+        if self.agent_session.asked:
+            self.context.question = self.agent_session.asked[-1]
         return await self.context.project(run, context, position, replayed=replayed)
 
     async def _run_once(self, run: AgentRun) -> None:
@@ -237,7 +250,9 @@ class AgentRuns:
             await self._note_whole_agent(run)
         while True:
             start, stretch = len(self.produced), Stretch()
-            async with aclosing(updates_of(agent, messages, self.agent_session, options_of(self.request))) as updates:
+            take_result = partial(self.produced.take_result, start) if self._has_middleware else None
+            options = options_of(self.request)
+            async with aclosing(updates_of(agent, messages, self.agent_session, options, take_result)) as updates:
                 async for update in updates:
                     run.check_waiting()
                     await self._take(run, update)
@@ -309,11 +324,17 @@ class AgentRuns:
         is_new = self.losses.add(forgotten, self.agent_session)
         return RunRepeats(f"the model's service can no longer use the {forgotten.what}", 0.0) if is_new else None
 
+    @property
+    def _has_middleware(self) -> bool:
+        return bool(getattr(self.hosted.agent, "middleware", None))
+
     async def _prepare(self) -> list[Message]:
         """Give the session its transcript, and return the messages of the run."""
         said = [decode_content(content) for content in self.request.contents] or [self.request.message]
         message = Message(self.request.role, said)
         self.provider.check_message(message)
+        if self._has_middleware:
+            self._sent = tuple(encode_content(content) for content in message.contents)
         if self.context is not None:
             self.context.question = message
         session = self.agent_session

@@ -270,6 +270,8 @@ class _InRun:
     ) -> None:
         provider: Any = super()
         mine: Any = self
+        run_session = cast("DurableSession", session)
+        run_session.asked = run_session.asked or list(context.input_messages)
         if provider.before_run.__func__ is not HistoryProvider.before_run:
             await provider.before_run(agent=agent, session=session, context=context, state=state)
             loaded = context.context_messages.get(mine.source_id, [])

@@ -1,6 +1,6 @@
 """The stream of an agent of the framework, whatever its ``run`` returns."""
 
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, cast
 
@@ -10,7 +10,11 @@ from durable_agent_host.model.turn import TurnRequest
 
 
 async def updates_of(
-    agent: SupportsAgentRun, messages: Sequence[Message], session: AgentSession, options: dict[str, Any]
+    agent: SupportsAgentRun,
+    messages: Sequence[Message],
+    session: AgentSession,
+    options: dict[str, Any],
+    take_result: Callable[[AgentResponse[Any]], None] | None = None,
 ) -> AsyncGenerator[AgentResponseUpdate]:
     """Run an agent and yield what it streams.
 
@@ -19,6 +23,7 @@ async def updates_of(
         messages: of the run.
         session: of the run; the framework changes it.
         options: for the agent, see `options_of`.
+        take_result: receives the response with which a stream of the framework ends.
     """
     arguments: dict[str, Any] = {"options": options} if options else {}
     running: Any = cast("Any", agent.run)(messages, stream=True, session=session, **arguments)
@@ -32,7 +37,9 @@ async def updates_of(
         async for update in running:
             yield update
         if callable(finish := getattr(running, "get_final_response", None)):
-            await cast("Awaitable[Any]", finish())  # runs the framework's end of a run: providers, the session's id
+            result = await cast("Awaitable[Any]", finish())  # runs the framework's end: providers, the session's id
+            if take_result is not None and isinstance(result, AgentResponse):
+                take_result(cast("AgentResponse[Any]", result))
     finally:
         # a stream of the framework, or the generator of an agent of the app's own
         if callable(close := getattr(running, "close", None) or getattr(running, "aclose", None)):
