@@ -132,11 +132,11 @@ class _InThread:
 
     def __enter__(self):
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(60)
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -156,9 +156,14 @@ class _InThread:
 
 
 class CuttingProxy(_InThread):
-    """A TCP proxy whose connections break after a random number of bytes, in either direction, and which is slow."""
+    """A TCP proxy whose connections break after a random number of bytes, in either direction, and which is slow.
 
-    def __init__(self, target: int, *, seed: int = 1, least_bytes: int = 200, most_bytes: int = 6000) -> None:
+    After ``most_cuts`` breaks it is calm, so that what is sent through it comes to an end on any machine.
+    """
+
+    def __init__(
+        self, target: int, *, seed: int = 1, least_bytes: int = 200, most_bytes: int = 6000, most_cuts: int = 100
+    ) -> None:
         super().__init__()
         self.cuts = 0
         self.is_calm = False
@@ -166,6 +171,7 @@ class CuttingProxy(_InThread):
         self._random = random.Random(seed)
         self._least_bytes = least_bytes
         self._most_bytes = most_bytes
+        self._most_cuts = most_cuts
 
     async def _start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -190,6 +196,7 @@ class CuttingProxy(_InThread):
                     left[0] -= len(data)
                     if is_cut:
                         self.cuts += 1
+                        self.is_calm = self.cuts >= self._most_cuts
                         sink.write(data)
                         return
                 sink.write(data)
@@ -236,7 +243,7 @@ class FaultyHttp(_InThread):
     async def _start(self) -> None:
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_route("*", "/{tail:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=5)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
@@ -244,8 +251,8 @@ class FaultyHttp(_InThread):
         self._session = ClientSession(auto_decompress=False)
 
     async def _stop(self) -> None:
+        await self._runner.cleanup()  # first, as requests that are under way use the session
         await self._session.close()
-        await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self._count += 1

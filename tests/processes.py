@@ -16,8 +16,8 @@ from typing import Any, Self
 
 from tests.forks import ROOT, Forked
 
-READY_SECONDS = 60
-STOP_SECONDS = 15
+READY_SECONDS = 120
+STOP_SECONDS = 60
 READY_LINE = re.compile(r"ready: (http://\S+).*\n")
 
 
@@ -25,7 +25,7 @@ class StartError(AssertionError):
     """A process ended, or its time was over, before it was ready; the message is what it wrote."""
 
 
-def wait_until[T](look: Callable[[], T], seconds: float = 20) -> T:
+def wait_until[T](look: Callable[[], T], seconds: float = 60) -> T:
     """Call ``look`` until it returns something true; returns that."""
     deadline = time.monotonic() + seconds
     while not (seen := look()):

@@ -21,7 +21,8 @@ from tests.contract.piece_stores import (
 from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite, azurite_connection, redis
 
-GIVE_UP_SECONDS = 60.0
+GIVE_UP_SECONDS = 500.0
+"""No test fails because a store on a busy machine took its time; one that hangs ends with its timeout."""
 
 
 class Backend:
@@ -234,8 +235,11 @@ def _make(kind: str, request: pytest.FixtureRequest, folder: Path) -> Backend:
     return Blob(request.getfixturevalue("azurite_port"), small)
 
 
-SHARED = ("sqlite", "encrypted", "blob", "blob-small", "encrypted-blob", "redis", "encrypted-redis")
-"""Stores that several processes can share."""
+SHARED = ("sqlite", "encrypted", "blob", "blob-small", "redis")
+"""Stores that several processes can share.
+
+Encryption lies on top of any store: here on one, on those behind a network in the tests of faults.
+"""
 
 
 @pytest.fixture(params=[*SHARED, "memory"])
@@ -262,7 +266,7 @@ async def networked(request, tmp_path) -> AsyncIterator[Backend]:
         yield made
 
 
-PIECE_STORES = ("sqlite", "encrypted", "blob", "blob-small", "encrypted-blob")
+PIECE_STORES = ("sqlite", "encrypted", "blob", "blob-small")
 
 
 @pytest.fixture(params=PIECE_STORES)

@@ -11,7 +11,7 @@ from durable_agent_host.segments.protocol import SegmentStore
 from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite_connection
 
-GIVE_UP_SECONDS = 60.0
+GIVE_UP_SECONDS = 500.0
 
 
 class PieceBackend:

@@ -129,7 +129,7 @@ async def test_writers_that_are_killed_leave_whole_pieces(pieces):
     for seed in range(2):
         arguments = [type(pieces).__name__, json.dumps(pieces.arguments), HOME, str(seed)]
         with Writer("-m", "tests.contract.putting", *arguments, preload=STORES) as writer:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(500):
                 while len(writer.acknowledged) < 45:
                     assert writer.process.poll() is None
                     await asyncio.sleep(0.02)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+import time
 import uuid
 
 import pytest
@@ -38,7 +39,7 @@ async def read_all(log, log_id: str, from_offset: int = 0, **options) -> list:
 async def collect(log, log_id: str, count: int, from_offset: int = 0) -> list:
     """Follow until so many records have come."""
     records = []
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(500):
         async for page in log.follow(log_id, from_offset):
             assert page.records
             assert page.next_offset == page.records[-1].offset + 1
@@ -254,7 +255,7 @@ async def test_a_follower_resumes_where_it_was(backend):
                     break
         return records
 
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(500):
         found = await asyncio.gather(write(), *map(follow, range(4)))
     for records in found[1:]:
         assert_consecutive(records)
@@ -266,7 +267,7 @@ async def test_a_slow_follower_gets_larger_pages(backend):
     log, log_id = backend.log(), new_id()
     attempt = await log.open(log_id)
     records = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(500):
         async for page in log.follow(log_id):
             records += page.records
             if len(records) == 1:
@@ -315,13 +316,18 @@ async def test_deleted_logs_are_gone(backend):
 
 async def test_old_logs_are_swept(backend):
     """Logs without an append for so long are deleted, and the others stay."""
-    log, old, young = backend.log(), new_id(), new_id()
+    log, old = backend.log(), new_id()
     await log.open(old)
     await log.request_cancel(old)
     await asyncio.sleep(3.5)
-    await log.open(young)
     assert await log.sweep(older_than_seconds=3600) == 0
-    assert await log.sweep(older_than_seconds=2) >= 1
+    swept, is_young = 0, False
+    while not is_young:  # on a machine that is too busy, it may be old, too
+        began = time.monotonic()
+        await log.open(young := new_id())
+        swept += await log.sweep(older_than_seconds=2)
+        is_young = time.monotonic() - began < 1
+    assert swept >= 1
     assert await read_all(backend.log(), old) == []
     assert not await log.is_cancel_requested(old)
     assert len(await read_all(backend.log(), young)) == 1

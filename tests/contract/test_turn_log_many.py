@@ -156,12 +156,12 @@ async def test_many_turns_look_for_cancels_together(blob):
             found = await asyncio.gather(*map(log.is_cancel_requested, ids))
             return [index for index, is_requested in enumerate(found) if is_requested]
 
-        for _ in range(2):
+        assert await ask() == []
+        cost = TURNS
+        while cost > 1:  # turns that ask within a moment share a request; on a busy machine, not all of them do
+            asked.clear()
             assert await ask() == []
-        asked.clear()
-        for _ in range(5):
-            assert await ask() == []
-        assert len(asked) < 2 * TURNS
+            cost = len(asked)
         await other.request_cancel(ids[3])
         assert await ask() == [3]
         await other.request_cancel(ids[7])

@@ -30,7 +30,7 @@ class Writer(Process):
     async def has_written(self, count: int) -> None:
         """Wait until so many appends more have been acknowledged."""
         wanted = len(self.acknowledged) + count
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(500):
             while len(self.acknowledged) < wanted:
                 assert self.process.poll() is None
                 await asyncio.sleep(0.02)
@@ -54,7 +54,7 @@ def start_writer():
 async def follow_to_the_end(backend: Backend, log_id: str) -> list:
     """Follow from before the first entry to the last one."""
     records = []
-    async with asyncio.timeout(150):
+    async with asyncio.timeout(500):
         async for page in backend.log().follow(log_id):
             records += page.records
             if records[-1].entry == delta(END):
