@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -58,6 +59,9 @@ class EventStream:
                 if await self._request.is_disconnected():
                     self._ended("disconnected", sent, sent_at)
                     return
+            if event is self._events[-1] and not await self._may_end():
+                self._ended("disconnected", sent, sent_at)
+                return
             if self._delivery.clock and str(event.get("type")).endswith("delta"):
                 sent_at.append(time.time())
             await send({"type": "http.response.body", "body": self._encode(event), "more_body": True})
@@ -67,3 +71,11 @@ class EventStream:
             return
         self._ended("complete", sent, sent_at)
         await send({"type": "http.response.body", "body": self._last, "more_body": False})
+
+    async def _may_end(self) -> bool:
+        """Wait for the delivery's file; return False if the client has left meanwhile."""
+        while self._delivery.until_file and not Path(self._delivery.until_file).exists():  # noqa: ASYNC240 (quick)
+            await asyncio.sleep(0.01)
+            if await self._request.is_disconnected():
+                return False
+        return True

@@ -1,7 +1,6 @@
 """Turns that are cancelled: in a stream, in a tool, in the queue, and while they wait for a person."""
 
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -31,6 +30,12 @@ def cancel(turn) -> requests.Response:
     return requests.post(f"{turn['turn_url']}/cancel", timeout=30)
 
 
+def characters_of(turn_url: str) -> int:
+    """Read how much a turn's model calls have said so far."""
+    steps = requests.get(f"{turn_url}/steps", timeout=60).json()["steps"]
+    return sum(step.get("characters", 0) for step in steps)
+
+
 def has_next_turn(host: AgentHost, model: PracticeModel, agent: str, session: str):
     """Run one more turn of a session: the model accepts what it is sent; gives that."""
     model.plan({"text": "And so on."})
@@ -41,7 +46,7 @@ def has_next_turn(host: AgentHost, model: PracticeModel, agent: str, session: st
 
 def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, model: PracticeModel, capsys):
     """What was streamed stays as a valid transcript, the waiting client is told, and the session goes on."""
-    model.plan({"text": "This is a long answer. " * 40, **SLOW})
+    model.plan({"text": "This is a long answer. " * 1000, **SLOW})
     session = f"s-{uuid4().hex}"
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(people.run, "Talker", {"message": "talk", "session_id": session})
@@ -50,9 +55,9 @@ def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, mode
             lambda: (people.state("Talker", session) or {}) and people.session("Talker", session)["running_turn_id"]
         )
         url = f"{people.url}/api/agents/Talker/sessions/{session}/turns/{running}"
-        time.sleep(0.5)
+        wait_until(lambda: characters_of(url) > 10)
         assert cancel({"turn_url": url}).status_code == 202
-        answer = waiting.result(30)
+        answer = waiting.result(60)
     assert answer.status_code == 409, answer.text
     assert (answer.json()["turn_status"], answer.json()["turn_id"]) == ("cancelled", running)
     turn = people.end_of_turn(url)
@@ -70,7 +75,7 @@ def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, mode
     told = said(people.session("Talker", session))
     assert told[0] == ("user", "talk")
     assert told[1][0] == "assistant"
-    assert ("This is a long answer. " * 40).startswith(told[1][1])
+    assert ("This is a long answer. " * 1000).startswith(told[1][1])
     assert len(told[1][1]) > 4
     sent = has_next_turn(people, model, "Talker", session)
     assert told[1][1] in json.dumps(sent)
@@ -79,13 +84,11 @@ def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, mode
 @pytest.mark.parametrize("tool", ["rest", "block"])
 def test_a_turn_is_cancelled_in_the_middle_of_a_tool(people: AgentHost, model: PracticeModel, book: Path, tool):
     """The turn ends without the tool's end, its call has a result, and the next turn is accepted."""
-    model.plan({"calls": [{"name": tool, "arguments": {"seconds": 5}}]}, {"text": "Never said."})
+    model.plan({"calls": [{"name": tool, "arguments": {"seconds": 600}}]}, {"text": "Never said."})
     turn = start(people, "Rester", "rest")
     wait_until(lambda: "ing" in book.read_text())
-    began = time.monotonic()
     assert cancel(turn).status_code == 202
     ended = people.end_of_turn(turn["turn_url"])
-    assert time.monotonic() - began < 4
     assert ended["status"] == "cancelled"
     assert "rested" not in book.read_text()
     sent = has_next_turn(people, model, "Rester", turn["session_id"])
@@ -98,15 +101,16 @@ def test_a_turn_is_cancelled_in_the_middle_of_a_tool(people: AgentHost, model: P
 
 def test_a_turn_is_cancelled_while_it_waits_in_the_queue(people: AgentHost, model: PracticeModel):
     """A waiting turn leaves the queue at once, nothing of it is stored, and who waits behind it runs."""
-    model.plan({"text": "A slow answer. " * 10, **SLOW}, {"text": "third"})
+    model.plan({"text": "A slow answer. " * 1000, **SLOW}, {"text": "third"})
     first = start(people, "Talker", "one")
-    wait_until(model.requests)
+    wait_until(lambda: characters_of(first["turn_url"]) > 10)
     second, third = (start(people, "Talker", text, first["session_id"]) for text in ("two", "three"))
     wait_until(lambda: len(people.session("Talker", first["session_id"])["queued_turn_ids"]) == 2)
     assert cancel(second).status_code == 202
     assert people.end_of_turn(second["turn_url"])["status"] == "cancelled"
     assert requests.get(first["turn_url"], timeout=30).json()["status"] == "running"
     assert cancel(second).status_code == 200
+    assert cancel(first).status_code == 202
     assert people.end_of_turn(third["turn_url"])["response"] == "third"
     texts = [text for _, text in said(people.session("Talker", first["session_id"])) if len(text) < 10]
     assert texts == ["one", "three", "third"]
@@ -137,12 +141,12 @@ def test_cancelling_twice_is_cancelling_once(people: AgentHost, model: PracticeM
 
 def test_a_turn_that_interrupts_takes_the_running_ones_place(people: AgentHost, model: PracticeModel):
     """The running turn is cancelled, what it had said stays, the new turn sees it and runs before those that wait."""
-    model.plan({"text": "This is a long answer. " * 40, **SLOW}, {"text": "interrupted"}, {"text": "queued"})
+    model.plan({"text": "This is a long answer. " * 1000, **SLOW}, {"text": "interrupted"}, {"text": "queued"})
     first = start(people, "Talker", "one")
     wait_until(model.requests)
     waiting = start(people, "Talker", "two", first["session_id"])
     wait_until(lambda: people.session("Talker", first["session_id"])["queued_turn_ids"])
-    time.sleep(0.5)
+    wait_until(lambda: characters_of(first["turn_url"]) > 10)
     answer = people.run("Talker", {"message": "stop!", "session_id": first["session_id"], "policy": "interrupt"})
     assert (answer.status_code, answer.json().get("response")) == (200, "interrupted"), answer.text
     assert people.end_of_turn(first["turn_url"])["status"] == "cancelled"
@@ -181,7 +185,7 @@ def test_a_turn_that_waits_for_a_person_is_interrupted(people: AgentHost, model:
 
 def test_a_signalled_turn_is_cancelled_in_the_queue(people: AgentHost, model: PracticeModel):
     """A turn that came as a signal has no orchestration while it waits, and is cancelled all the same."""
-    model.plan({"text": "A slow answer. " * 5, **SLOW}, {"text": "Never said."})
+    model.plan({"text": "A slow answer. " * 1000, **SLOW}, {"text": "Never said."})
     first = start(people, "Talker", "one")
     session = first["session_id"]
     wait_until(model.requests)
@@ -190,19 +194,19 @@ def test_a_signalled_turn_is_cancelled_in_the_queue(people: AgentHost, model: Pr
     url = f"{people.url}/api/agents/Talker/sessions/{session}/turns/signal-{session}"
     assert requests.get(url, timeout=30).json()["status"] == "running"
     assert cancel({"turn_url": url}).status_code == 202
-    assert people.end_of_turn(first["turn_url"])["status"] == "completed"
+    assert cancel(first).status_code == 202
     assert people.end_of_turn(url)["status"] == "cancelled"
+    assert people.end_of_turn(first["turn_url"])["status"] == "cancelled"
     assert len(model.requests()) == 1
 
 
 def test_what_a_terminated_turn_still_does_is_stopped(people: AgentHost, model: PracticeModel, book: Path):
     """The next turn of the session tells what is left of a terminated one to stop, and does not wait for it."""
-    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 3}}]}, {"text": "next"})
+    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 600}}]}, {"text": "next"})
     first = start(people, "Rester", "rest")
     wait_until(lambda: "resting" in book.read_text())
     assert requests.post(f"{people.management}/instances/{first['turn_id']}/terminate?reason=test", timeout=30).ok
     answer = people.run("Rester", {"message": "next", "session_id": first["session_id"]})
     assert (answer.status_code, answer.json()["response"]) == (200, "next")
-    time.sleep(3.2)
-    assert book.read_text() == "resting\n"
+    wait_until(lambda: book.read_text() == "resting\nstopped\n")
     assert people.session("Rester", first["session_id"])["message_count"] == 2

@@ -2,10 +2,10 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import requests
 
-from tests.durable_agent_host.test_scenarios_turns import SLOW
 from tests.kit import PracticeModel
 from tests.processes import wait_until
 
@@ -20,9 +20,12 @@ def said(session):
     ]
 
 
-def test_a_turn_whose_host_is_killed_in_mid_stream_is_finished(lives, model: PracticeModel):
+def test_a_turn_whose_host_is_killed_in_mid_stream_is_finished(lives, model: PracticeModel, tmp_path: Path):
     """A killed host finishes the turn when it is back: the answer is there, and the user's message once."""
-    model.plan({"text": "This answer is cut off by a crash of the host. " * 3, **SLOW}, {"text": "The whole answer."})
+    model.plan(
+        {"text": "This answer is cut off by a crash of the host. " * 3, "until_file": str(tmp_path / "go")},
+        {"text": "The whole answer."},
+    )
     life = lives()
     key = {"Idempotency-Key": "crash-1"}
     body = {"message": "Tell me", "session_id": "crash"}
@@ -45,9 +48,14 @@ def test_a_turn_whose_host_is_killed_in_mid_stream_is_finished(lives, model: Pra
     ]
 
 
-def test_queued_turns_survive_a_crash(lives, model: PracticeModel):
+def test_queued_turns_survive_a_crash(lives, model: PracticeModel, tmp_path: Path):
     """Turns that waited when the host was killed run afterwards, in their order."""
-    model.plan({"text": "cut off " * 20, **SLOW}, {"text": "first"}, {"text": "second"}, {"text": "third"})
+    model.plan(
+        {"text": "cut off " * 20, "until_file": str(tmp_path / "go")},
+        {"text": "first"},
+        {"text": "second"},
+        {"text": "third"},
+    )
     life = lives()
     turns = []
     for number in range(3):

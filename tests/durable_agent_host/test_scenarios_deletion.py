@@ -16,7 +16,6 @@ from tests.durable_agent_host.conftest import LAB, PEOPLE
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_fork_delete import delete, fork
 from tests.durable_agent_host.test_scenarios_retention import A_SECOND, RETENTION, maintain, maintained_until
-from tests.durable_agent_host.test_scenarios_turns import SLOW
 from tests.kit import AgentHost, PracticeModel, hosted, start_host
 from tests.processes import wait_until
 
@@ -36,10 +35,14 @@ def instances(host: AgentHost) -> set[str]:
     return {one["instanceId"] for one in listed}
 
 
-def test_a_deletion_says_what_it_erased(people: AgentHost, model: PracticeModel):
+def test_a_deletion_says_what_it_erased(people: AgentHost, model: PracticeModel, tmp_path: Path):
     """Every turn of the session and its orchestration: ended, failed, cancelled in the queue and rejected ones."""
     session, before = f"s-{uuid4().hex[:8]}", instances(people)
-    model.plan({"text": "one"}, {"error": {"status": 400, "message": "no"}}, {"text": "A slow answer. " * 10, **SLOW})
+    model.plan(
+        {"text": "one"},
+        {"error": {"status": 400, "message": "no"}},
+        {"text": "A slow answer.", "until_file": str(tmp_path / "go")},
+    )
     assert people.run("Talker", {"message": "one", "session_id": session}).ok
     assert people.run("Talker", {"message": "two", "session_id": session}).status_code == 502
     running = start(people, "Talker", "three", session)
@@ -49,6 +52,7 @@ def test_a_deletion_says_what_it_erased(people: AgentHost, model: PracticeModel)
     rejected = people.run("Talker", {"message": "five", "session_id": session, "policy": "reject"})
     assert rejected.status_code == 409
     assert cancel(queued).status_code == 202
+    (tmp_path / "go").touch()
     assert people.end_of_turn(running["turn_url"])["status"] == "completed"
     assert people.end_of_turn(queued["turn_url"])["status"] == "cancelled"
     assert len(instances(people) - before) == 5
@@ -90,14 +94,14 @@ def test_a_session_that_is_being_erased_is_not_shown_and_takes_no_turn(lab: Agen
     assert (answer.status_code, answer.json()["response"]) == (200, "1: three")
 
 
-def test_an_erasure_that_is_not_meant_does_nothing(lab: AgentHost, model: PracticeModel):
+def test_an_erasure_that_is_not_meant_does_nothing(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """An expiry whose session was used meanwhile, one of a session in which a turn runs, and one that names none."""
     session = f"s-{uuid4().hex[:8]}"
     assert lab.run("Kept", {"message": "one", "session_id": session}).ok
     named = {"agent": "Kept", "session_id": session}
     used = lab.orchestrate("erase", named | {"if_digest": "0" * 32})
     assert (used["runtimeStatus"], used["output"]) == ("Completed", {"status": "changed"})
-    model.plan({"text": "A slow answer. " * 10, **SLOW}, user_text=f"two {session}")
+    model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")}, user_text=f"two {session}")
     running = start(lab, "Kept", f"two {session}", session)
     wait_until(lambda: lab.session("Kept", session)["running_turn_id"] == running["turn_id"])
     busy = lab.orchestrate("erase", named)["output"]
@@ -105,6 +109,7 @@ def test_an_erasure_that_is_not_meant_does_nothing(lab: AgentHost, model: Practi
     assert "names no session" in lab.orchestrate("erase", {"agent": "Kept"})["output"]
     other = lab.orchestrate("erase", named | {"if_owner": {"principal": "ann"}})["output"]
     assert other == {"status": "foreign"}
+    (tmp_path / "go").touch()
     lab.end_of_turn(running["turn_url"])
     assert lab.session("Kept", session)["message_count"] == 4
 

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -39,10 +40,11 @@ def test_fifty_clients_with_one_key_are_one_turn(people: AgentHost, model: Pract
 def test_clients_that_retry_through_a_crash_get_one_turn(lives, model: PracticeModel, tmp_path):
     """The host is killed under clients that retry: one turn, its tool ran once, one model call more than needed."""
     model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0.1}}]})
-    model.plan({"text": "The whole answer, at last. " * 5, **SLOW}, times=2)
+    answer = {"text": "The whole answer, at last. " * 5, "chunk_characters": 5}
+    model.plan(answer | {"delay_milliseconds": 2000}, answer)
     life = lives(PEOPLE)
     key = {"Idempotency-Key": uuid4().hex}
-    stop = time.monotonic() + 60
+    stop = time.monotonic() + 150
 
     def ask(_):
         while time.monotonic() < stop:
@@ -124,9 +126,11 @@ def test_callers_of_the_entity_with_one_correlation_id_are_one_turn(people: Agen
     assert people.session("Talker", entity[1])["message_count"] == 2
 
 
-def test_a_signal_that_comes_while_a_turn_runs_is_not_lost(people: AgentHost, model: PracticeModel):
+def test_a_signal_that_comes_while_a_turn_runs_is_not_lost(people: AgentHost, model: PracticeModel, tmp_path: Path):
     """A signalled turn waits for the one that runs, runs once however often it comes, and wakes who is behind it."""
-    model.plan({"text": "A slow answer. " * 5, **SLOW}, {"text": "signalled"}, {"text": "last"})
+    model.plan(
+        {"text": "A slow answer. " * 5, "until_file": str(tmp_path / "go")}, {"text": "signalled"}, {"text": "last"}
+    )
     first = start(people, "Talker", "one")
     session = first["session_id"]
     wait_until(model.requests)
@@ -134,6 +138,7 @@ def test_a_signal_that_comes_while_a_turn_runs_is_not_lost(people: AgentHost, mo
         people.signal("Talker", session, "run", {"message": "two", "correlationId": f"signal-{session}"})
     wait_until(lambda: people.session("Talker", session)["queued_turn_ids"])
     last = start(people, "Talker", "three", session)
+    (tmp_path / "go").touch()
     assert people.end_of_turn(last["turn_url"])["response"] == "last"
     texts = [text for _, text in said(people.session("Talker", session)) if "slow" not in text]
     assert texts == ["one", "two", "signalled", "three", "last"]
@@ -142,9 +147,9 @@ def test_a_signal_that_comes_while_a_turn_runs_is_not_lost(people: AgentHost, mo
     assert len(model.requests()) == 3
 
 
-def test_a_signal_in_the_queue_survives_a_crash(lives, model: PracticeModel):
+def test_a_signal_in_the_queue_survives_a_crash(lives, model: PracticeModel, tmp_path: Path):
     """A signalled turn that waited when the host was killed runs afterwards."""
-    model.plan({"text": "cut off " * 20, **SLOW}, {"text": "first"}, {"text": "signalled"})
+    model.plan({"text": "cut off " * 20, "until_file": str(tmp_path / "go")}, {"text": "first"}, {"text": "signalled"})
     life: Lives = lives(PEOPLE)
     start(life.host, "Talker", "one", "s")
     wait_until(model.requests)
@@ -155,15 +160,16 @@ def test_a_signal_in_the_queue_survives_a_crash(lives, model: PracticeModel):
     assert [text for _, text in said(host.session("Talker", "s"))] == ["one", "first", "two", "signalled"]
 
 
-def test_a_call_of_the_entity_is_refused_while_a_turn_runs(people: AgentHost, model: PracticeModel):
+def test_a_call_of_the_entity_is_refused_while_a_turn_runs(people: AgentHost, model: PracticeModel, tmp_path: Path):
     """A caller waits for its answer now, so it is told that the session is busy, and its turn does not run later."""
-    model.plan({"text": "A slow answer. " * 5, **SLOW})
+    model.plan({"text": "A slow answer. " * 5, "until_file": str(tmp_path / "go")})
     first = start(people, "Talker", "one")
     wait_until(model.requests)
     entity = ["dafx-Talker", first["session_id"]]
     status = people.orchestrate("call_once", {"entity": entity, "payload": {"message": "two"}})
     assert status["runtimeStatus"] == "Failed"
     assert first["turn_id"] in status["output"]
+    (tmp_path / "go").touch()
     people.end_of_turn(first["turn_url"])
     assert people.session("Talker", first["session_id"])["message_count"] == 2
 
@@ -190,13 +196,14 @@ def test_turns_behind_a_terminated_one_go_on(lives, model: PracticeModel, kill):
     assert [text for _, text in said(host.session("Talker", "s"))] == ["two", "second", "three", "third"]
 
 
-def test_waiting_turns_do_not_ask_all_the_time(lives, model: PracticeModel):
+def test_waiting_turns_do_not_ask_all_the_time(lives, model: PracticeModel, tmp_path: Path):
     """Turns that wait are woken; their own looks are as rare as the lease."""
-    model.plan({"text": "A slow answer. " * 20, **SLOW})
+    model.plan({"text": "A slow answer. " * 20, "until_file": str(tmp_path / "go")})
     host = lives(PEOPLE).host
     first = start(host, "Talker", "one", "s")
     wait_until(model.requests)
     behind = [start(host, "Talker", f"no {n}", "s") for n in range(10)]
+    (tmp_path / "go").touch()
     ended = [host.end_of_turn(turn["turn_url"]) for turn in (first, *behind)]
     assert {turn["status"] for turn in ended} == {"completed"}
     history = requests.get(f"{host.management}/instances/{behind[-1]['turn_id']}?showHistory=true", timeout=30).json()
@@ -204,9 +211,9 @@ def test_waiting_turns_do_not_ask_all_the_time(lives, model: PracticeModel):
     assert len(asked) <= 3
 
 
-def test_words_that_come_too_early_are_taken_once(people: AgentHost, model: PracticeModel):
+def test_words_that_come_too_early_are_taken_once(people: AgentHost, model: PracticeModel, tmp_path: Path):
     """A waiting turn that is told again and again that it may run asks as often, and then waits."""
-    model.plan({"text": "A slow answer. " * 12, **SLOW})
+    model.plan({"text": "A slow answer. " * 12, "until_file": str(tmp_path / "go")})
     first = start(people, "Talker", "one")
     wait_until(model.requests)
     behind = start(people, "Talker", "two", first["session_id"])
@@ -214,6 +221,7 @@ def test_words_that_come_too_early_are_taken_once(people: AgentHost, model: Prac
     for _ in range(5):
         url = f"{people.management}/instances/{behind['turn_id']}/raiseEvent/granted"
         assert requests.post(url, json=None, headers={"content-type": "application/json"}, timeout=30).ok
+    (tmp_path / "go").touch()
     assert people.end_of_turn(behind["turn_url"])["status"] == "completed"
     history = requests.get(f"{people.management}/instances/{behind['turn_id']}?showHistory=true", timeout=30).json()
     assert len([event for event in history["historyEvents"] if "admit" in str(event.get("Input"))]) <= 8

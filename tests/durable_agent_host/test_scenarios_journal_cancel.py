@@ -2,12 +2,12 @@
 
 import contextlib
 import json
-import time
 from typing import Any
 
 import pytest
 import requests
 
+from tests.durable_agent_host.test_scenarios_cancel import characters_of
 from tests.durable_agent_host.test_scenarios_journal import (
     Doomed,
     call,
@@ -28,12 +28,10 @@ def start(host: AgentHost, agent: str) -> str:
 
 
 def cancelled(host: AgentHost, url: str) -> dict[str, Any]:
-    """Cancel a turn; gives it as it is at its end, which comes soon."""
-    asked = time.monotonic()
+    """Cancel a turn; gives it as it is at its end, long before that of what it waits for."""
     assert requests.post(f"{url}/cancel", timeout=30).status_code == 202
     turn = host.end_of_turn(url)
     assert turn["status"] == "cancelled"
-    assert time.monotonic() - asked < 5  # one second, on a machine that does nothing else
     return turn
 
 
@@ -53,8 +51,8 @@ def test_a_batch_of_tools_is_cut_off(doomed: Doomed, model: PracticeModel, agent
     host = doomed.start()
     calls = [
         call("note", text="quick"),
-        call("linger", text="thread", seconds=60),
-        call("dawdle", text="loop", seconds=60),
+        call("linger", text="thread", seconds=600),
+        call("dawdle", text="loop", seconds=600),
         call("fail", text="bad"),
     ]
     model.plan({"text": "Before."}, {"reasoning": "Well.", "calls": [call("note", text="first")]}, {"calls": calls})
@@ -80,8 +78,7 @@ def test_an_answer_is_cut_off(doomed: Doomed, model: PracticeModel, agent):  # n
     answer = {"reasoning": "Well.", "text": "A long answer. " * 40, **SLOW}
     model.plan({"reasoning": "Hm.", "calls": [call("note", text="first")]}, answer)
     url = start(host, agent)
-    wait_until(lambda: len(model.requests()) == 2)
-    time.sleep(1)
+    wait_until(lambda: characters_of(url) > 10)
     cancelled(host, url)
     kept = [content["text"] for role, content in said(host.session(agent, "s")) if content["$type"] == "text"]
     assert kept[0] == "go"
@@ -95,9 +92,8 @@ def test_a_call_whose_arguments_are_cut_off_is_left_out(doomed: Doomed, model: P
     host = doomed.start()
     model.plan({"text": "I do it.", "calls": [call("note", text="x" * 600)], **SLOW})
     url = start(host, "Worker")
-    events = requests.get(f"{url}/events", stream=True, timeout=30)
+    events = requests.get(f"{url}/events", stream=True, timeout=60)
     assert any(b"message.delta" in line for line in events.iter_lines(chunk_size=1))
-    time.sleep(1)
     cancelled(host, url)
     assert doomed.traces == []
     sent = goes_on(host, model, "Worker")
@@ -107,11 +103,12 @@ def test_a_call_whose_arguments_are_cut_off_is_left_out(doomed: Doomed, model: P
 def test_a_wait_between_retries_is_cut_off(doomed: Doomed, model: PracticeModel):  # noqa: F811
     """A turn that waits to call a throttled model again ends when it is cancelled, and the tools' results stay."""
     host = doomed.start()
-    throttled = {"error": {"status": 429, "message": "slow down", "retry_after": 20}}
+    throttled = {"error": {"status": 429, "message": "slow down", "retry_after": 30}}
     model.plan({"calls": [call("note", text="first")]}, throttled)
     url = start(host, "Worker")
     wait_until(lambda: len(model.requests()) == 2)
     cancelled(host, url)
+    assert len(model.requests()) == 2
     assert [item["type"] for item in goes_on(host, model, "Worker")] == [
         "message",
         "function_call",
@@ -123,7 +120,7 @@ def test_a_wait_between_retries_is_cut_off(doomed: Doomed, model: PracticeModel)
 def test_a_cancel_outlives_a_crash(doomed: Doomed, model: PracticeModel):  # noqa: F811
     """A turn whose process dies while it is being cancelled makes no further call when it is found again."""
     host = doomed.start("turn.before_outcome")
-    model.plan({"calls": [call("note", text="first")]}, {"calls": [call("linger", text="a", seconds=60)]})
+    model.plan({"calls": [call("note", text="first")]}, {"calls": [call("linger", text="a", seconds=600)]})
     url = start(host, "Worker")
     wait_until(lambda: any(line.startswith("begin") for line in doomed.traces))
     with contextlib.suppress(requests.RequestException):

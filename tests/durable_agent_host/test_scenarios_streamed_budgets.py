@@ -15,7 +15,7 @@ from durable_agent_host.model.journal_entry import CallRaised, CallReserved, Jou
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.turn_log.journal import Recorded
 from tests.durable_agent_host.test_scenarios_budgets import BUDGETS, USAGE, spent, told
-from tests.durable_agent_host.test_scenarios_cancel import cancel, start
+from tests.durable_agent_host.test_scenarios_cancel import cancel, characters_of, start
 from tests.kit import AgentHost, Lives, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -41,8 +41,7 @@ def test_an_answer_that_is_cancelled_counts_as_far_as_it_came(budgets: AgentHost
     """With limits and without, its characters count as output tokens; a fork before the turn begins with them, too."""
     model.plan(LONG)
     turn = start(budgets, agent, "go", session := uuid4().hex)
-    wait_until(model.requests)
-    time.sleep(2)
+    wait_until(lambda: characters_of(turn["turn_url"]) > 10_000)
     assert cancel(turn).status_code == 202
     ended = budgets.end_of_turn(turn["turn_url"])
     streamed = len(ended["response"])
@@ -73,9 +72,9 @@ def test_a_kill_leaves_counted_what_was_streamed(tmp_path: Path, model: Practice
     model.plan(LONG, {"text": "Done.", "usage": USAGE})
     lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
     try:
-        start(lives.host, "Calls", "go", "s")
-        wait_until(model.requests)
-        time.sleep(4)
+        turn = start(lives.host, "Calls", "go", "s")
+        wait_until(lambda: characters_of(turn["turn_url"]) > 20_000)
+        time.sleep(2)  # at least: what is said later counts as well
         host = lives.crash()
         shown = wait_until(lambda: (now := host.session("Calls", "s")).get("spent") and now)
         assert (shown["turns"][0]["status"], shown["spent"]["model_calls"]) == ("completed", 2), shown
@@ -103,7 +102,8 @@ def test_turns_that_are_cancelled_use_up_the_session(budgets: AgentHost, model: 
         waiting = pool.submit(budgets.run, "Cost", {"message": "go", "session_id": session})
         wait_until(model.requests)
         turn = wait_until(lambda: budgets.session("Cost", session)["running_turn_id"])
-        time.sleep(3)
+        url = f"{budgets.url}/api/agents/Cost/sessions/{session}/turns/{turn}"
+        wait_until(lambda: characters_of(url) > 1500)
         cancel({"turn_url": f"{budgets.url}/api/agents/Cost/sessions/{session}/turns/{turn}"})
         assert waiting.result(60).status_code == 409
     body = f'{{"at_turn": "{turn}", "before": true, "session_id": "{session}-2"}}'

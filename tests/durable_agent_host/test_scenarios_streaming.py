@@ -84,14 +84,15 @@ def test_a_turn_is_streamed(lab: AgentHost, model: PracticeModel):
     assert reader.last.data["turn_id"] == headers["x-ms-turn-id"]
 
 
-def test_the_first_piece_comes_before_the_turn_has_ended(lab: AgentHost, model: PracticeModel):
+def test_the_first_piece_comes_before_the_turn_has_ended(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """A client reads while the model writes."""
-    model.plan({"text": "word " * 20, **SLOW})
+    model.plan({"text": "word " * 20, "until_file": str(tmp_path / "go")})
     with asked(lab, "Kept", "hi") as answer:
         for event in read_events(answer):
             if event.name == "message.delta":
                 break
         assert lab.turn(answer)["status"] == "running"
+        (tmp_path / "go").touch()
 
 
 def test_events_are_read_again_from_anywhere(lab: AgentHost, model: PracticeModel):
@@ -156,13 +157,14 @@ def test_a_failed_turn_ends_with_the_problem(lab: AgentHost):
     assert follow(events_url(lab, answer)) == reader.events
 
 
-def test_a_busy_session_is_a_status_and_no_stream(lab: AgentHost, model: PracticeModel):
+def test_a_busy_session_is_a_status_and_no_stream(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """With the policy reject, a client that asks for a stream gets 409 as others do."""
-    model.plan({"text": "word " * 20, **SLOW})
+    model.plan({"text": "word " * 20, "until_file": str(tmp_path / "go")})
     with asked(lab, "Kept", "hi", session="busy"):
         body = {"message": "now!", "session_id": "busy", "policy": "reject"}
         refused = lab.run("Kept", body, headers={"accept": "text/event-stream"})
         assert "busy" in problem(refused, 409)
+        (tmp_path / "go").touch()
 
 
 def test_a_request_that_cannot_be_read_is_a_status_and_no_stream(lab: AgentHost):

@@ -52,10 +52,13 @@ def trace_of(receiver: Receiver, turn_id: str) -> list[SentSpan]:
     """Wait for the trace of a turn that has ended; it is one tree."""
 
     def ended() -> bool:
-        return any(span.name == "session commit" for span in receiver.spans(turn_id))
+        spans = receiver.spans(turn_id)
+        names, ids = {span.name for span in spans}, {span.id for span in spans}
+        parents = {span.parent for span in spans if span.scope in SCOPES and span.name != TURN}
+        return {"session commit", TURN} <= names and parents <= ids
 
     wait_until(ended)
-    time.sleep(0.2)  # what is sent in a further batch
+    time.sleep(0.2)  # what is sent twice
     everything = receiver.spans(turn_id)
     assert len({span.trace for span in everything}) == 1
     assert not [span for span in everything if CANARY in str(span)]
@@ -146,7 +149,7 @@ def test_errors_retries_and_cancels_are_told(host: AgentHost, model: PracticeMod
     assert waits(spans) == ["retry"]
     (root,), (attempt,) = named(spans, TURN), named(spans, ATTEMPT)
     assert {one.attributes["error.type"] for one in (root, attempt)} == {"ProviderError"}
-    play(model, {"calls": [call("linger", seconds=1.5)]}, {"text": "too late"})
+    play(model, {"calls": [call("linger", seconds=60)]}, {"text": "too late"})
     running = host.run("Traced", {"message": "linger"}, headers={"x-ms-wait-for-response": "false"})
     wait_until(model.requests)
     time.sleep(0.3)

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -44,9 +45,9 @@ def test_the_agents_name_is_found_in_any_case(lab: AgentHost):
     assert lab.run("INSTANT", {"message": "again", "session_id": "case-1"}).json()["response"] == "3: again"
 
 
-def test_without_waiting_the_answer_is_fetched_later(lab: AgentHost, model: PracticeModel):
+def test_without_waiting_the_answer_is_fetched_later(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """A client that does not wait gets 202 with the turn's URL at once, and the answer there."""
-    model.plan({"text": "A slow answer.", **SLOW})
+    model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
     answer = lab.run("Kept", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"})
     assert answer.status_code == 202, answer.text
     body = answer.json()
@@ -54,6 +55,7 @@ def test_without_waiting_the_answer_is_fetched_later(lab: AgentHost, model: Prac
     assert answer.headers["Location"] == body["turn_url"]
     assert answer.headers["x-ms-turn-id"] == body["turn_id"]
     assert requests.get(body["turn_url"], timeout=30).json()["status"] == "running"
+    (tmp_path / "go").touch()
     turn = lab.end_of_turn(body["turn_url"])
     assert (turn["status"], turn["response"], turn["message_count"]) == ("completed", "A slow answer.", 2)
     assert turn["usage"]["total_token_count"] > 0
@@ -71,10 +73,10 @@ def test_not_waiting_is_asked_in_query_and_body_too(lab: AgentHost, place):
     assert lab.end_of_turn(answer.json()["turn_url"])["response"] == "1: hi"
 
 
-def test_a_turn_that_outlasts_the_wait_is_a_504_and_goes_on(lives, model: PracticeModel):
+def test_a_turn_that_outlasts_the_wait_is_a_504_and_goes_on(lives, model: PracticeModel, tmp_path: Path):
     """When the wait is over the client gets 504 with the turn's URL, the same turn goes on, and its answer is there."""
     host = lives(DURABLE_AGENT_HOST_WAIT_SECONDS="0.3").host
-    model.plan({"text": "A slow answer, at last.", **SLOW})
+    model.plan({"text": "A slow answer, at last.", "until_file": str(tmp_path / "go")})
     answer = host.run("Kept", {"message": "hi"})
     assert answer.status_code == 504, answer.text
     assert answer.headers["content-type"].startswith("application/problem+json")
@@ -82,14 +84,17 @@ def test_a_turn_that_outlasts_the_wait_is_a_504_and_goes_on(lives, model: Practi
     assert answer.headers["Location"] == body["turn_url"]
     assert body["turn_id"] == answer.headers["x-ms-turn-id"]
     assert "still running" in body["detail"]
+    (tmp_path / "go").touch()
     turn = host.end_of_turn(body["turn_url"])
     assert (turn["status"], turn["response"]) == ("completed", "A slow answer, at last.")
     assert len(model.requests()) == 1
 
 
-def test_turns_of_one_session_run_one_after_the_other(lab: AgentHost, model: PracticeModel):
+def test_turns_of_one_session_run_one_after_the_other(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """Turns that come while one runs wait, and run in the order of their arrival; each sees the ones before."""
-    model.plan({"text": "slow", **SLOW}, {"text": "second"}, {"text": "third"}, {"text": "fourth"})
+    model.plan(
+        {"text": "slow", "until_file": str(tmp_path / "go")}, {"text": "second"}, {"text": "third"}, {"text": "fourth"}
+    )
     session = f"s-{uuid4().hex}"
     started = []
     for number in range(4):
@@ -99,6 +104,7 @@ def test_turns_of_one_session_run_one_after_the_other(lab: AgentHost, model: Pra
         started.append(answer.json())
         if number:
             wait_until(lambda: len(lab.session("Ledger", session)["queued_turn_ids"]) == number)  # noqa: B023
+    (tmp_path / "go").touch()
     ended = [lab.end_of_turn(turn["turn_url"]) for turn in started]
     assert [turn["response"] for turn in ended] == ["slow", "second", "third", "fourth"]
     assert [turn["message_count"] for turn in ended] == [2, 4, 6, 8]
@@ -125,25 +131,26 @@ def test_many_clients_of_one_session_all_get_their_answers(lab: AgentHost, model
     assert (session_now["running_turn_id"], session_now["queued_turn_ids"]) == (None, [])
 
 
-def test_a_busy_session_rejects_when_asked_to(lab: AgentHost, model: PracticeModel):
+def test_a_busy_session_rejects_when_asked_to(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """Policy reject is a 409 that names the running turn; nothing of it is stored."""
-    model.plan({"text": "A slow answer.", **SLOW})
+    model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
     first = lab.run("Kept", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"}).json()
     wait_until(model.requests)
     answer = lab.run("Kept", {"message": "now!", "session_id": first["session_id"], "policy": "reject"})
     assert answer.status_code == 409, answer.text
     assert first["turn_id"] in answer.json()["detail"]
     assert lab.turn(answer)["status"] == "rejected"
+    (tmp_path / "go").touch()
     assert lab.end_of_turn(first["turn_url"])["status"] == "completed"
     assert "now!" not in json.dumps(lab.session("Kept", first["session_id"]))
     free = lab.run("Kept", {"message": "now!", "session_id": first["session_id"], "policy": "reject"})
     assert free.status_code == 200
 
 
-def test_a_full_queue_says_when_to_come_back(lives, model: PracticeModel):
+def test_a_full_queue_says_when_to_come_back(lives, model: PracticeModel, tmp_path: Path):
     """When too many turns wait, the next one is a 429 with Retry-After."""
     host = lives(DURABLE_AGENT_HOST_MAX_QUEUED_TURNS="1").host
-    model.plan({"text": "A slow answer.", **SLOW})
+    model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
     later = {"x-ms-wait-for-response": "false"}
     first = host.run("Kept", {"message": "1"}, headers=later).json()
     wait_until(model.requests)
@@ -152,6 +159,7 @@ def test_a_full_queue_says_when_to_come_back(lives, model: PracticeModel):
     answer = host.run("Kept", {"message": "3", "session_id": first["session_id"]})
     assert answer.status_code == 429, answer.text
     assert int(answer.headers["Retry-After"]) > 0
+    (tmp_path / "go").touch()
 
 
 def test_a_retry_with_the_same_key_is_the_same_turn(lab: AgentHost, model: PracticeModel):
@@ -250,19 +258,20 @@ def test_switched_off_tools_are_not_offered(lab: AgentHost, model: PracticeModel
     assert ledger.read_text() == "3.5\n"
 
 
-def test_sessions_do_not_wait_for_each_other(lab: AgentHost, model: PracticeModel):
+def test_sessions_do_not_wait_for_each_other(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """A slow turn of one session holds up no other session."""
-    model.plan({"text": "A slow answer.", **SLOW})
+    model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
     first = lab.run("Kept", {"message": "slow"}, headers={"x-ms-wait-for-response": "false"}).json()
     wait_until(model.requests)
     assert lab.run("Kept", {"message": "quick"}).status_code == 200
     assert requests.get(first["turn_url"], timeout=30).json()["status"] == "running"
+    (tmp_path / "go").touch()
     assert lab.end_of_turn(first["turn_url"])["status"] == "completed"
 
 
-def test_a_turn_that_was_terminated_does_not_block_its_session(lab: AgentHost, model: PracticeModel):
+def test_a_turn_that_was_terminated_does_not_block_its_session(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """When an operator terminates a running turn, the next turn of the session runs, and the conversation is whole."""
-    model.plan({"text": "A slow answer. " * 20, **SLOW})
+    model.plan({"text": "A slow answer. " * 20, "until_file": str(tmp_path / "go")})
     first = lab.run("Ledger", {"message": "slow"}, headers={"x-ms-wait-for-response": "false"}).json()
     wait_until(model.requests)
     assert requests.post(f"{lab.management}/instances/{first['turn_id']}/terminate?reason=test", timeout=30).ok
@@ -306,10 +315,10 @@ def test_a_log_that_cannot_be_opened_holds_nothing(lives, model: PracticeModel, 
     assert host.session("Talker", "s")["message_count"] == 2
 
 
-def test_a_full_queue_gives_no_202(lives, model: PracticeModel):
+def test_a_full_queue_gives_no_202(lives, model: PracticeModel, tmp_path: Path):
     """A turn that is not let in is told so, though its client does not wait; a deleted session leaves nothing of it."""
     host = lives(DURABLE_AGENT_HOST_MAX_QUEUED_TURNS="1").host
-    model.plan({"text": "A slow answer.", **SLOW})
+    model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
     later = {"x-ms-wait-for-response": "false"}
     first = host.run("Kept", {"message": "1"}, headers=later).json()
     wait_until(model.requests)
@@ -323,6 +332,7 @@ def test_a_full_queue_gives_no_202(lives, model: PracticeModel):
     assert fourth.status_code == 409, fourth.text
     refused = [third.json()["turn_id"], fourth.json()["turn_id"]]
     assert [host.turn(answer)["status"] for answer in (third, fourth)] == ["rejected", "rejected"]
+    (tmp_path / "go").touch()
     assert host.end_of_turn(second.json()["turn_url"])["status"] == "completed"
     gone = requests.delete(f"{host.url}/api/agents/Kept/sessions/{session}", timeout=60)
     assert gone.status_code == 200, gone.text

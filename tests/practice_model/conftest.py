@@ -19,7 +19,7 @@ class Served:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.http = httpx2.Client(base_url=url, headers={"authorization": "Bearer practice"}, timeout=20)
+        self.http = httpx2.Client(base_url=url, headers={"authorization": "Bearer practice"}, timeout=60)
 
     def plan(self, *steps, **plan):
         """Post a plan of these steps."""

@@ -40,7 +40,7 @@ def test_it_stops_while_a_stream_is_running():
 
 
 def refusal(*arguments):
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     return done.stderr
 

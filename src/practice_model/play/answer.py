@@ -17,12 +17,14 @@ class Delivery:
         delay_milliseconds: pause before every event; 0 for none.
         break_after_events: the connection closes after this many events; None for never.
         clock: whether the request log records the time of each delta, to measure delays.
+        until_file: a stream sends its last event when this file exists; empty for at once.
     """
 
     chunk_characters: int = event_grammar.DEFAULT_CHUNK_CHARACTERS
     delay_milliseconds: int = 0
     break_after_events: int | None = None
     clock: bool = False
+    until_file: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ A step is one of these, or an `items` list of the first six in any order:
 - `{"recording": name, "new_ids": false}`: recorded traffic.
 - `{"error": {"status": 429, "code": c, "message": m, "retry_after": seconds}}`: an HTTP error.
 
-The delivery of a step: `chunk_characters`, `delay_milliseconds` per event, `break_after_events`, `clock`; its ending:
+The delivery of a step: `chunk_characters`, `delay_milliseconds` per event, `break_after_events`, `clock`, and
+`until_file`, the path of a file for which the last event of a stream waits; its ending:
 `fail: {"code": c, "message": m}`, `incomplete: reason`; and `usage` numbers.
 """
 
@@ -56,7 +57,7 @@ STEP_KEYS = frozenset(
         "item",
     }
     | {"items", "chunk_characters", "delay_milliseconds", "break_after_events", "error", "fail", "incomplete", "usage"}
-    | {"clock"}
+    | {"clock", "until_file"}
 )
 _WHEN_KEYS = frozenset({"user_text", "agent", "model"})
 
@@ -151,7 +152,7 @@ def perform(
         kind = error.get("type") or ("server_error" if status >= 500 else "invalid_request_error")  # noqa: PLR2004
         message_ = error.get("message") or f"The practice model was told to answer with status {status}."
         return HttpError(status, message_, error.get("code"), error.get("param"), kind, error.get("retry_after"))
-    named = ("chunk_characters", "delay_milliseconds", "break_after_events", "clock")
+    named = ("chunk_characters", "delay_milliseconds", "break_after_events", "clock", "until_file")
     delivery = Delivery(**{name: step[name] for name in named if name in step})
     if "recording" in step:
         return replay(step, reading, mint, recordings, delivery)

@@ -8,6 +8,7 @@ import pytest
 
 from practice_model.dialects.responses.stream_check import stream_faults
 from tests.practice_model.kit import CODE, ECHO, events_of, text_of
+from tests.processes import wait_until
 
 
 def test_a_plan_answers_the_requests_it_matches_and_is_then_over(model):
@@ -169,15 +170,23 @@ def test_the_log_tells_when_each_delta_was_sent(model):
     assert began <= sent_at[0] < sent_at[1] < sent_at[2] <= time.time()
 
 
+def test_an_answer_waits_for_a_file(model, tmp_path):
+    """Its last event comes when the file is there, so that a test can hold an answer for as long as it needs."""
+    model.plan({"text": "Hello.", "until_file": str(tmp_path / "go")})
+    with model.http.stream("POST", "/v1/responses", json={"model": "m", "input": "Hi", "stream": True}) as answer:
+        lines = answer.iter_lines()
+        assert any("output_item.done" in line for line in lines)
+        assert model.requests()[-1]["ended"] is None
+        (tmp_path / "go").touch()
+        assert any("response.completed" in line for line in lines)
+
+
 def test_a_client_that_goes_away_is_noticed(model):
     """A slow stream ends when nobody reads it any more."""
     model.plan({"text": "x" * 500, "chunk_characters": 1, "delay_milliseconds": 20})
     with model.http.stream("POST", "/v1/responses", json={"model": "m", "input": "Hi", "stream": True}) as answer:
         next(answer.iter_raw())
-    deadline = time.monotonic() + 5
-    while model.requests()[-1]["ended"] is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert model.requests()[-1]["ended"] == "disconnected"
+    assert wait_until(lambda: model.requests()[-1]["ended"]) == "disconnected"
 
 
 def test_a_recording_needs_a_folder(model):

@@ -30,9 +30,13 @@ def pay(amount: float) -> str:
 
 
 async def rest(seconds: float) -> str:
-    """Rest for some seconds."""
+    """Rest for some seconds; notes when it is stopped."""
     note("resting")
-    await asyncio.sleep(seconds)
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        note("stopped")
+        raise
     note("rested")
     return "rested"
 
