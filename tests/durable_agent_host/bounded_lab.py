@@ -19,7 +19,7 @@ BOUNDS = {
     "TOOL_RESULT_BYTES": 20_000,
     "STREAM_READERS": 2,
 }
-ANSWER_SECONDS = 6
+ANSWER_SECONDS = 120
 
 
 @contextlib.contextmanager

@@ -44,6 +44,12 @@ AGENTS = (
 )
 """An agent, the client of the agent within it whose model misbehaves, and what is answered before that."""
 
+EACH = ("words", "arguments")
+"""A bound that the connection counts and another that the host does: what an agent holds is as without an agent.
+
+All of them, for each client, are in `test_scenarios_bounded_model`.
+"""
+
 CALL = ("call_1", '{"words": 1}')
 LONG = json.dumps({"words": 1, "more": "x" * 30_000})
 BOMB = gzip.compress(b"\n\n" * 10_000_000)
@@ -89,9 +95,7 @@ def _model() -> Iterator[HostileModel]:
 @pytest.fixture(scope="module")
 def host(_model: HostileModel, effects: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """A host with small bounds."""
-    with bounded_host(
-        tmp_path_factory.mktemp("bounded"), _model, effects, DURABLE_AGENT_HOST_ANSWER_SECONDS="4"
-    ) as running:
+    with bounded_host(tmp_path_factory.mktemp("bounded"), _model, effects) as running:
         yield running
 
 
@@ -103,8 +107,11 @@ def model(_model: HostileModel, effects: Path) -> HostileModel:
     return _model
 
 
-@pytest.mark.parametrize("misbehaviour", MISBEHAVIOURS)
-@pytest.mark.parametrize(("agent", "client", "before"), AGENTS, ids=[agent for agent, _, _ in AGENTS])
+@pytest.mark.parametrize(
+    ("agent", "client", "before", "misbehaviour"),
+    [(*row, kind) for row in AGENTS for kind in (MISBEHAVIOURS if row[1] == "Completions" else EACH)],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_a_bound_that_is_passed_within_an_agent_ends_the_turn(  # noqa: PLR0917 - fixtures and a table
     host: AgentHost,
     model: HostileModel,
@@ -127,9 +134,14 @@ def test_a_bound_that_a_whole_answer_passes_ends_the_turn(
     check_ends(host, model, effects, "Chat", (), *WHOLE_ANSWERS[misbehaviour])
 
 
-@pytest.mark.parametrize("misbehaviour", MISBEHAVIOURS)
-@pytest.mark.parametrize("client", ["Own", "ItsOwnHttp", "ItsOwnAgents"])
-@pytest.mark.parametrize("within", [False, True], ids=["itself", "within"])
+@pytest.mark.parametrize(
+    ("client", "misbehaviour", "within"),
+    [
+        *(("Own", kind, False) for kind in MISBEHAVIOURS),
+        *((client, kind, False) for client in ("ItsOwnHttp", "ItsOwnAgents") for kind in ("words", "a line", "a bomb")),
+        *((client, kind, True) for client in ("Own", "ItsOwnHttp", "ItsOwnAgents") for kind in EACH),
+    ],
+)
 def test_connections_of_the_app_are_bounded(  # noqa: PLR0917 - fixtures and a table
     host: AgentHost, model: HostileModel, effects: Path, client: str, misbehaviour: str, within: bool
 ):
@@ -172,8 +184,14 @@ def test_a_client_whose_connection_nobody_sees_says_a_bounded_amount(
     assert "MAX_ANSWER_BYTES" in reply.json()["detail"]
 
 
-@pytest.mark.parametrize(("agent", "before"), [("Summing", ()), ("OverSumming", (ASKS,))], ids=["itself", "within"])
-@pytest.mark.parametrize("misbehaviour", [*WHOLE_ANSWERS, "words", "a line"])
+@pytest.mark.parametrize(
+    ("agent", "before", "misbehaviour"),
+    [
+        *(("Summing", (), kind) for kind in (*WHOLE_ANSWERS, "words", "a line")),
+        *(("OverSumming", (ASKS,), kind) for kind in ("words", "a loop")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_the_model_of_a_strategy_is_bounded(
     host: AgentHost, model: HostileModel, agent: str, before: tuple[bytes, ...], misbehaviour: str
 ):
@@ -193,8 +211,10 @@ def test_the_model_of_a_strategy_is_bounded(
     assert len(model.received) == (loops if setting == "MAX_MODEL_CALLS" else len(before) + 1)
 
 
-@pytest.mark.parametrize("misbehaviour", MISBEHAVIOURS)
-@pytest.mark.parametrize("workflow", ["nodes", "holders"])
+@pytest.mark.parametrize(
+    ("workflow", "misbehaviour"),
+    [*(("nodes", kind) for kind in ("words", "a loop")), *(("holders", kind) for kind in (*EACH, "a bomb", "a loop"))],
+)
 def test_agents_of_hosted_workflows_are_bounded(
     host: AgentHost, model: HostileModel, effects: Path, workflow: str, misbehaviour: str
 ):
@@ -231,20 +251,23 @@ def check_ends(  # noqa: PLR0917 - one turn
     assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] - len(before) if loops else 0)
 
 
-def test_an_agent_within_an_agent_that_drips_ends_with_the_time_of_an_answer(host: AgentHost, model: HostileModel):
+def test_an_agent_within_an_agent_that_drips_ends_with_the_time_of_an_answer(
+    model: HostileModel, effects: Path, tmp_path: Path
+):
     """A sign of life now and then does not keep the answer of a sub-agent open."""
 
     def drip(write: Callable[[bytes], None]) -> None:
         pieces(for_ever(b"\n\n", 0.05))(write)
 
     turns: dict[str, str] = {}
-    for agent, _, before in AGENTS:
-        model.play(*before, fallback=drip)
-        reply = host.run(agent, {"message": "Good morning", "session_id": "drip", "wait_for_response": False})
-        turns[agent] = f"{host.url}/api/agents/{agent}/sessions/drip/turns/{reply.headers['x-ms-turn-id']}"
-        wait_until(lambda: len(model.received) == len(before) + 1)  # noqa: B023 - before the next one
-    for agent, turn in turns.items():
-        assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in host.end_of_turn(turn)["error"]["message"], agent
+    with bounded_host(tmp_path, model, effects, DURABLE_AGENT_HOST_ANSWER_SECONDS="4") as host:
+        for agent, _, before in AGENTS:
+            model.play(*before, fallback=drip)
+            reply = host.run(agent, {"message": "Good morning", "session_id": "drip", "wait_for_response": False})
+            turns[agent] = f"{host.url}/api/agents/{agent}/sessions/drip/turns/{reply.headers['x-ms-turn-id']}"
+            wait_until(lambda: len(model.received) == len(before) + 1)  # noqa: B023 - before the next one
+        for agent, turn in turns.items():
+            assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in host.end_of_turn(turn)["error"]["message"], agent
 
 
 def test_a_gigantic_result_within_an_agent_is_not_for_its_model(host: AgentHost, model: HostileModel, effects: Path):

@@ -108,22 +108,32 @@ def check_readers(host: AgentHost, turn: str) -> None:
     wait_until(lambda: requests.get(f"{host.url}/api{turn}/events", stream=True, timeout=60).status_code == 200)
 
 
-def test_a_stream_that_drips_ends_with_the_time_of_an_answer(host: AgentHost, model: HostileModel):
-    """A sign of life now and then does not keep an answer open."""
+def drip(write: Callable[[bytes], None]) -> None:
+    """Give a sign of life now and then."""
+    pieces(for_ever(b"\n\n", 0.05))(write)
 
-    def drip(write: Callable[[bytes], None]) -> None:
-        pieces(for_ever(b"\n\n", 0.05))(write)
 
-    model.play(fallback=drip)
+def begin(host: AgentHost, client: str) -> str:
+    """Begin a turn without waiting for it; gives its path."""
     asked = {"message": "Good morning", "session_id": "drip", "wait_for_response": False}
-    begun = {
-        client: f"/agents/{client}/sessions/drip/turns/{host.run(client, asked).headers['x-ms-turn-id']}"
-        for client in CLIENTS
-    }
-    check_readers(host, begun["Claude"])
-    for client, turn in begun.items():
-        ended = host.end_of_turn(f"{host.url}/api{turn}")
-        assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in ended["error"]["message"], client
+    return f"/agents/{client}/sessions/drip/turns/{host.run(client, asked).headers['x-ms-turn-id']}"
+
+
+def test_readers_of_a_turn_are_bounded(host: AgentHost, model: HostileModel):
+    """Who is one too many is told when to come back, and is let in when another has gone."""
+    model.play(fallback=drip)
+    turn = begin(host, "Claude")
+    check_readers(host, turn)
+    assert requests.post(f"{host.url}/api{turn}/cancel", timeout=60).ok
+
+
+def test_a_stream_that_drips_ends_with_the_time_of_an_answer(model: HostileModel, effects: Path, tmp_path: Path):
+    """A sign of life now and then does not keep an answer open."""
+    model.play(fallback=drip)
+    with bounded_host(tmp_path, model, effects, DURABLE_AGENT_HOST_ANSWER_SECONDS="2") as host:
+        for client, turn in {client: begin(host, client) for client in CLIENTS}.items():
+            ended = host.end_of_turn(f"{host.url}/api{turn}")
+            assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in ended["error"]["message"], client
 
 
 @pytest.mark.parametrize("client", CLIENTS)
