@@ -57,7 +57,7 @@ def test_a_conversation_is_not_kept_after_its_turn(host: AgentHost, model: Pract
         model.plan(failed if ends == "failed" else {"text": "Here you are."}, user_text=f"Go on, {number}.")
         answer = host.run(agent, {"message": f"Go on, {number}.", "session_id": session})
         assert answer.status_code == (502 if ends == "failed" else 200), answer.text
-    wait_until(lambda: int(host.get("/kept").text) < ENTRIES, seconds=5)
+    wait_until(lambda: int(host.get("/kept").text) < ENTRIES)
     url = f"/agents/{agent}/sessions/{slow.headers['x-ms-session-id']}/turns/{slow.headers['x-ms-turn-id']}"
     assert host.get(url).json()["status"] == "running"
     assert host.post(f"{url}/cancel", b"").ok

@@ -2,10 +2,8 @@
 
 import http.client
 import json
-import os
 import signal
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -104,7 +102,7 @@ def test_values_of_host_json_that_make_no_sense(tmp_path: Path, host_json: objec
 def test_a_function_has_a_time_limit(start_host: StartHost, tmp_path: Path):
     """A function that takes longer than functionTimeout has failed."""
     code = MINIMAL + "\nimport asyncio\n@app.route(route='slow')\nasync def slow(req: func.HttpRequest) -> str:\n"
-    code += "    await asyncio.sleep(20)\n    return 'late'\n"
+    code += "    await asyncio.sleep(600)\n    return 'late'\n"
     app = write_app(tmp_path / "app", code, {"version": "2.0", "functionTimeout": "00:00:01"})
     host = start_host(app, tmp_path / "data")
     assert host.send("GET", "/api/slow").status == 500
@@ -228,7 +226,7 @@ def test_web_apps_inside_a_function(start_host: StartHost, tmp_path: Path, code:
 
 def read(url: str) -> str:
     try:
-        with urllib.request.urlopen(url, timeout=5) as response:
+        with urllib.request.urlopen(url, timeout=60) as response:
             return response.read().decode()
     except OSError:
         return ""
@@ -272,14 +270,19 @@ def test_an_app_without_durable_functions_does_not_wait_for_their_sdk(tmp_path: 
 def test_ctrl_c_twice_kills(start_host: StartHost, tmp_path: Path):
     """A second Ctrl-C does not wait for anything."""
     code = MINIMAL.replace("def ping", "async def ping").replace("    return", "    await hang()\n    return")
-    code += "\nimport asyncio\nasync def hang():\n    await asyncio.sleep(30)\n"
+    code += "\nimport asyncio\nfrom pathlib import Path\n"
+    code += "async def hang():\n    Path('begun').touch()\n    await asyncio.sleep(600)\n"
     host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
     connection = http.client.HTTPConnection(host.url.removeprefix("http://"))
     connection.request("GET", "/api/ping")
-    time.sleep(0.3)
-    os.kill(host.process.pid, signal.SIGINT)
-    time.sleep(0.2)
-    assert host.stop(signal.SIGINT) == 130
+    wait_until((tmp_path / "app" / "begun").exists)
+
+    def ended() -> bool:
+        host.process.send_signal(signal.SIGINT)  # two that come before the host has seen the first are one
+        return host.process.poll() is not None
+
+    wait_until(ended)
+    assert host.process.returncode == 130
     connection.close()
 
 

@@ -8,11 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.forks import HOST
 from tests.functions_host.conftest import APPS, MANAGEMENT, READY, Host, StartHost
 from tests.processes import READY_SECONDS, Process, Server, wait_until
 
@@ -197,7 +197,7 @@ def test_a_port_in_use(tmp_path: Path):
     """The message names the port and the option."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        line = fail_to_start(write_app(tmp_path / "app"), tmp_path / "data", "--port", str(port))
+        line = fail_to_start(write_app(tmp_path / "app"), tmp_path / "data", "--port", str(port), preload=HOST)
     assert f"Port {port}" in line
     assert "--port" in line
 
@@ -207,13 +207,13 @@ def test_a_data_directory_that_may_not_be_written(tmp_path: Path):
     """The message names the directory and the option."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
-    assert "--data" in fail_to_start(write_app(tmp_path / "app"), closed / "data")
+    assert "--data" in fail_to_start(write_app(tmp_path / "app"), closed / "data", preload=HOST)
 
 
 def test_a_data_directory_that_cannot_be_made(tmp_path: Path):
     """A file in the way is told as such."""
     (tmp_path / "file").write_text("x")
-    line = fail_to_start(write_app(tmp_path / "app"), tmp_path / "file" / "data")
+    line = fail_to_start(write_app(tmp_path / "app"), tmp_path / "file" / "data", preload=HOST)
     assert "cannot be written to" in line
     assert "--data" in line
 
@@ -222,7 +222,7 @@ def test_two_hosts_on_one_data_directory(start_host: StartHost, tmp_path: Path):
     """The second is refused, with the pid of the first."""
     app = write_app(tmp_path / "app")
     host = start_host(app, tmp_path / "data")
-    line = fail_to_start(app, tmp_path / "data")
+    line = fail_to_start(app, tmp_path / "data", preload=HOST)
     assert f"pid {host.process.pid}" in line
     host.stop()
 
@@ -230,11 +230,11 @@ def test_two_hosts_on_one_data_directory(start_host: StartHost, tmp_path: Path):
 def test_no_app(tmp_path: Path):
     """A folder without function_app.py, and a folder that is not there."""
     tmp_path.joinpath("empty").mkdir()
-    assert "no function_app.py" in fail_to_start(tmp_path / "empty", tmp_path / "data")
-    assert "no folder" in fail_to_start(tmp_path / "missing", tmp_path / "data")
+    assert "no function_app.py" in fail_to_start(tmp_path / "empty", tmp_path / "data", preload=HOST)
+    assert "no folder" in fail_to_start(tmp_path / "missing", tmp_path / "data", preload=HOST)
     (tmp_path / "v1" / "greet").mkdir(parents=True)
     (tmp_path / "v1" / "greet" / "function.json").write_text("{}")
-    line = fail_to_start(tmp_path / "v1", tmp_path / "data")
+    line = fail_to_start(tmp_path / "v1", tmp_path / "data", preload=HOST)
     assert "is an app of the v1 programming model, with greet/function.json and no function_app.py" in line
     assert "move its functions to the v2 model" in line
 
@@ -242,10 +242,12 @@ def test_no_app(tmp_path: Path):
 def test_an_import_error_names_exception_file_and_line(tmp_path: Path):
     """The place is in the app, not in a library."""
     app = write_app(tmp_path / "app", "import json\n\njson.loads('{')\n")
-    line = fail_to_start(app, tmp_path / "data")
+    line = fail_to_start(app, tmp_path / "data", preload=HOST)
     assert "JSONDecodeError" in line
     assert f"{app}/function_app.py:3" in line
-    assert "ModuleNotFoundError" in fail_to_start(write_app(tmp_path / "b", "import no_such_module\n"), tmp_path / "d")
+    assert "ModuleNotFoundError" in fail_to_start(
+        write_app(tmp_path / "b", "import no_such_module\n"), tmp_path / "d", preload=HOST
+    )
     syntax = fail_to_start(write_app(tmp_path / "c", "def f(:\n"), tmp_path / "d")
     assert "SyntaxError" in syntax
     assert "function_app.py:1" in syntax
@@ -254,7 +256,7 @@ def test_an_import_error_names_exception_file_and_line(tmp_path: Path):
 def test_an_app_that_says_why_it_cannot_run(tmp_path: Path):
     """The text of a SystemExit is shown alone."""
     app = write_app(tmp_path / "app", "raise SystemExit('Set OPENAI_API_KEY.')\n")
-    assert fail_to_start(app, tmp_path / "data") == "Set OPENAI_API_KEY."
+    assert fail_to_start(app, tmp_path / "data", preload=HOST) == "Set OPENAI_API_KEY."
 
 
 def test_missing_packages_are_told_with_the_command_that_installs_them(tmp_path: Path):
@@ -287,12 +289,16 @@ def test_an_older_python_is_told(tmp_path: Path):
 def test_functions_that_the_worker_refuses(tmp_path: Path):
     """The message names the function, also when the host refuses its route."""
     lost = MINIMAL + "\n@app.route(route='a/{id')\ndef lost(req: func.HttpRequest) -> str:\n    return ''\n"
-    assert "Function 'lost' cannot be served" in fail_to_start(write_app(tmp_path / "d", lost), tmp_path / "data")
+    assert "Function 'lost' cannot be served" in fail_to_start(
+        write_app(tmp_path / "d", lost), tmp_path / "data", preload=HOST
+    )
     code = MINIMAL + "\n@app.route(route='bad')\ndef bad_one(req: dict) -> str:\n    return ''\n"
-    assert "bad_one" in fail_to_start(write_app(tmp_path / "a", code), tmp_path / "data")
+    assert "bad_one" in fail_to_start(write_app(tmp_path / "a", code), tmp_path / "data", preload=HOST)
     twice = MINIMAL + "\nother = func.FunctionApp()\n"
-    assert "More than one FunctionApp" in fail_to_start(write_app(tmp_path / "b", twice), tmp_path / "data")
-    none = fail_to_start(write_app(tmp_path / "c", "x = 1\n"), tmp_path / "data")
+    assert "More than one FunctionApp" in fail_to_start(
+        write_app(tmp_path / "b", twice), tmp_path / "data", preload=HOST
+    )
+    none = fail_to_start(write_app(tmp_path / "c", "x = 1\n"), tmp_path / "data", preload=HOST)
     assert "Could not find top level function app" in none
 
 
@@ -300,9 +306,9 @@ def test_a_host_json_that_is_not_right(tmp_path: Path):
     """Bad JSON and a missing version are told with the path."""
     app = write_app(tmp_path / "app")
     (app / "host.json").write_text("{ // comment\n}")
-    assert "host.json is not valid JSON" in fail_to_start(app, tmp_path / "data")
+    assert "host.json is not valid JSON" in fail_to_start(app, tmp_path / "data", preload=HOST)
     (app / "host.json").write_text("{}")
-    assert '"version": "2.0"' in fail_to_start(app, tmp_path / "data")
+    assert '"version": "2.0"' in fail_to_start(app, tmp_path / "data", preload=HOST)
 
 
 def test_a_database_that_is_damaged(tmp_path: Path):
@@ -310,22 +316,24 @@ def test_a_database_that_is_damaged(tmp_path: Path):
     data = tmp_path / "data"
     data.mkdir()
     (data / "host.db").write_bytes(b"not a database at all" * 100)
-    line = fail_to_start(write_app(tmp_path / "app"), data)
+    line = fail_to_start(write_app(tmp_path / "app"), data, preload=HOST)
     assert "host.db" in line
     assert (data / "host.db").read_bytes().startswith(b"not a database")
 
 
 def test_a_stop_does_not_wait_for_running_functions(start_host: StartHost, tmp_path: Path):
     """A function that runs for long is abandoned after a short grace; the exit status is 0."""
+    begun = tmp_path / "begun"
     code = (
-        MINIMAL + "\nimport time\n@app.route(route='long')\ndef long(req: func.HttpRequest) -> str:\n"
-        "    time.sleep(30)\n    return ''\n"
+        f"import time\nfrom pathlib import Path\nbegun = {str(begun)!r}\n{MINIMAL}"
+        "@app.route(route='long')\ndef long(req: func.HttpRequest) -> str:\n"
+        "    Path(begun).touch()\n    time.sleep(600)\n    return ''\n"
     )
     host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
     address = host.url.removeprefix("http://").split(":")
     with socket.create_connection(address) as connection:
-        connection.sendall(b"GET /api/long HTTP/1.1\r\nHost: x\r\n\r\n")
-        time.sleep(0.2)
+        connection.sendall(b"GET /api/long HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wait_until(begun.exists)
         assert host.stop() == 0
 
 

@@ -144,7 +144,7 @@ def test_a_database_with_a_damaged_page_is_refused_and_left_alone(start_host: St
         damaged[page : page + 64] = b"\xff" * 64
     path.write_bytes(damaged)
     refused = Host(APPS / "sample", tmp_path / "data")
-    assert refused.process.wait(timeout=20) == 1
+    assert refused.process.wait(timeout=60) == 1
     assert "is damaged" in refused.log.read_text()
     assert "restore a copy" in refused.log.read_text()
     assert path.read_bytes() == bytes(damaged)

@@ -44,7 +44,7 @@ class Terminal(InTerminal):
         """Press keys."""
         os.write(self.terminal, keys.encode())
 
-    def sees(self, text: str, *, times: int = 1, seconds: float = 30) -> str:
+    def sees(self, text: str, *, times: int = 1, seconds: float = 60) -> str:
         """Wait until a text is on the screen; returns all that is there."""
         try:
             wait_until(lambda: self.text.count(text) >= times or self.process.poll() is not None, seconds)
@@ -53,15 +53,15 @@ class Terminal(InTerminal):
             assert shown.count(text) >= times, f"{text!r} is not on the screen:\n{shown}"
         return shown
 
-    def ends(self, seconds: float = 30) -> int:
+    def ends(self, seconds: float = 60) -> int:
         """Wait for the end; returns the exit status."""
         status = self.process.wait(seconds)
-        self._reader.join(5)
+        self._reader.join(60)
         return status
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
-        self._reader.join(5)
+        self._reader.join(60)
         os.close(self.terminal)
 
 

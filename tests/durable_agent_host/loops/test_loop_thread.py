@@ -65,7 +65,7 @@ async def test_work_of_a_caller_whose_loop_has_closed_harms_nobody():
 
     async def ask() -> None:
         promises.append(Promise())
-        loop.post(lambda promise: (go_on.wait(5), loop.answer(promise, 1)), promises[0])
+        loop.post(lambda promise: (go_on.wait(60), loop.answer(promise, 1)), promises[0])
 
     await asyncio.to_thread(asyncio.run, ask())
     go_on.set()

@@ -122,7 +122,7 @@ async def test_a_hint_to_a_closed_loop_is_dropped():
     await asyncio.to_thread(run_in_own_thread, enter, 1)
     with wakeups.waiter("turn") as hint:
         assert wakeups.notify("turn")
-        await asyncio.wait_for(hint.wait(), 5)
+        await asyncio.wait_for(hint.wait(), 60)
     assert wakeups.notify("turn")
     waiter.__exit__(None, None, None)
     assert not wakeups.notify("turn")

@@ -1,9 +1,9 @@
 """HTTP triggers of a running host."""
 
 import threading
-import time
 
 from tests.functions_host.conftest import Host
+from tests.processes import wait_until
 
 
 def test_a_request_reaches_the_function_with_route_query_headers_and_body(host: Host):
@@ -76,10 +76,11 @@ def test_a_blocking_async_function_does_not_stall_the_host(host: Host):
     """While one async function blocks its loop, sync functions and the management API answer."""
     blocked = threading.Thread(target=host.send, args=("GET", "/api/blocking"))
     blocked.start()
-    time.sleep(0.1)
+    wait_until((host.data / "blocking").exists)
     assert host.send("GET", "/api/page").status == 200
     assert host.result("no_yield", 1) == {"plain": 1}
     assert blocked.is_alive()
+    (host.data / "released").touch()
     blocked.join()
 
 

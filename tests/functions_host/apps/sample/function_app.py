@@ -71,8 +71,11 @@ def broken(req: func.HttpRequest) -> str:
 
 @http.route(route="blocking", methods=["GET"])
 async def blocking(req: func.HttpRequest) -> str:
-    """Block the app's loop: other things of the host must go on."""
-    time.sleep(1.0)
+    """Block the app's loop until a file is there: other things of the host must go on."""
+    folder = Path(os.environ["FUNCTIONS_HOST_DATA"])
+    (folder / "blocking").touch()
+    while not (folder / "released").exists():
+        time.sleep(0.01)
     return "done"
 
 

@@ -15,12 +15,13 @@ app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
 
 @app.route(route="events", methods=["GET"])
 async def events(req: Request) -> StreamingResponse:
-    """Send two events with a pause in between, then one more for ever."""
+    """Send an event, a second one when the caller has the first, then one more for ever."""
 
     async def produce():
         try:
             yield "id: 0\nevent: first\ndata: one\n\n"
-            await asyncio.sleep(0.6)
+            while "gated" in req.query_params and not Path(os.environ["FUNCTIONS_HOST_DATA"], "gate").exists():
+                await asyncio.sleep(0.02)
             yield "id: 1\nevent: second\ndata: two\n\n"
             while "forever" in req.query_params:
                 await asyncio.sleep(0.02)
