@@ -5,26 +5,21 @@ import html
 import json
 import logging
 import re
-from time import process_time
 from urllib.parse import quote, quote_plus
 
 import pytest
 from agent_framework import Content
-from hypothesis import given
-from hypothesis import strategies as st
 
-from durable_agent_host import redact_personal_data, secret_forms
+from durable_agent_host import redact_personal_data
 from durable_agent_host.errors import ProviderError, RequestError, error_details
 from durable_agent_host.log_records import keep_secrets_out_of_logs
 from durable_agent_host.long_texts import learn_pause
 from durable_agent_host.redaction import (
     learn_secrets,
     secrets_of_settings,
-    without_credentials,
     without_secrets,
 )
 from durable_agent_host.secret_forms import MASK
-from functions_host.log_secrets import mask_keys
 from tests.durable_agent_host.test_scenarios_secrets import FORMS, NEEDLES
 
 TOKENS = (
@@ -124,7 +119,21 @@ TOKENS = (
 def test_secrets_of_known_forms_are_taken_out(text, clean):
     """The rest of the text stays, so that a reader knows what it is about."""
     assert without_secrets(text) == clean
-    for before in range(_PART - len(text) - 1, _PART + 2, max(len(text) // 7, 1)):  # long texts are searched in parts
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("postgres://admin:hunter2@db:5432/x failed", f"postgres://admin:{MASK}@db:5432/x failed"),
+        ("{'Authorization': 'Bearer abc.def-123456'}", f"{{'Authorization': '{MASK}'}}"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", MASK),
+        ("machine x login y password hunter2", f"machine x login y password {MASK}"),
+        (f"a {TOKENS[0]} b", f"a {MASK} b"),
+    ],
+)
+def test_secrets_are_found_at_the_borders_of_a_long_text_s_parts(text, clean):
+    """Long texts are searched in parts; what crosses a border is found, and found once."""
+    for before in range(_PART - len(text) - 1, _PART + 2, max(len(text) // 7, 1)):
         words = ("x\n" * (before // 2 + 1))[:before] + "\n"
         assert without_secrets(f"{words}{text}\n{words}") == f"{words}{clean}\n{words}"
 
@@ -135,21 +144,9 @@ _PART = 16 * 1024
 @pytest.mark.parametrize(
     "name",
     [
-        *(
-            f"{owner}{dash}{what}"
-            for owner in (
-                *("account", "access", "shared", "sharedaccess", "shared_access", "api", "subscription", "functions"),
-                *("ocp-apim-subscription", "x-functions", "master", "x-api", "goog-api", "x-goog-api", "secret_access"),
-                *("aws_secret_access", "private", "instrumentation", "encryption", "signing", "license", "webhook"),
-            )
-            for dash in ("", "-", "_")
-            for what in ("key", "signature")
-        ),
-        *(
-            f"{owner}{dash}token"
-            for owner in ("access", "refresh", "id", "auth", "session", "security", "bearer")
-            for dash in ("", "-", "_")
-        ),
+        *("account-key", "shared_access_key", "ocp-apim-subscription-key", "x-functions-key", "x-goog-api-key"),
+        *("aws_secret_access_key", "privatekey", "instrumentation_key", "webhook-signature", "encryptionkey"),
+        *("access_token", "refresh-token", "idtoken", "session_token", "bearer-token"),
         *("secret_key", "secretkey", "secret_key_base", "secretkey_base", "shared_secret", "sharedsecret"),
         *("client-secret", "app_secret", "client_assertion", "password", "mypasswd", "passwort", "passphrase"),
         *("passcode", "pwd", "db_pass", "sqlpass", "ssh_pass", "root_pass", "A_PASS", "secret", "sig", "signature"),
@@ -206,7 +203,7 @@ def test_a_text_full_of_names_lets_others_work():
         assert len(pauses) > 10, unit
 
 
-@pytest.mark.parametrize("place", [_PART - 30, _PART - 16, _PART - 3, _PART, 3 * _PART - 8])
+@pytest.mark.parametrize("place", [_PART - 16, 3 * _PART - 8])
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
@@ -368,174 +365,6 @@ def test_nobody_writes_a_log_line_of_their_own(caplog: pytest.LogCaptureFixture)
     assert [line for line in text.split("\n") if line.lstrip(" |").startswith("2026")] == []
     assert text.count(r"x\n2026-11-24 ERROR FORGED \x1b[31m\r\u2028FORGED\x85\u202eFORGED") == 7
     assert 'File "' in text
-
-
-_PARTS = (
-    *("api_key |", " Passwort", "aB" * 30, "9", "shpss_", "SK", "0a" * 16, "api_key: >-\n  ", "pat", "1//0", "-us1"),
-    *("https://", "redis://:", "user:", "@host/", "Authorization", "bearer ", "Basic ", "x-functions-key: ", "?code="),
-    *("passWord", "client_secret", "Token", "credential", "pwd: ", "key: 1", "=", ":", "-----BEGIN PRIVATE KEY-----"),
-    *("eyJabcdefgh.abcdefg", "sk-abcdefgh", "PK_abcdefghi", "ghp_0123456789abcdef", "AIza", "AKIA0123456789ABCDEF"),
-    *("a" * 43, "A" * 52, "JQQJ99", "a" * 20, "0123456789", "'", '"', "\\", " ", "\n", ", ", "{", "}", "\u00df"),
-    *("\\u0026", "%3F", "%253f", "code%3D", "key%3d", "Cookie: ", "client_assertion", "token='", "\\n", ";", ", b'"),
-    *("ap\u0131-key", "\u017fig", "&\u017fv_sig=", "bas\u0130c ", "\u212aey: 1", "api-\u212aey="),
-    *(
-        "PGPASSWORD",
-        "DB_PASS",
-        "_PASS",
-        "MY_TOKEN=abcdef12",
-        "_KEY: ",
-        "--password ",
-        "--api-key=",
-        "curl ",
-        " -u ",
-        "a:b1",
-    ),
-    *(
-        "sshpass -p ",
-        "login a",
-        " password ",
-        "<password",
-        ">",
-        "</",
-        "&lt;token&gt;",
-        'key="apiKey" value="',
-        " is now ",
-    ),
-    *(
-        "hooks.slack.com/services/abcdef",
-        "SG.",
-        "a1" * 21,
-        "gsk_",
-        ":AA",
-        "1Q~",
-        "AzSeA",
-        "+AEhA",
-        "dapi",
-        "xoxb-",
-        "glpat-",
-    ),
-)
-
-
-@given(st.lists(st.one_of(st.sampled_from(_PARTS), st.text(max_size=3))).map("".join))
-def test_a_text_is_searched_for_what_tells_of_a_form_alone(text):
-    """What is searched for before a form is searched for leaves no secret out."""
-    every = text
-    is_literal = any(one in text for one in ("\\n", "\\r", "\\t"))
-    for form in secret_forms.FORMS_OF_LITERALS if is_literal else secret_forms.FORMS:
-        every = form.pattern.sub(secret_forms.masked, every)
-    assert secret_forms.without_forms(text, is_log=True) == every
-
-
-_REPEATED = (
-    *(
-        "a.",
-        "x://",
-        "x://a:",
-        "://:",
-        "http://a",
-        r":\/\/a:",
-        "u:a@",
-        "a@b.",
-        r"\u00e9",
-        "4 ",
-        "1-",
-        "4",
-        "4111  1111 ",
-    ),
-    *("-----BEGIN ", "-----BEGIN A ", "-----BEGIN PRIVATE KEY-----", "bearer ", r"bearer\n", "basic a", "aws4"),
-    *(
-        "authorization:",
-        "authorization ",
-        "password=",
-        "password ",
-        "password='",
-        'password="',
-        '"password":"',
-        "\u20104",
-    ),
-    *(
-        "'password','",
-        "secret: ",
-        r"secret:\n",
-        r"password\"",
-        r"password=\"",
-        "cookie:",
-        "cookie:a",
-        "cookie: a",
-        "aB",
-    ),
-    *(
-        "-eyJaaaaaa",
-        "eyJaaaaaa.",
-        "sk-",
-        "sk-abcdefgh-",
-        "ghp_",
-        "a-api-key:",
-        "?key=",
-        "%3Fkey",
-        "AKIA",
-        'token="',
-        "A/",
-        "x-functions-key ",
-    ),
-    *("key=", "?key=", "pwd='", "TOKEN=a", "token: ", "api_key a1", "secret%3D", "KEY=1", "4-4 44 4444 ", "_key="),
-    *("&code=", "/runtime/own/", '"headers":{', '"api-key":"', '"a-', '":"\\', " ", "\n", "\t", "\\", "'", '"', r"\n"),
-)
-_REPEATED += (
-    *(
-        "--password ",
-        "--a-",
-        "--api-key=",
-        "curl ",
-        "curl -u",
-        "-u a:",
-        "sshpass -p ",
-        "login a ",
-        "login ",
-        "password is ",
-    ),
-    *("<password", "<a.", "<password>", "<password>a", "&lt;pwd&gt;", "<token ", 'key="pwd" value="', 'name="a', "a-"),
-    *(
-        "TOKEN=",
-        "KEY: ",
-        "_pass",
-        "SG.",
-        "gsk_",
-        "gsk_a-",
-        "1:AA",
-        "a1",
-        "aQ~",
-        "1Q~",
-        "hooks.slack.com/services/",
-        "+ASt",
-    ),
-)
-_ALL_TELLS = " ".join(tell for form in secret_forms.FORMS for group in form.tells for tell in group)
-
-
-def _work(text: str) -> float:
-    """Measure what all searches of a text take, in seconds of this process."""
-    took: list[float] = []
-    for number in range(2):
-        began = process_time()
-        redact_personal_data(Content.from_text(f"{text}\n{number}"))  # it remembers short texts
-        for search in (without_secrets, without_credentials, mask_keys):
-            search(text)
-        took.append(process_time() - began)
-    return min(took)
-
-
-@pytest.mark.parametrize("end", ["", " ://x@", "=x"])
-def test_a_search_takes_time_in_proportion_to_the_text(end):
-    """Whatever is repeated, four times the text takes about four times the work, and not sixteen times."""
-    slow: list[tuple[str, float, float]] = []
-    for unit in _REPEATED:
-        for begin in ("", _ALL_TELLS):
-            few, many = (_work(begin + unit * (size // len(unit)) + end) for size in (3_000, 12_000))
-            if many > 8 * max(few, 0.002):
-                slow.append((unit, few, many))
-    assert slow == []
 
 
 def test_an_error_about_a_request_quotes_little_of_it():

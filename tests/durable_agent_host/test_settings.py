@@ -32,21 +32,21 @@ def test_every_field_has_its_variable(name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in MAY_BE_ZERO])
-@pytest.mark.parametrize("value", ["0", "-1", "many", "nan", "inf", "1,5", "0x10"])
-def test_a_value_without_meaning_is_refused_by_name(name, value):
+def test_a_value_without_meaning_is_refused_by_name(name):
     """The error names the variable, the value and what to set."""
-    with pytest.raises(SettingError, match=rf"{PREFIX}{name.upper()} is '{value}'; set it to a number above 0"):
-        Settings.from_environment({PREFIX + name.upper(): value})
+    for value in ("0", "-1", "many", "nan", "inf", "1,5", "0x10"):
+        with pytest.raises(SettingError, match=rf"{PREFIX}{name.upper()} is '{value}'; set it to a number above 0"):
+            Settings.from_environment({PREFIX + name.upper(): value})
 
 
 @pytest.mark.parametrize("field", sorted(MAY_BE_ZERO))
-@pytest.mark.parametrize("value", ["-1", "many", "nan", "inf"])
-def test_what_may_be_zero_is_taken(value, field):
+def test_what_may_be_zero_is_taken(field):
     """Zero is no limit, or nothing kept; what is less or no number is refused."""
     name = PREFIX + field.upper()
     assert getattr(Settings.from_environment({name: "0"}), field) == 0
-    with pytest.raises(SettingError, match=rf"{name} is '{value}'; set it to a number of 0 or more"):
-        Settings.from_environment({name: value})
+    for value in ("-1", "many", "nan", "inf"):
+        with pytest.raises(SettingError, match=rf"{name} is '{value}'; set it to a number of 0 or more"):
+            Settings.from_environment({name: value})
 
 
 def test_a_schedule_has_six_fields_or_is_off():

@@ -50,13 +50,13 @@ def test_cutting_mixing_and_folding_in_parts_change_nothing(name):
     events = events_of(answered(name))
     folded = fold_updates(updates_of(events), provider)
     whole = stored_all(folded)
-    for seed in range(3):
-        updates = updates_of(cut_elsewhere(interleaved(events, seed), seed))
-        assert stored_all(fold_updates(updates, provider)) == whole
-        first, second = sorted(Random(seed).randint(0, len(updates)) for _ in range(2))
-        cuts = updates[:first], updates[first:second], updates[second:]
-        parts = [update for part in cuts for update in fold_part(part, provider)]
-        assert stored_all(fold_updates(parts, provider)) == whole
+    seed = len(name)
+    updates = updates_of(cut_elsewhere(interleaved(events, seed), seed))
+    assert stored_all(fold_updates(updates, provider)) == whole
+    first, second = sorted(Random(seed).randint(0, len(updates)) for _ in range(2))
+    cuts = updates[:first], updates[first:second], updates[second:]
+    parts = [update for part in cuts for update in fold_part(part, provider)]
+    assert stored_all(fold_updates(parts, provider)) == whole
     assert stored(fold_updates(whole_updates(folded), provider)) == whole["messages"]
     assert stored(fold_updates(folded.to_updates(), provider)) == whole["messages"]
 
@@ -65,7 +65,7 @@ def test_cutting_mixing_and_folding_in_parts_change_nothing(name):
 def test_a_stream_that_ends_early_obeys_the_laws(name):
     """Wherever a stream breaks, parts give the whole, and folding twice changes nothing."""
     events = events_of(answered(name))
-    for end in range(0, len(events), max(1, len(events) // 12)):
+    for end in range(0, len(events), max(1, len(events) // 5)):
         updates = updates_of(events[:end])
         folded = fold_updates(updates, provider)
         half = len(updates) // 2
@@ -157,8 +157,15 @@ QUIRKS = {
 """What services and proxies do otherwise → how it changes the events."""
 
 
-@pytest.mark.parametrize("quirk", QUIRKS)
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize(
+    ("name", "quirk"),
+    [  # each kind of answer with a third of the quirks, each quirk with a third of the answers
+        (name, quirk)
+        for number, name in enumerate(ANSWERS)
+        for other, quirk in enumerate(QUIRKS)
+        if (number + other) % 3 == 0
+    ],
+)
 def test_streams_written_otherwise_are_the_final_response(name, quirk):
     """What a service leaves out, repeats, or numbers otherwise does not change what is stored."""
     body = answered(name)

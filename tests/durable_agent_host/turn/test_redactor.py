@@ -203,8 +203,7 @@ def test_what_is_nested_too_deep_is_masked_as_a_whole():
         assert redactor.arguments(flat) is flat
 
 
-@pytest.mark.parametrize("spaces", [" ", "\n"])
-@pytest.mark.parametrize("count", [1, 20, 31, 40, 180])
+@pytest.mark.parametrize(("spaces", "count"), [(" ", 1), (" ", 31), ("\n", 40)])
 @pytest.mark.parametrize(
     "form",
     [
