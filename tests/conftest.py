@@ -21,7 +21,7 @@ sys.dont_write_bytecode = False
 # Each client of a model reads the certificates that it trusts, 20 milliseconds for the usual ones. No test needs TLS.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
 
-examples = sweeps.count("EXAMPLES", short=100, long=1000)
+examples = sweeps.count("EXAMPLES", short=40, long=1000)
 settings.register_profile("project", settings.default, deadline=None, max_examples=examples)
 settings.load_profile("project")
 

@@ -65,7 +65,7 @@ def load(name: str) -> dict[str, Any]:
     return json.loads(lzma.decompress((HOUSE / f"{name}.json.xz").read_bytes()))
 
 
-@pytest.fixture(scope="module", params=["embedded", "redis", "blob"])
+@pytest.fixture(scope="module", params=["embedded", "redis"])
 def second(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Second]:
     """A host of today that has carried on, on a copy, by the store of its turn log."""
     kind, folder = request.param, tmp_path_factory.mktemp(request.param)

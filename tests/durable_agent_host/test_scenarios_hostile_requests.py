@@ -12,7 +12,7 @@ from tests.durable_agent_host.hostile_traffic import play
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.sweeps import chooser, count
 
-MUTATIONS = count("MUTATIONS", short=50_000, long=1_000_000)
+MUTATIONS = count("MUTATIONS", short=15_000, long=1_000_000)
 BATCH = 50_000
 AT_ONCE = 4
 SHARES = Shares(costly=0.01, host=0.6)
@@ -70,7 +70,7 @@ def test_every_route_has_a_good_request():
 
 
 @pytest.mark.sweep
-@pytest.mark.timeout(max(300, MUTATIONS // 20))
+@pytest.mark.timeout(max(900, MUTATIONS // 20))
 def test_no_request_breaks_the_host(practice_model: PracticeModel, tmp_path: Path):
     """Drawn mutations of good requests to all routes of host and app: no 500, no hang, no traceback, no leak."""
     practice_model.forget()

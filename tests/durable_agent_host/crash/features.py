@@ -18,7 +18,7 @@ CANARY = " canary.crash@example.com"
 """Said by users, model and tools in every turn."""
 SINGLE = ("encryption", "redaction", "budgets", "owners")
 ALL = frozenset(SINGLE)
-FORGET_SECONDS = 90
+FORGET_SECONDS = 300
 """How long the deletion of what ended turns have left may take: it begins 10 s after their end."""
 KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"test={base64.b64encode(bytes(32)).decode()}"}
 OWNER, STRANGER = {"x-caller": "ann"}, {"x-caller": "bob"}

@@ -25,7 +25,7 @@ from tests.processes import Process, StartError
 APP = Path(__file__).resolve().parent.parent / "apps" / "crash"
 LOST = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
 """What a client sees of a host that dies; a host that does not answer is another thing, and no excuse."""
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 """How long something may take, once the host is killed no more, before it counts as stuck."""
 
 

@@ -82,7 +82,7 @@ def featured(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.sweep
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(IS_LONG, reason="the whole has these")
 def test_kills_with_all_features(practice_model: PracticeModel, featured: Undisturbed, tmp_path: Path):
     """With everything on, and with one thing alone, killed at drawn points: as undisturbed, and nothing is leaked."""

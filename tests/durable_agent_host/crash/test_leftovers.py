@@ -188,7 +188,7 @@ def grown(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactor
     return data
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("what", "point"), [(what, point) for what, (_, points) in CASES.items() for point in points])
 def test_a_kill_loses_nothing_and_leaves_nothing(
     model: PracticeModel, grown: Path, tmp_path: Path, what: str, point: str

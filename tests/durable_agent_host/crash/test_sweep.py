@@ -114,7 +114,7 @@ def draw(chance: random.Random) -> list[Plan]:
 
 
 @pytest.mark.sweep
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(IS_LONG, reason="the whole product has these")
 def test_kills_at_drawn_points(practice_model: PracticeModel, undisturbed: dict[str, Told], tmp_path: Path):
     """Killed around calls of models and tools, ends of turns and the engine's commits, all comes out as undisturbed."""

@@ -157,7 +157,7 @@ PLAYED = st.lists(ACTIONS, max_size=15)
 
 
 @given(TALK, PLAYED)
-@settings(max_examples=sweeps.count("EXAMPLES", short=60, long=1000))
+@settings(max_examples=sweeps.count("EXAMPLES", short=30, long=1000))
 def test_no_interleaving_sweeps_what_is_referred_to_and_none_leaves_anything_else(talk, actions):
     """Turns, forks, imports, repairs, resets, erasures, crashes and sweeps, in any order of their accesses."""
 
@@ -169,7 +169,7 @@ def test_no_interleaving_sweeps_what_is_referred_to_and_none_leaves_anything_els
 
 
 @given(TALK, PLAYED)
-@settings(max_examples=sweeps.count("EXAMPLES", short=5, long=100))
+@settings(max_examples=sweeps.count("EXAMPLES", short=3, long=100))
 def test_the_same_in_blobs(azurite_port, talk, actions):
     """A store that answers over HTTP, deletes one by one, and lists holders beside pieces."""
 

@@ -28,7 +28,7 @@ from tests.functions_host.replay_driver import CATALOG, START
 from tests.sweeps import count
 
 POLICY = df.RetryOptions(1000, 2)
-EXAMPLES = count("EXAMPLES", short=150, long=1500)
+EXAMPLES = count("EXAMPLES", short=60, long=1500)
 CHILD_STEPS = (
     "activity",
     "all",
