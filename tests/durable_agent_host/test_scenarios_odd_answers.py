@@ -93,7 +93,7 @@ def test_a_result_that_no_reader_of_json_takes_is_sent_as_a_text(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("levels", [99, 100, 150])
+@pytest.mark.parametrize("levels", [99, 100])
 def test_arguments_of_many_levels_leave_the_conversation_whole(
     host: AgentHost, model: HostileModel, client: str, levels: int
 ):
@@ -110,7 +110,7 @@ def test_arguments_of_many_levels_leave_the_conversation_whole(
     assert ("nested more than 100 levels deep" in json.dumps(last_request(client, model))) == (levels >= 100)
 
 
-@pytest.mark.parametrize("levels", [190, 300, 900, 5000])
+@pytest.mark.parametrize("levels", [190, 5000])
 def test_arguments_that_are_no_text_and_have_no_room_fail_the_turn(host: AgentHost, model: HostileModel, levels: int):
     """The session goes on, whole."""
     deep = "[" * levels + "]" * levels
@@ -121,7 +121,7 @@ def test_arguments_that_are_no_text_and_have_no_room_fail_the_turn(host: AgentHo
     assert host.get(f"/agents/Gemini/sessions/no-room{levels}/verify").json()["problems"] == []
 
 
-@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999"])
+@pytest.mark.parametrize("number", ["NaN", "1e999"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_numbers_that_json_lacks_in_arguments_are_no_dead_end(
     host: AgentHost, model: HostileModel, client: str, number: str
@@ -188,8 +188,13 @@ def no_number(word: str) -> None:
     raise AssertionError(word)
 
 
-@pytest.mark.parametrize("client", CLIENTS[:3])  # Google's SDK refuses an answer with such a figure
-@pytest.mark.parametrize("figure", ["1e999", "NaN", "-5", "1e300", "9" * 30, '"many"', "[1]"])
+@pytest.mark.parametrize(  # Google's SDK refuses an answer with such a figure
+    ("client", "figure"),
+    [
+        *(("Responses", figure) for figure in ("1e999", "NaN", "-5", "1e300", "9" * 30, '"many"', "[1]")),
+        *((client, figure) for client in CLIENTS[1:3] for figure in ("NaN", '"many"')),
+    ],
+)
 def test_figures_that_count_nothing_are_as_none(host: AgentHost, model: HostileModel, client: str, figure: str):
     """The answer is the answer, and what is shown of the turn is JSON without the figures."""
     known, instead = USAGE[client]

@@ -106,7 +106,11 @@ def names_in(text: str) -> set[str]:
     return set(re.findall('"name": ("[^"]*")', text))
 
 
-@odd
+@pytest.mark.parametrize(
+    ("client", "case", "asked"),
+    [row for row in ODD if row[1] in {next(iter(NAMES)), "unannounced", "input-0"}],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_a_cancel_after_an_odd_call_is_no_dead_end(
     host: AgentHost, model: HostileModel, client: str, case: str, asked: bytes
 ):

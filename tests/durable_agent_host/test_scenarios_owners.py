@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -79,8 +78,17 @@ def test_metrics_of_all_owners_are_nobodys(place: Place):
         assert place.ask("GET", "/metrics", who).status_code == 404
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("route", [route for route in ROUTES if ROWS[route.name]], ids=lambda route: route.name)
+@pytest.mark.parametrize(
+    ("route", "relation"),
+    [
+        (route, relation)
+        for route in ROUTES
+        if ROWS[route.name]
+        for relation in RELATIONS
+        if relation in {"same tenant", "anonymous"} or route.name in {"http-run", "http-session", "http-file"}
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
 def test_a_strangers_answer_is_that_of_a_session_that_never_was(place: Place, route, relation):
     """Status, headers and body are the same, with ids that have leaked, and the session is as it was."""
     who, before = RELATIONS[relation], place.host.state("Echo", "desk")
@@ -725,17 +733,17 @@ def test_who_may_only_cancel_or_approve_reads_nothing(place: Place, model: Pract
 def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
     """Who asks too often is told when to come back; other principals, tenants and health are answered meanwhile.
 
-    When that time is over, one request is let in; an upload and a stream count as every other.
+    An upload and a stream count as every other; that one is let in later is tested with a clock in `http/test_rates`.
     """
-    settings = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_REQUESTS_PER_SECOND": "0.2"}
+    settings = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_REQUESTS_PER_SECOND": "0.001"}
     with hosted(tmp_path / "data", None, app=APP, **settings) as host:
 
         def ask(who: str) -> requests.Response:
             return requests.get(f"{host.url}/api/agents", headers={"x-who": who}, timeout=30)
 
-        answers = [ask("ada") for _ in range(3)]
-        assert [answer.status_code for answer in answers] == [200, 200, 429]
-        assert 0 < int(answers[-1].headers["Retry-After"]) <= 5
+        answers = [ask("ada") for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 429]
+        assert 0 < int(answers[-1].headers["Retry-After"]) <= 1000
         assert ask("ben").status_code == ask("ada@contoso").status_code == 200
         assert all(host.get("/health").ok for _ in range(5))
 
@@ -747,13 +755,11 @@ def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
             headers = {"x-who": who, "accept": "text/event-stream"}
             return host.run("Echo", {"message": "hi"}, headers=headers).status_code
 
-        assert [upload("eve"), stream("eve"), upload("eve"), stream("eve")] == [201, 200, 429, 429]
-        called = [call_tool(host, "tim", query="hi").get("isError", False) for _ in range(3)]
-        assert (called, ask("tim").status_code) == ([False, False, True], 429)
+        assert [upload("eve"), stream("eve"), stream("sam"), upload("sam")] == [201, 429, 200, 429]
+        called = [call_tool(host, "tim", query="hi").get("isError", False) for _ in range(2)]
+        assert (called, ask("tim").status_code) == ([False, True], 429)
         run = partial(requests.post, f"{host.url}/api/workflow/shouting/run", json="hi", headers={"x-who": "tom"})
-        assert ([run().status_code for _ in range(3)], ask("tom").status_code) == ([202, 202, 429], 429)
-        time.sleep(int(answers[-1].headers["Retry-After"]))  # it was told before the others asked
-        assert [ask("ada").status_code, ask("ada").status_code] == [200, 429]
+        assert ([run().status_code for _ in range(2)], ask("tom").status_code) == ([202, 429], 429)
 
 
 def test_the_turn_of_a_key_cannot_be_computed(place: Place):

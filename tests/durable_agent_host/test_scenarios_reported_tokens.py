@@ -146,8 +146,17 @@ def long_answer(client: str, figure: str) -> bytes:
     return stream(spoken.replace(b'"#"', figure.encode()))
 
 
-@pytest.mark.parametrize("client", ["Responses", "Completions", "Claude", "Gemini", "OverClaude"])
-@pytest.mark.parametrize("figure", ["null", "-5", "0", "9" * 18])
+@pytest.mark.parametrize(
+    ("client", "figure"),
+    [
+        *(("Responses", figure) for figure in ("null", "-5", "0", "9" * 18)),
+        *(
+            (client, figure)
+            for client in ("Completions", "Claude", "Gemini", "OverClaude")
+            for figure in ("0", "9" * 18)
+        ),
+    ],
+)
 def test_an_answer_whose_figures_tell_nothing_is_estimated(host: AgentHost, model: HostileModel, client: str, figure):
     """By what it has said: figures that are none, or zero, do not let it pass for free."""
     kind = client.removeprefix("Over")
