@@ -13,7 +13,6 @@ from agent_framework import (
     WorkflowBuilder,
     WorkflowContext,
     WorkflowExecutor,
-    executor,
     handler,
     step,
     tool,
@@ -113,25 +112,6 @@ class OwnClient(BaseChatClient):
         raise NotImplementedError
 
 
-HELPER = payer("helper")
-
-
-async def ask_helper(text: str) -> str:
-    """Ask the helper."""
-    return (await HELPER.run(text)).text
-
-
-def name_of_helper() -> str:
-    """Tell the helper's name."""
-    return HELPER.name or ""
-
-
-@executor
-async def asks_helper(messages: list[Message], ctx: WorkflowContext[None, str]) -> None:
-    """Ask the helper."""
-    await ctx.yield_output(await ask_helper(messages[-1].text))
-
-
 def sub_workflow() -> Any:
     """Make a workflow whose executor is a workflow."""
     inner = WorkflowExecutor(sequential(payer(), plain()), id="inner")
@@ -161,12 +141,10 @@ AGENTS: dict[str, Callable[[], Any]] = {
     "functional": lambda: functional().as_agent("Team"),
     "functional's tool": lambda: plain("Team", functional().as_agent("Flow").as_tool()),
     "executor": lambda: WorkflowBuilder(start_executor=Holder(plain(), payer())).build().as_agent("Team"),
-    "function": lambda: WorkflowBuilder(start_executor=asks_helper).build().as_agent("Team"),
     "sub-agent": lambda: plain("Team", payer().as_tool()),
     "declared sub-agent": lambda: plain("Team", durable_tool(payer().as_tool(), idempotent=True)),
     "sub-sub-agent": lambda: plain("Team", plain("middle", payer().as_tool()).as_tool()),
     "workflow as a tool": lambda: plain("Team", sequential(payer()).as_agent("inner").as_tool()),
-    "function of the app": lambda: plain("Team", ask_helper),
     "agent of the app": Wrapper,
 }
 
@@ -200,16 +178,15 @@ def test_an_agent_without_a_journal_is_refused():
         DurableAgentApp(agents=[agent])
 
 
-@pytest.mark.parametrize("held", [lambda: Holder(payer()), lambda: asks_helper])
-def test_an_executor_of_a_workflow_is_refused(held: Callable[[], Any]):
+def test_an_executor_of_a_workflow_is_refused():
     """An executor calls its agents itself; a node that is an agent keeps what its tools declare."""
     with pytest.raises(RegistrationError, match=r"executor '.*' of workflow 'flow' cannot keep what tool 'pay'"):
-        DurableAgentApp(workflows=[WorkflowBuilder(name="flow", start_executor=held()).build()])
+        DurableAgentApp(workflows=[WorkflowBuilder(name="flow", start_executor=Holder(payer())).build()])
     assert DurableAgentApp(workflows=[WorkflowBuilder(name="flow", start_executor=payer()).build()])
 
 
 def test_declarations_that_are_kept_are_not_refused():
-    """Tools of a hosted agent, tools that are agents, and agents of whom only the name is used."""
+    """Tools of a hosted agent, and tools that are agents."""
 
     @tool(approval_mode="always_require")
     def ask(text: str) -> str:
@@ -220,5 +197,5 @@ def test_declarations_that_are_kept_are_not_refused():
         durable_tool(FunctionTool(name=f"pay_{number}", description="Pay.", func=pay), **declared)
         for number, declared in enumerate(DECLARATIONS.values())
     ]
-    outer = plain("Outer", durable_tool(plain("inner", ask).as_tool(), in_doubt="ask"), name_of_helper, *every)
-    assert DurableAgentApp(agents=[outer, HELPER, lambda: sequential(plain("writer", ask)).as_agent("Team")])
+    outer = plain("Outer", durable_tool(plain("inner", ask).as_tool(), in_doubt="ask"), *every)
+    assert DurableAgentApp(agents=[outer, lambda: sequential(plain("writer", ask)).as_agent("Team")])

@@ -4,22 +4,18 @@ The host keeps the declarations of tools whose calls it journals. An agent withi
 executor, a step, a function), calls its tools itself: nobody would be asked, and nothing would run again.
 """
 
-import dis
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import pairwise
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, cast
 
-from agent_framework import FunctionTool, RawAgent
+from agent_framework import Executor, FunctionTool, RawAgent
 
 from durable_agent_host.agent.ending import Failed, RunStoppedError
 from durable_agent_host.errors import RegistrationError, TurnError
 from durable_agent_host.tool_calls import APPROVED_BY, IN_DOUBT
 
 _SUB_AGENT: Final = "the calls of agents within an agent are not journaled"
-_NAMES: Final = frozenset({"name", "id", "description"})
-"""What a function may read of an agent that it does not run."""
 
 
 def refuse_lost_declarations(whose: str, holder: object, why_no_journal: str) -> None:
@@ -92,7 +88,7 @@ def _lost(holder: object, seen: dict[int, object], *, is_journaled: bool = False
 
 
 def _held(holder: object) -> Iterable[object]:
-    """List what an object may call agents by; of functions that others call, those of the same module."""
+    """List what an object may call agents by; of a function, only what it closes over."""
     kind = type(holder)
     match holder:
         case Mapping():
@@ -100,7 +96,7 @@ def _held(holder: object) -> Iterable[object]:
         case list() | tuple() | set() | frozenset():
             return cast("Iterable[object]", holder)
         case FunctionType():
-            return _used(holder, holder.__code__)
+            return [_content(cell) for cell in holder.__closure__ or ()]  # as of an agent's `as_tool`
         case MethodType():
             return (holder.__func__, holder.__self__)
         case partial():
@@ -109,29 +105,10 @@ def _held(holder: object) -> Iterable[object]:
             return ()
         case _:
             pass
-    ours = [base for base in kind.__mro__ if base is not object and not base.__module__.startswith("agent_framework")]
-    calls_agents = hasattr(kind, "run") or hasattr(kind, "on_checkpoint_save") or kind not in ours
-    if not calls_agents:
-        return ()
-    held: dict[str, object] = getattr(holder, "__dict__", {})
-    return (*held.values(), *(function for base in ours for function in vars(base).values()))
-
-
-def _used(function: FunctionType, code: CodeType) -> Iterator[object]:
-    """List the objects outside of a function that it uses, other than for their names."""
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    for instruction, following in pairwise(dis.get_instructions(code)):
-        if following.opname == "LOAD_ATTR" and following.argval in _NAMES:
-            continue
-        if instruction.opname == "LOAD_GLOBAL":
-            used = function.__globals__.get(instruction.argval)
-            if not isinstance(used, FunctionType) or used.__globals__ is function.__globals__:
-                yield used
-        elif instruction.opname == "LOAD_DEREF" and instruction.argval in cells:
-            yield _content(cells[instruction.argval])
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _used(function, constant)
+    may_call_agents = (
+        kind.__module__.startswith("agent_framework") or hasattr(kind, "run") or isinstance(holder, Executor)
+    )
+    return vars(holder).values() if may_call_agents and hasattr(holder, "__dict__") else ()
 
 
 def _content(cell: Any) -> object:
