@@ -445,3 +445,13 @@ def test_calls_of_inner_agents_have_keys_of_their_own(doomed: Doomed, model: Pra
     assert len({key for _, key in keys["1"]}) == 4
     assert {(name, turn_id) for _, _, name, _, _, turn_id in lines} == {("book", turn["turn_id"])}
     assert len({(number, call_id) for number, *_, call_id, _ in lines}) == 8
+
+
+def test_a_tool_of_a_team_has_its_call_when_the_entity_runs_it(doomed: Doomed, model: PracticeModel):
+    """A signal of the entity's ``run`` gives the tools of a workflow's agents their calls, too."""
+    host, turn_id = doomed.start(), uuid4().hex
+    model.plan({"calls": [call("book", room="blue"), call("book", room="red")]}, {"text": "Done."}, agent="Book.")
+    host.signal("Team", "signalled", "run", {"message": "book", "correlationId": turn_id})
+    wait_until(lambda: len(doomed.traces) == 2)
+    _, rooms, names, keys, _, turns = zip(*sorted(line.split() for line in doomed.traces), strict=True)
+    assert (rooms, set(names), len(set(keys)), set(turns)) == (("blue", "red"), {"book"}, 2, {turn_id})
