@@ -183,14 +183,30 @@ def test_a_call_that_is_cut_runs_again_if_that_is_harmless(using: AgentHost, mod
     assert ledger(local.folder) == ["begin blue", "begin blue", "end blue"]
 
 
-def cut(host: AgentHost, model: PracticeModel, server: Local | Remote, tool: str) -> None:
+def test_a_call_of_an_agent_that_is_a_tool_is_in_doubt_too(using: AgentHost, model: PracticeModel, local: Local):
+    """The model of an agent that is a tool is told that the outcome is unknown; its server serves the next call."""
+    cut(using, model, local, "book", agent="Asking")
+    (output,) = [
+        item["output"]
+        for request in model.requests()
+        for item in request["body"]["input"]
+        if item["type"] == "function_call_output" and item["output"] != "Done."
+    ]
+    assert output.startswith(UNKNOWN)
+    model.plan({"calls": [call("ask_helper", task="note")]}, note("after"), {"text": "Done."}, {"text": "Done."})
+    assert turn(using, "Asking", "asking-after").status_code == 200
+    assert ledger(local.folder) == ["begin blue", "note after"]
+
+
+def cut(host: AgentHost, model: PracticeModel, server: Local | Remote, tool: str, agent: str = "") -> None:
     """Run a turn that calls a tool whose server is killed while it works; another one is there for the next call."""
     server.start()
     slow = server.folder / "slow"
     slow.touch()
-    model.plan({"calls": [call(tool, room="blue")]}, {"text": "Done."})
+    outer = [{"calls": [call("ask_helper", task="book")]}, {"text": "Done."}] if agent else []
+    model.plan(*outer[:1], {"calls": [call(tool, room="blue")]}, {"text": "Done."}, *outer[1:])
     with ThreadPoolExecutor() as pool:
-        answer = pool.submit(turn, host, server.agent, f"cut-{tool}")
+        answer = pool.submit(turn, host, agent or server.agent, f"cut-{tool}")
         wait_until(lambda: ledger(server.folder) == ["begin blue"], 60)
         server.kill()
         server.start()

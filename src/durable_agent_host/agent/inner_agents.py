@@ -108,7 +108,7 @@ class InnerAgents:
             case RawAgent() if not isinstance(agent.client, _Bounded):
                 bounded: Any = copy.copy(agent)
                 bounded.client = self.client(agent.client, is_tool=is_tool, agent_name=agent.name or "")
-                bounded.mcp_tools = with_reconnection(bounded.mcp_tools)
+                bounded.mcp_tools = with_reconnection(bounded.mcp_tools, is_inner=True)
                 self._bound_compaction(bounded)
                 return bounded
             case WorkflowAgent() as team:

@@ -27,6 +27,13 @@ _CUT: Final = ("Connection closed", "Session terminated ", "SSE stream ")
 """How it begins when a request was sent and its connection, session or stream ended."""
 
 
+UNKNOWN: Final = (
+    "Error: The outcome of this call is not known: the process or a connection ended while the tool was running, "
+    "and the call may or may not have taken effect."
+)
+DID_NOT_RUN: Final = "Error: The tool did not run: "
+
+
 class ConnectionLostError(TurnError):
     """The connection to a server ended within a call, which may or may not have taken effect."""
 
@@ -35,17 +42,19 @@ class UnreachableError(TurnError):
     """A server cannot be reached; the call was not made."""
 
 
-def with_reconnection(servers: Sequence[Any]) -> list[Any]:
+def with_reconnection(servers: Sequence[Any], *, is_inner: bool = False) -> list[Any]:
     """Return views of MCP servers that connect again when a connection was lost.
 
     Guarantee: a view shares the connection and the other attributes of its server.
 
     Args:
         servers: the agent's MCP tools.
+        is_inner: whether nothing journals the agent's calls: its model is then told of a lost connection.
     """
+    override = _ReconnectingInside if is_inner else _Reconnecting
     views: list[Any] = []
     for server in servers:
-        view: Any = object.__new__(overridden_class(cast("type[Any]", type(server)), _Reconnecting))
+        view: Any = object.__new__(overridden_class(cast("type[Any]", type(server)), override))
         view.__dict__ = server.__dict__
         view.__dict__.setdefault("_reconnecting", asyncio.Lock())
         views.append(view)
@@ -119,6 +128,16 @@ class _Reconnecting:
                 raise UnreachableError(
                     f"the MCP server {self.name!r} cannot be reached: see that it runs, and try again"
                 ) from error
+
+
+class _ReconnectingInside(_Reconnecting):
+    async def call_tool(self, tool_name: str, **kwargs: Any) -> Any:
+        try:
+            return await super().call_tool(tool_name, **kwargs)
+        except ConnectionLostError:
+            return UNKNOWN
+        except UnreachableError as error:
+            return f"{DID_NOT_RUN}{error}"
 
 
 def _has_ended(connection: Any) -> bool:

@@ -28,7 +28,7 @@ from durable_agent_host.agent.bounds import is_larger
 from durable_agent_host.agent.ending import Cancelled, RunStoppedError, Waiting, stop_of
 from durable_agent_host.agent.hosted_tools import in_doubt_policy, needs_approval, plain_arguments, without_approvals
 from durable_agent_host.agent.inner_agents import InnerAgents
-from durable_agent_host.agent.mcp_servers import ConnectionLostError, UnreachableError
+from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, UNKNOWN, ConnectionLostError, UnreachableError
 from durable_agent_host.agent.observer import ToolCallBegan, ToolCallFinished
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.codec.content import decode_content, encode_content
@@ -43,10 +43,6 @@ from durable_agent_host.turn_log.journal import RecordedTool
 _LOGGER = logging.getLogger(__name__)
 CallNext = Callable[[], Awaitable[None]]
 
-UNKNOWN: Final = (
-    "Error: The outcome of this call is not known: the process or a connection ended while the tool was running, "
-    "and the call may or may not have taken effect."
-)
 DENIED: Final = "Error: Tool call invocation was rejected by user."
 """The framework's own words."""
 
@@ -186,7 +182,7 @@ class ToolCalls(FunctionMiddleware):
     ) -> None:
         """End a call that did not reach its MCP server, and decide again about one whose connection was lost."""
         if isinstance(error, UnreachableError) and attempt == 1:
-            await self._end(context, key, "unreachable", f"Error: The tool did not run: {error}")
+            await self._end(context, key, "unreachable", f"{DID_NOT_RUN}{error}")
         elif isinstance(error, UnreachableError) or attempt >= _MOST_LOSSES:
             await self._end(context, key, "unknown", UNKNOWN)
         else:
