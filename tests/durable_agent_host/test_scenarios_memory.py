@@ -45,9 +45,11 @@ def document() -> bytes:
 
 @pytest.mark.parametrize("agent", ["Responses", "Completions", "Claude"])
 @pytest.mark.parametrize("ends", ["answered", "failed"])
-def test_a_conversation_is_not_kept_after_its_turn(host: AgentHost, model: PracticeModel, agent: str, ends: str):
+def test_a_conversation_is_not_kept_after_its_turn(
+    host: AgentHost, model: PracticeModel, tmp_path: Path, agent: str, ends: str
+):
     """Timers of ended turns stay while an earlier turn runs, and keep their context: no conversation is in it."""
-    model.plan({"text": "Slowly. " * 40, "chunk_characters": 8, "delay_milliseconds": 500}, user_text="Slow")
+    model.plan({"text": "Slowly.", "until_file": str(tmp_path / "never")}, user_text="Slow")
     slow = host.run(agent, "Slow", headers={"x-ms-wait-for-response": "false"})
     assert slow.status_code == 202, slow.text
     session = f"{agent}-{ends}"
