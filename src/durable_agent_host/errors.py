@@ -34,6 +34,7 @@
 
 import re
 import traceback
+from pathlib import Path
 from typing import Any, Final
 
 from agent_framework.exceptions import AgentFrameworkException
@@ -285,3 +286,42 @@ def log_reason(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     file = frames[-1].filename.replace("\\", "/").rpartition("/")[2] if frames else ""
     return f"{name} at {file}:{frames[-1].lineno} in {frames[-1].name}" if frames else name
+
+
+def without_words(error: BaseException, text: str = "", *, seen: tuple[BaseException, ...] = ()) -> BaseException:
+    """Return a stand-in for an error that a log record can have as its ``exc_info``: the same type and traceback.
+
+    Handlers read the error of a record itself, and what it and its causes say may be words of users and services.
+
+    Args:
+        error: the error raised.
+        text: what the stand-in says.
+        seen: the errors that it is a cause of.
+    """
+    shown = type(type(error).__name__, (Exception,), {"__module__": type(error).__module__})(text)
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and cause not in seen:
+        shown.__cause__ = without_words(cause, seen=(*seen, error))
+    return shown.with_traceback(error.__traceback__)
+
+
+def place_of_error(error: BaseException) -> dict[str, Any]:
+    """Return the type of an error, and the file, line and function of the app that it came from.
+
+    Guarantee: pure. Where none of the app's code was running, the place that raised it.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES) and _INSTALLED not in frame.filename]
+    if not frames:
+        return {"type": type(error).__name__}
+    last = (own or frames)[-1]
+    return {
+        "type": type(error).__name__,
+        "file": Path(last.filename).name,
+        "line": last.lineno,
+        "function": last.name,
+    }
+
+
+_INSTALLED: Final = "site-packages"
+_LIBRARIES: Final = (str(Path(__file__).parent), str(Path(traceback.__file__).parent), "<")

@@ -108,7 +108,7 @@ def _start(options: argparse.Namespace) -> int:
             )
         )
     except StartupError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"{error.trace}Error: {error}", file=sys.stderr)
         return 1
     except SystemExit as error:
         if isinstance(error.code, str):

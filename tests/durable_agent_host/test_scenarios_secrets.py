@@ -134,6 +134,21 @@ def test_a_tool_that_raises_with_a_password_in_its_text(host: AgentHost, model: 
     assert not [path for path in folder.rglob("*") if path.is_file() and b"db.example" in path.read_bytes()]
 
 
+def test_a_tool_that_fails_is_found_by_its_traceback(host: AgentHost, model: HostileModel):
+    """The log has it with file and line of the app, and so has the step, without the words of the exception."""
+    agent = "Responses"
+    model.play(called(agent, "connect", "{}"), said(agent))
+    reply = host.run(agent, "Connect", session_id="trace")
+    log = "".join(host.output)
+    assert 'function_app.py", line 24, in connect' in log
+    assert log.count("ConnectionError: cannot connect") == log.count("tool connect failed")
+    steps = host.get(f"/agents/{agent}/sessions/trace/turns/{reply.headers['x-ms-turn-id']}/steps").json()["steps"]
+    (tool,) = [step for step in steps if step["kind"] == "tool_call"]
+    place = {"type": "ConnectionError", "file": "function_app.py", "line": 24, "function": "connect"}
+    assert (tool["outcome"], tool["raised"]) == ("error", place)
+    assert "db.example" not in json.dumps(steps)
+
+
 def test_a_tool_that_quotes_a_whole_page_is_logged_with_its_beginning(host: AgentHost, model: HostileModel):
     """The log has some thousand characters of the exception, and says how many more there were."""
     model.play(called("Responses", "quote", "{}"), said("Responses"))

@@ -34,7 +34,7 @@ def write_app(folder: Path, code: str = MINIMAL, host_json: object = None) -> Pa
 
 
 def fail_to_start(app: Path, data: Path, *arguments: str, preload: tuple[str, ...] = ()) -> str:
-    """Run ``start`` and return its one line on stderr."""
+    """Run ``start`` and return its one line on stderr; the traceback of an app that cannot be imported is before it."""
     command = ["-m", "functions_host", "start", "--app", str(app), "--data", str(data), *arguments]
     if "--port" not in arguments:
         command += ["--port", "0"]
@@ -44,10 +44,10 @@ def fail_to_start(app: Path, data: Path, *arguments: str, preload: tuple[str, ..
     errors = log.read_text()
     log.unlink()
     assert host.text == ""
-    assert "Traceback" not in errors
-    lines = errors.splitlines()
-    assert len(lines) == 1, errors
-    return lines[0]
+    *trace, line = errors.splitlines()
+    assert bool(trace) == ("cannot be imported" in line), errors
+    assert not trace or trace[0].startswith(("Traceback", "  File")), errors
+    return line
 
 
 def test_it_says_one_line_and_stops_cleanly(start_host: StartHost, tmp_path: Path):
@@ -251,6 +251,26 @@ def test_an_import_error_names_exception_file_and_line(tmp_path: Path):
     syntax = fail_to_start(write_app(tmp_path / "c", "def f(:\n"), tmp_path / "d")
     assert "SyntaxError" in syntax
     assert "function_app.py:1" in syntax
+
+
+def test_an_import_error_has_the_app_s_traceback(tmp_path: Path):
+    """It begins with the app's own line, through the modules that it imports, and shows a syntax error's place."""
+    app = write_app(tmp_path / "app", "import stock\n")
+    for code, places in (
+        (
+            "def count():\n    return {}['a']\n\ncount()\n",
+            ('function_app.py", line 1', 'stock.py", line 4', "line 2, in count"),
+        ),
+        ("def count(:\n", ('function_app.py", line 1', 'stock.py", line 1', "def count(:", "^")),
+    ):
+        (app / "stock.py").write_text(code)
+        command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--data", str(tmp_path / "d")]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=READY_SECONDS)
+        at = [done.stderr.find(place) for place in places]
+        assert -1 not in at, done.stderr
+        assert at == sorted(at), done.stderr
+        assert done.stderr.splitlines()[1].endswith('function_app.py", line 1, in <module>'), done.stderr
+        assert done.stderr.splitlines()[-1].startswith("Error: The app cannot be imported")
 
 
 def test_an_app_that_says_why_it_cannot_run(tmp_path: Path):

@@ -22,6 +22,8 @@ from agent_framework import (
     FunctionInvocationLayer,
     FunctionMiddleware,
     FunctionTool,
+    MiddlewareFailure,
+    MiddlewareTermination,
     RawAgent,
     ResponseStream,
     Workflow,
@@ -29,6 +31,7 @@ from agent_framework import (
     normalize_messages,
     normalize_tools,
 )
+from agent_framework.exceptions import UserInputRequiredException
 
 from durable_agent_host.agent.bounds import (
     WordMeter,
@@ -51,7 +54,8 @@ from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.codec.journal_entry import encode_tool_result
-from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.errors import CorruptStateError, without_words
+from durable_agent_host.redaction import without_secrets
 from durable_agent_host.tool_calls import INNER_KEYS, RUNNING_CALL
 
 _LOGGER = logging.getLogger(__name__)
@@ -60,6 +64,8 @@ _WRAPPED: Final = "self"
 
 _UPDATE_BYTES: Final = 512
 """Counted for an update: the framework's layers keep some kilobytes of each until the answer ends."""
+
+_LOGGED_CHARACTERS: Final = 4000
 
 _FUNCTIONS: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
 """Functions of tools that are agents → functions of their bounded copies."""
@@ -323,8 +329,21 @@ def _ends_turn() -> Generator[None]:
         raise RunStoppedError(Failed(crossed)) from error
 
 
+def log_tool_failure(what: str, error: BaseException) -> None:
+    """Log what a tool raised, with its traceback; some errors quote whole answers of services.
+
+    Args:
+        what: failed.
+        error: the error raised.
+    """
+    said = f"{type(error).__name__}: {error}"
+    more = len(said) - _LOGGED_CHARACTERS
+    said = without_secrets(said if more <= 0 else f"{said[:_LOGGED_CHARACTERS]}... ({more:,} characters more)")
+    _LOGGER.warning("%s: %s", what, said, exc_info=without_words(error))
+
+
 class _InnerToolCalls(FunctionMiddleware):
-    """Gives each tool call of an inner agent its own key, and reports to the model when a result is too large."""
+    """Gives each tool call of an inner agent its own key; logs a failure, and reports a result that is too large."""
 
     def __init__(self, agent_name: str) -> None:
         self._agent_name = agent_name
@@ -337,6 +356,11 @@ class _InnerToolCalls(FunctionMiddleware):
         token = RUNNING_CALL.set(call)
         try:
             await call_next()
+        except (RunStoppedError, MiddlewareFailure, MiddlewareTermination, UserInputRequiredException):
+            raise
+        except Exception as error:
+            log_tool_failure(f"tool {context.function.name} of an agent within an agent failed", error)
+            raise
         finally:
             RUNNING_CALL.reset(token)
         most = received().bounds.tool_result_bytes

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from agent_framework import AgentResponse, AgentResponseUpdate
 
 from durable_agent_host.agent.ending import Ending
+from durable_agent_host.errors import without_words
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 
 _LOGGER = logging.getLogger(__name__)
@@ -300,7 +301,7 @@ class Audience:
         for number, observer in enumerate(self._observers):
             try:
                 await observer.observe(self._turn, moment)
-            except Exception as error:  # noqa: BLE001 - an observer is not part of the turn
+            except Exception as error:
                 if number not in self._failed:
                     self._failed.add(number)
                     _LOGGER.warning(
@@ -309,4 +310,5 @@ class Audience:
                         type(observer).__name__,
                         type(moment).__name__,
                         f"{type(error).__name__}: {error}",
+                        exc_info=without_words(error),
                     )

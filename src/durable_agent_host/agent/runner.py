@@ -42,7 +42,16 @@ from durable_agent_host.agent.service_runs import cancel_at_service
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.errors import FencedError, HistoryError, LogError, ProviderError, RedactionError, log_reason
+from durable_agent_host.errors import (
+    DurableAgentHostError,
+    FencedError,
+    HistoryError,
+    LogError,
+    ProviderError,
+    RedactionError,
+    log_reason,
+    without_words,
+)
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
@@ -372,7 +381,8 @@ def _hosting(agent: AgentSource, host: Callable[[SupportsAgentRun], HostedAgent]
 
 
 async def _failed(runs: AgentRuns, error: BaseException) -> TurnOutcome:
-    _LOGGER.warning("%s failed: %s", runs.attempt.label, log_reason(error))
+    trace = None if isinstance(error, DurableAgentHostError) else without_words(error)  # of the app's own code
+    _LOGGER.warning("%s failed: %s", runs.attempt.label, log_reason(error), exc_info=trace)
     outcome = failed(runs.request, error, milliseconds=runs.milliseconds())
     return replace(outcome, overlay=await overlay_after(runs, None))  # a summary that was paid for is kept
 

@@ -27,16 +27,15 @@ from agent_framework.exceptions import UserInputRequiredException
 from durable_agent_host.agent.bounds import is_larger
 from durable_agent_host.agent.ending import Cancelled, RunStoppedError, Waiting, stop_of
 from durable_agent_host.agent.hosted_tools import in_doubt_policy, needs_approval, plain_arguments, without_approvals
-from durable_agent_host.agent.inner_agents import InnerAgents
+from durable_agent_host.agent.inner_agents import InnerAgents, log_tool_failure
 from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, UNKNOWN, ConnectionLostError, UnreachableError
 from durable_agent_host.agent.observer import ToolCallBegan, ToolCallFinished
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result, tool_result_text
-from durable_agent_host.errors import CorruptStateError, LogError, TurnError
+from durable_agent_host.errors import CorruptStateError, LogError, TurnError, place_of_error
 from durable_agent_host.loops.own_task import in_own_task
 from durable_agent_host.model.journal_entry import ToolFinished, ToolKey
-from durable_agent_host.redaction import without_secrets
 from durable_agent_host.tool_calls import APPROVED_BY, INNER_KEYS, RUNNING_CALL, InnerKeys, ToolCall
 from durable_agent_host.turn_log.journal import RecordedTool
 
@@ -52,7 +51,6 @@ _STOPPED: Final = (
     "asked; what it has done until then may have taken effect."
 )
 _FAILED: Final = "Error: Function failed."
-_LOGGED_CHARACTERS: Final = 4_000
 _BAD_ARGUMENTS: Final = "Error: Argument parsing failed."
 _MOST_LOSSES: Final = 3
 """How often the connection may end within one call before its outcome is given up."""
@@ -278,7 +276,7 @@ class ToolCalls(FunctionMiddleware):
             raise
         except BaseException as error:
             shown = self._shown(key, context.function.name, error)
-            await self._fail(key, context.function.name, shown)
+            await self._fail(key, context.function.name, shown, place_of_error(error))
             if shown is error:
                 raise
             raise shown from error
@@ -310,18 +308,19 @@ class ToolCalls(FunctionMiddleware):
 
         Exception texts go only to the log: a driver quotes its connection string, with the password.
         """
-        _LOGGER.warning(
-            "turn %s: tool %s failed (call %s): %s",
-            *(self._run.turn_id, name, key.call_id, _logged(error)),
-        )
+        log_tool_failure(f"turn {self._run.turn_id}: tool {name} failed (call {key.call_id})", error)
         if self._tells_reasons:
             return error if isinstance(error, Exception) else ToolCrashedError(f"{type(error).__name__}: {error}")
         if type(error).__name__ == _ARGUMENT_ERROR:
             return _framework()._FunctionArgumentValidationError(_BAD_ARGUMENTS)  # noqa: SLF001
         return ToolFailedError(_FAILED)
 
-    async def _fail(self, key: ToolKey, name: str, error: BaseException) -> None:
+    async def _fail(
+        self, key: ToolKey, name: str, error: BaseException, place: Mapping[str, Any] | None = None
+    ) -> None:
         failed: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
+        if place is not None:
+            failed["raised"] = place
         if type(error).__name__ == _ARGUMENT_ERROR:
             failed["redacted_message"] = getattr(error, "redacted_message", None)
         await self._finish(key, name, "error", failed)
@@ -346,13 +345,6 @@ class ToolCalls(FunctionMiddleware):
             )
         told = tool_result_text(known.finished.result)
         await tell(ToolCallFinished(key.call_id, name, known.finished.outcome, replayed=True, result=told))
-
-
-def _logged(error: BaseException) -> str:
-    """Say what a tool raised, for the log; some quote whole answers of services."""
-    said = f"{type(error).__name__}: {error}"
-    more = len(said) - _LOGGED_CHARACTERS
-    return without_secrets(said if more <= 0 else f"{said[:_LOGGED_CHARACTERS]}... ({more:,} characters more)")
 
 
 def _replay(context: FunctionInvocationContext, finished: ToolFinished) -> None:

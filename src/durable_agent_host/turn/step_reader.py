@@ -282,6 +282,8 @@ class StepReader:
         self._tools[finished.key] = step
         step |= {"runs_in": "host", "position": finished.key.position}
         self._finish_tool(step, finished.outcome, tool_result_text(finished.result), at)
+        if (raised := finished.result.get("raised")) is not None:
+            step["raised"] = raised
         self._finished["tool_calls"] += 1
 
     def _finish_tool(self, step: Step, outcome: str, result: str, at: str | None) -> None:

@@ -111,6 +111,14 @@ def explain_import(error: Exception, app_dir: Path) -> str:
     return f"The app cannot be imported: {type(error).__name__}: {message} ({place}){fix}."
 
 
+def trace_of_app(error: Exception, app_dir: Path) -> str:
+    """Format the traceback of a failed import from the app's first line on, without the host's own."""
+    told = traceback.TracebackException.from_exception(error)
+    own = (place for place, frame in enumerate(told.stack) if Path(frame.filename).is_relative_to(app_dir))
+    del told.stack[: next(own, len(told.stack))]
+    return "".join(told.format())
+
+
 def explain_missing_script(app_dir: Path, script: str) -> str:
     """Explain a folder without the app's script."""
     described = sorted(path.relative_to(app_dir) for path in app_dir.glob("*/function.json"))

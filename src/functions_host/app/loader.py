@@ -21,7 +21,7 @@ from typing import Any
 from functions_host.app import worker_messages
 from functions_host.app.bindings import read_bindings
 from functions_host.app.function import DURABLE_TRIGGERS, AppFunction, ClientBinding, HttpTrigger
-from functions_host.app.load_errors import explain_import, explain_missing_script, explain_refusal
+from functions_host.app.load_errors import explain_import, explain_missing_script, explain_refusal, trace_of_app
 from functions_host.errors import StartupError
 from functions_host.settings import is_disabled
 
@@ -81,7 +81,7 @@ def _import_app(app_dir: Path, module_name: str) -> None:
     try:
         importlib.import_module(module_name)
     except Exception as error:
-        raise StartupError(explain_import(error, app_dir)) from error
+        raise StartupError(explain_import(error, app_dir), trace_of_app(error, app_dir)) from error
 
 
 def _parse_own_times_directly() -> None:
