@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import azure.functions as func
@@ -86,6 +87,7 @@ from durable_agent_host.turn.request_options import AllowedOptions, check_allowe
 from durable_agent_host.turn.requests import valid_traceparent
 from durable_agent_host.turn_log.crash_points import armed_plan
 from durable_agent_host.turn_log.stores import choose_turn_log
+from sqlite_remnants.reserve import DiskReserve
 
 if TYPE_CHECKING:
     from azure.durable_functions import DFApp
@@ -331,6 +333,7 @@ class DurableAgentApp(AgentFunctionApp):
             histories=self._histories,
             gate=self._gate,
             allowed_options=self._allowed_options,
+            disk=DiskReserve(Path(data)) if (data := os.environ.get("FUNCTIONS_HOST_DATA")) else None,
             service_files_of=lambda name: self._runners[name].service_files,
         )
         auth = func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level

@@ -18,6 +18,7 @@
         │   ├── CorruptStateError          not a document that this program or upstream writes
         │   └── EncryptionKeyError         encrypted with a key that the app does not have
         ├── LogError                       a store does not answer, or holds something else
+        │   ├── DiskFullError              the disk of the stores is full; says what to do
         │   ├── LogUnavailableError        it cannot be written now, and nothing was begun without it
         │   └── FencedError                the writer has been overtaken by a later attempt of the same turn
         └── TurnError                      the turn ended without an answer
@@ -56,6 +57,11 @@ _STACK: Final = re.compile(
     r"|\{\"(?:\$type|ClassName)\")"
 )
 """Where the details of a failed function begin, after its message: of a Python worker, and of the Durable extension."""
+
+MAKE_ROOM: Final = (
+    "delete sessions that are not needed, or make room on the disk. What is stored can be read and deleted meanwhile"
+)
+"""What to do when a disk is full."""
 
 HOST_FAILED: Final = "the host failed to answer; the log has the reason. Nothing is lost: try again"
 """The message for callers when an error is not ours."""
@@ -153,6 +159,10 @@ class EncryptionKeyError(StateError):
 
 class LogError(DurableAgentHostError):
     """A store of turn logs or pieces cannot be read or written: it does not answer, or holds something else."""
+
+
+class DiskFullError(LogError):
+    """The disk of the stores is full, so nothing new can be stored."""
 
 
 class LogUnavailableError(LogError):

@@ -22,7 +22,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OWN_FILES = ("host.*", "host-*.db*", ".gitignore", "keys.json", "timers", "timers/*", "turn-log.sqlite*")
 _IGNORE_NAME = ".gitignore"
 _IGNORE_ALL = "*\n"
-_OWN_BEFORE_THE_APP = (_LOCK_NAME, _IGNORE_NAME, "keys.json", "host.hub", "host*.db*")
+_OWN_BEFORE_THE_APP = (_LOCK_NAME, "host.reserve", _IGNORE_NAME, "keys.json", "host.hub", "host*.db*")
 _FIRST_HUB_NAME = "host.hub"
 
 

@@ -33,6 +33,7 @@ from functions_host.web.keys import KEYS_NAME, load_keys
 from functions_host.web.middleware import MiddlewareSettings, add_middleware
 from functions_host.web.own_calls import OwnCalls
 from functions_host.web.server import HostServer, open_listener
+from sqlite_remnants.reserve import DiskReserve
 
 _logger = logging.getLogger(__name__)
 _DEFAULT_PORT = 7071
@@ -68,6 +69,14 @@ def run_host(options: StartOptions) -> None:
     mask_log_output()
     return_large_blocks()
     with contextlib.closing(claim_data_dir(options.data_dir, options.app_dir)) as data:
+        reserve = DiskReserve(options.data_dir)
+        if not reserve.has_room():
+            reserve.release()
+            _logger.warning(
+                "The disk of the data folder %s is full: what is stored can be read and deleted, and nothing new is "
+                "accepted. Make room on it; the host then goes on by itself.",
+                options.data_dir,
+            )
         prepared = _prepare(options)
         with contextlib.closing(
             open_store(database_path(options.data_dir, prepared.context.settings.hub_name))

@@ -100,6 +100,10 @@ TRIED = {
     "waiting turns of a session": (
         "durable_agent_host/test_scenarios_turns.py::test_a_full_queue_says_when_to_come_back"
     ),
+    "requests of one kind, of those that list or read sessions, turns and files, that work at once for one principal, "
+    "per process": (
+        "durable_agent_host/http/test_rates.py::test_few_requests_of_a_kind_work_at_once_and_others_wait_in_order"
+    ),
     "requests per second of one principal, per process": (
         "durable_agent_host/test_scenarios_owners.py::test_a_principal_has_a_rate_of_its_own"
     ),

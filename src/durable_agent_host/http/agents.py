@@ -8,7 +8,7 @@ from urllib.parse import quote
 import azure.functions as func
 
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import NotFoundError
+from durable_agent_host.errors import MAKE_ROOM, DiskFullError, NotFoundError
 from durable_agent_host.http.answers import json_answer
 from durable_agent_host.http.calls import Call, Host
 from durable_agent_host.http.problems import LOG_RETRY_SECONDS, problem
@@ -66,7 +66,9 @@ async def metrics(host: Host, call: Call, client: TurnClient) -> func.HttpRespon
 async def health(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``GET /health``: whether the stores are writable; names each problem in a word, without secrets."""
     del call
-    found = await client.find_problems()
+    found = dict(await client.find_problems())
+    if host.disk is not None and not host.disk.has_room():
+        found["disk"] = DiskFullError(f"the disk of the data folder is full: {MAKE_ROOM}")
     agents = host.hosted()
     hosted = {"agents": agents, "agent_count": len(agents)}
     checks = {
@@ -78,7 +80,7 @@ async def health(host: Host, call: Call, client: TurnClient) -> func.HttpRespons
         return json_answer(HTTPStatus.OK, {"status": "healthy", **hosted, "checks": checks}, {})
     return problem(
         HTTPStatus.SERVICE_UNAVAILABLE,
-        f"{', and '.join(wrong)}: the host's log says more",
+        f"{', and '.join(wrong)}: {MAKE_ROOM if 'disk' in found else "the host's log says more"}",
         headers={"Retry-After": str(LOG_RETRY_SECONDS)},
         healthy=False,
         health="unhealthy" if found.get("session_store") else "degraded",

@@ -15,7 +15,14 @@ from azurefunctions.extensions.http.fastapi import Response
 from starlette.requests import ClientDisconnect
 
 from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
-from durable_agent_host.errors import BodiesTooLargeError, DurableAgentHostError, NotFoundError, RequestTooLargeError
+from durable_agent_host.errors import (
+    MAKE_ROOM,
+    BodiesTooLargeError,
+    DiskFullError,
+    DurableAgentHostError,
+    NotFoundError,
+    RequestTooLargeError,
+)
 from durable_agent_host.http.bodies import BodyLimit
 from durable_agent_host.http.body_stream import read_body
 from durable_agent_host.http.gate import Action, Gate, IncomingRequest, wait_for_even_time
@@ -36,12 +43,17 @@ from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
 from durable_agent_host.turn_log.protocol import TurnLog
+from sqlite_remnants.reserve import DiskReserve
 
 logger = logging.getLogger(__name__)
 CALLER_LEFT: Final = 499
 """The caller has left before its request was read. Source: nginx."""
 _WITHOUT_SESSIONS: Final = frozenset[Action]({"agents.list", "metrics.read"})
 """What shows nothing that is stored, and is answered without the key of it, too."""
+_GROWING: Final = frozenset[Action](
+    {"turn.run", "session.import", "session.fork", "session.repair", "files.add", "workflow.run"}
+)
+"""What adds data, and is refused on a full disk."""
 _STORE_AWAY: Final = (
     "the durable store does not respond, or refuses: the host's log says more. The request may have begun: check "
     "the session, or send it again with the same Idempotency-Key"
@@ -64,6 +76,7 @@ class Host:
         histories: where the agents' conversations are kept, by name; a live view.
         gate: decides who may do what.
         allowed_options: options that clients may set, by agent name; a live view.
+        disk: of the stores, where they are files of the embedded host.
         metrics: renders this process's metrics in Prometheus text format.
     """
 
@@ -78,12 +91,26 @@ class Host:
     histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
     gate: Gate = field(default_factory=Gate)
     allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])
+    disk: DiskReserve | None = None
     metrics: Callable[[], str] = str
 
     @cached_property
     def readers(self) -> StreamReaders:
         """The clients that follow turns."""
         return StreamReaders(self.settings.max_stream_readers)
+
+    def prepare_disk(self, action: Action) -> None:
+        """Check that there is room for an action that adds data; on a full disk, release the reserve for a deletion.
+
+        Raises:
+            DiskFullError: there is no room.
+        """
+        if self.disk is None:
+            return
+        if action == "session.delete":
+            self.disk.release()
+        elif action in _GROWING and not self.disk.has_room():
+            raise DiskFullError(f"the disk of the data folder is full, and nothing was begun: {MAKE_ROOM}")
 
     def known(self, name: str) -> str | None:
         """Find an agent by the name in a URL, ignoring case; None when no such agent is reachable by HTTP."""
@@ -243,6 +270,7 @@ async def serve(
             call.place = await client.claims.place_of(*named_session(host, call), begins=may_begin)
 
     async def work() -> Answer:
+        host.prepare_disk(action)
         async with working():
             return await handler(host, call, client)
 

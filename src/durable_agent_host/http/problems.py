@@ -20,6 +20,7 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (errors.RequestError, HTTPStatus.BAD_REQUEST),
     (errors.EncryptionKeyError, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.StateError, HTTPStatus.CONFLICT),
+    (errors.DiskFullError, HTTPStatus.INSUFFICIENT_STORAGE),
     (errors.LogError, HTTPStatus.SERVICE_UNAVAILABLE),
     (errors.TurnTimedOutError, HTTPStatus.GATEWAY_TIMEOUT),
     (errors.TurnRejectedError, HTTPStatus.CONFLICT),
@@ -29,6 +30,7 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
 _STATUS_OF_OUTCOME: Final[Mapping[str, HTTPStatus]] = {
     "RequestError": HTTPStatus.BAD_REQUEST,
     "NotFoundError": HTTPStatus.NOT_FOUND,
+    "DiskFullError": HTTPStatus.INSUFFICIENT_STORAGE,
     "LogUnavailableError": HTTPStatus.SERVICE_UNAVAILABLE,
     "LogError": HTTPStatus.SERVICE_UNAVAILABLE,
     "TurnRejectedError": HTTPStatus.CONFLICT,

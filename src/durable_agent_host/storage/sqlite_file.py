@@ -1,8 +1,9 @@
 """A SQLite file of ours: connections, checkpoints, erasure, and errors that say what to do.
 
 Deleted data is nowhere in the files once `SqliteFile.clean` returns: SQLite overwrites what is deleted
-(``secure_delete``), free pages are cut off, and the write-ahead log is checkpointed and emptied. Of rows that share
-pages, SQLite leaves copies where it splits and merges pages, which it does not overwrite; `PageTraces` does.
+(``secure_delete``; of whole pages that are freed, only where rows share pages), free pages are cut off, and the
+write-ahead log is checkpointed and emptied. Of rows that share pages, SQLite leaves copies where it splits and merges
+pages, which it does not overwrite; `PageTraces` does.
 """
 
 import logging
@@ -16,7 +17,7 @@ from itertools import batched
 from pathlib import Path
 from typing import Final
 
-from durable_agent_host.errors import LogError
+from durable_agent_host.errors import MAKE_ROOM, DiskFullError, LogError
 from durable_agent_host.storage.page_traces import PageTraces
 from sqlite_remnants import CAN_CLEAR
 
@@ -101,7 +102,10 @@ class SqliteFile:
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before anything else is in the file
             _use_wal(connection)
             synchronous = "FULL" if self._content.survives_power_failures else "NORMAL"
-            for pragma in (f"synchronous={synchronous}", "secure_delete=ON", *_PRAGMAS):
+            # `clean` cuts freed pages off: overwriting them before would take the room that a deletion is to make.
+            overwrites = self._content.has_short_rows or not _pragma(connection, "auto_vacuum")
+            secure_delete = f"secure_delete={'ON' if overwrites else 'FAST'}"
+            for pragma in (f"synchronous={synchronous}", secure_delete, *_PRAGMAS):
                 connection.execute(f"PRAGMA {pragma}")
             self._make_tables(connection)
         except BaseException:
@@ -245,6 +249,8 @@ class SqliteFile:
                 free, before = _pragma(connection, "freelist_count"), free
                 if free >= before:
                     break
+                if self.is_checkpoint_due():
+                    self.checkpoint(waits=True)
                 time.sleep(_FREEING_PAUSE_SECONDS)  # lets the writer run
 
     def _clear_traces(self, deadline: float) -> bool:
@@ -287,6 +293,8 @@ class SqliteFile:
                 f"{self.name} are damaged, or are no database ({error}): move the file away together "
                 f"with its -wal file; {self._content.after_damage}"
             )
+        if name == "SQLITE_FULL":
+            return DiskFullError(f"{self.name} cannot grow ({error}): {MAKE_ROOM}")
         return LogError(
             f"{self.name} cannot be used ({error}): see that the file can be read and written, "
             "that no other program holds it locked, and that its disk has room"

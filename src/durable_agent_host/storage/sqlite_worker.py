@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from durable_agent_host.errors import LogError
+from durable_agent_host.errors import DiskFullError, LogError
 from durable_agent_host.loops.loop_thread import StepBatches
 from durable_agent_host.loops.waiters import Promise, wake_all
 from durable_agent_host.storage.sqlite_file import SqliteFile, is_final, is_of_job
@@ -87,6 +87,7 @@ class SqliteWorker:
         give_up_seconds: how long a write is retried while the file is locked or its disk is full.
         write: performs a group of jobs, within a transaction; may set their refusals.
         on_commit: notified of a committed group, before its callers are.
+        waits_for_room: whether a write is retried while the disk is full; otherwise it fails at once.
 
     Attributes:
         durable_writes: transactions committed so far.
@@ -100,6 +101,7 @@ class SqliteWorker:
         *,
         write: Callable[[sqlite3.Connection, Sequence[Job]], None] = do_changes,
         on_commit: Callable[[Sequence[Job]], None] = _tell_nobody,
+        waits_for_room: bool = True,
     ) -> None:
         self.durable_writes = 0
         self._file = file
@@ -107,6 +109,7 @@ class SqliteWorker:
         self._give_up_seconds = give_up_seconds
         self._write = write
         self._on_commit = on_commit
+        self._waits_for_room = waits_for_room
         self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._asked = StepBatches[Job](self._post)
         self._start_lock = threading.Lock()
@@ -228,7 +231,8 @@ class SqliteWorker:
                         self._write_group([job])
                     return
                 refusal = self._file.explain(error) if isinstance(error, sqlite3.Error) else error
-                is_over = is_final(error) or time.monotonic() > deadline or self._is_closed
+                is_full = isinstance(refusal, DiskFullError) and not self._waits_for_room
+                is_over = is_full or is_final(error) or time.monotonic() > deadline or self._is_closed
                 group = self._refuse(group, refusal, all_of_it=is_over)
                 if is_over:
                     break

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from durable_agent_host.errors import LogUnavailableError
+from durable_agent_host.errors import DiskFullError, LogUnavailableError
 from durable_agent_host.turn_log.protocol import TurnLog
 
 TRUSTED_SECONDS: Final = 1.0
@@ -60,7 +60,10 @@ class Probe:
         return error
 
     def _is_stale(self, asked: "asyncio.Task[Exception | None]") -> bool:
-        return asked.done() and time.monotonic() > self._answered_at + self._trusted_seconds
+        if not asked.done():
+            return False
+        is_full = isinstance(asked.result(), DiskFullError)  # a deletion may just have been given room
+        return is_full or time.monotonic() > self._answered_at + self._trusted_seconds
 
     async def _ask(self, ask: Callable[[], Awaitable[Any]]) -> Exception | None:
         try:

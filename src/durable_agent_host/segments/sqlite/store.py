@@ -54,11 +54,11 @@ class SqliteSegmentStore:
 
     Args:
         path: of the file; the first use creates it and its folder.
-        give_up_seconds: how long a write is retried while the file is locked or its disk is full.
+        give_up_seconds: how long a write is retried while the file is locked; on a full disk it fails at once.
     """
 
     def __init__(self, path: str | Path, *, give_up_seconds: float = 30.0) -> None:
-        self._worker = SqliteWorker(SqliteFile(Path(path), _CONTENT), "segments", give_up_seconds)
+        self._worker = SqliteWorker(SqliteFile(Path(path), _CONTENT), "segments", give_up_seconds, waits_for_room=False)
         self._path = path
 
     async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:

@@ -1,0 +1,82 @@
+"""A full disk: refused at once with what to do; what is stored is read and deleted, which makes room."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.kit import AgentHost, Lives, PracticeModel
+from tests.processes import wait_until
+
+APP = Path(__file__).parent / "apps" / "files"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 20 megabytes, where one may be mounted."""
+    if os.geteuid() != 0 and not os.environ.get("CI"):
+        pytest.skip("mounting a small disk needs root")
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(disk: Path) -> None:
+    """Take all room that is left."""
+    with (disk / "filler").open("ab", buffering=0) as filler, suppress(OSError):
+        while filler.write(b"x" * 4096):
+            pass
+
+
+def sessions(host: AgentHost) -> str:
+    return f"{host.url}/api/agents/Reader/sessions"
+
+
+def growing(host: AgentHost, document: bytes) -> list[requests.Response]:
+    """Ask for what adds data."""
+    return [
+        host.run("Reader", {"message": "hi", "session_id": "large"}),
+        requests.post(f"{sessions(host)}/large/files", data=b"file", timeout=60),
+        requests.post(f"{sessions(host)}/copy/import", data=document, timeout=60),
+        requests.post(f"{sessions(host)}/large/fork", json={}, timeout=60),
+    ]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_deletion_makes_room_on_a_full_disk(model: PracticeModel, disk: Path, is_restarted: bool):
+    """New data is refused with 507; the host starts and reads, deletes a session of 3 MB, and accepts turns again."""
+    lives = Lives(disk / "data", model, app=APP)
+    host = lives.host
+    for session in ("large", "small"):
+        assert host.run("Reader", {"message": "hi", "session_id": session}).status_code == 200
+    upload = requests.post(f"{sessions(host)}/large/files", data=os.urandom(3 << 20), timeout=60)
+    assert upload.status_code == 201
+    document = host.get("/agents/Reader/sessions/small/export").content
+    fill(disk)
+    if is_restarted:
+        host = lives.crash()
+        assert "The disk of the data folder" in host.text
+    for refused in growing(host, document):
+        assert (refused.status_code, "make room on the disk" in refused.json()["detail"]) == (507, True), refused.text
+    health = host.get("/health")
+    assert (health.status_code, health.json()["checks"]["disk"]["reason"]) == (503, "DiskFullError")
+    assert host.session("Reader", "large")["message_count"] == 2
+    deletion = requests.delete(f"{sessions(host)}/large", timeout=60)
+    assert deletion.json()["status"] == "deleted", deletion.text
+    wait_until(lambda: host.get("/health").status_code == 200)
+    assert host.run("Reader", {"message": "again", "session_id": "small"}).status_code == 200
+    host.stop()
+
+
+def test_an_upload_that_does_not_fit_is_refused_at_once(model: PracticeModel, disk: Path):
+    """A file larger than the room that is left is answered with 507."""
+    host = Lives(disk / "data", model, app=APP).host
+    answer = requests.post(f"{sessions(host)}/one/files", data=os.urandom(19 << 20), timeout=25)
+    assert (answer.status_code, "make room on the disk" in answer.json()["detail"]) == (507, True)
+    host.stop()
