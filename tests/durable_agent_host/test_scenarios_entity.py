@@ -69,7 +69,8 @@ def test_an_operation_that_names_no_turn_changes_nothing(lab: AgentHost, operati
     session = uuid4().hex
     assert lab.run("Instant", "hi", session_id=session).ok
     before = lab.state("Instant", session)
-    lab.signal("Instant", session, operation, payload)
+    asked = {"session": session, "operation": operation, "payload": payload}
+    assert lab.orchestrate("call_session", asked)["runtimeStatus"] == "Failed"
     assert lab.run("Instant", "and on", session_id=session).ok
     after = lab.state("Instant", session)
     assert before is not None
@@ -107,7 +108,7 @@ def test_a_turn_whose_id_no_orchestration_can_have(lab: AgentHost, turn_id: str)
     """A session that says it runs one is shown, and listed with details: nothing else is asked for."""
     session = f"odd-{uuid4().hex}"
     turn = {"agent": "Instant", "session_id": session, "turn_id": turn_id, "message": "Hi", "policy": "queue"}
-    lab.signal("Instant", session, "admit", turn)
+    lab.orchestrate("call_session", {"session": session, "operation": "admit", "payload": turn})
     path = f"/agents/Instant/sessions/{session}"
     wait_until(lambda: lab.get(path).ok)
     listed = lab.get(f"/agents/Instant/sessions?details=true&search={session}")
@@ -126,7 +127,7 @@ def signal_by_raw_path(host: AgentHost, key: str, operation: str) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("operation", ["admit", "reset", "run"])
+@pytest.mark.parametrize("operation", ["reset", "run"])
 def test_no_entity_begins_a_session_under_a_name_that_no_session_can_have(lab: AgentHost, operation: str):
     """The management API signals any key: what no route could open, delete or verify is not begun, so not listed."""
     names = [".", "..", " ", "a?b", "a#b", "a%2Fb", "a@b", "x\x01", "n" * 146]

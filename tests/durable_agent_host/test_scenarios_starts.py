@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,9 @@ from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Place
 from tests.kit import PracticeModel, hosted
 from tests.processes import wait_until
 
+JSON = {"content-type": "application/json"}
 ENDED = {"Completed", "Failed", "Terminated"}
+LOADED = "class X:\n    from_json = staticmethod(lambda file: open(file, 'w'))\n"
 REFUSED = "was not started by the app, so nothing was done: call it in an orchestration of the app"
 
 
@@ -27,8 +30,11 @@ def place(
     """An app whose sessions have owners, and that starts any orchestration, as the quickstart's does."""
     data, ledger = tmp_path_factory.mktemp("starts"), tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
-    keys = {KEYS: key(1)} if request.param == "encrypted" else {}
-    with hosted(data, practice_model, app=APP, LEDGER=str(ledger), **keys) as running:
+    modules = tmp_path_factory.mktemp("modules")
+    (modules / "loaded_by_a_caller.py").write_text(LOADED)
+    more = {KEYS: key(1)} if request.param == "encrypted" else {}
+    more["PYTHONPATH"] = os.pathsep.join([str(modules), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with hosted(data, practice_model, app=APP, LEDGER=str(ledger), **more) as running:
         it = Place(running, data, ledger)
         begun = it.run("ada@contoso", "hi", "desk")
         assert begun.ok, begun.text
@@ -80,6 +86,22 @@ def test_a_workflow_unpickles_nothing_from_outside(place: Place, tmp_path: Path)
         assert place.ask("POST", run, "ada", json=body).ok
     assert not file.exists()
     assert place.ask("POST", run, "ada", json={"b": [1]}).json()["output"] == [{"b": [1]}]
+
+
+def test_no_caller_names_a_class(place: Place, tmp_path: Path):
+    """Durable Functions imports and calls what JSON names: such bodies are refused, starts and signals do nothing."""
+    bad = {"__class__": "X", "__module__": "loaded_by_a_caller", "__data__": str(tmp_path / "code-ran")}
+    asked = {"message": "hi", "response_format": {"type": "object", "properties": {"a": bad}}}
+    for path, body in (("/agents/Echo/run", asked), ("/workflow/nesting/run", {"a": [bad]})):
+        answer = place.ask("POST", path, "ada", json=body)
+        assert (answer.status_code, "names a class" in answer.text) == (400, True), answer.text
+    escaped = json.dumps(asked).replace("__class__", "\\u005f_class__").encode()
+    assert place.ask("POST", "/agents/Echo/run", "ada", data=escaped, headers=JSON).status_code == 400
+    for instance_id in start_on_each_way(place, "agent_turn", {"agent": "Echo", "message": "hi", "options": bad}):
+        assert REFUSED in end_of(place, instance_id)["output"]
+    place.host.signal("Echo", "never-named", "run", {"message": "hi", "options": bad})
+    assert place.run("ada@contoso", "hi", "after").ok
+    assert not (tmp_path / "code-ran").exists()
 
 
 @pytest.mark.parametrize("name", ["agent_turn", "erase_session", "forget_turn"])

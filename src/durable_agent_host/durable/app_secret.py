@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationContext
 
+from durable_agent_host.codec.nesting import names_python_class
 from durable_agent_host.encryption.keys_home import SECRET_HOME, wait_for
 from durable_agent_host.errors import RequestError
 from durable_agent_host.segments.protocol import SegmentStore
@@ -108,6 +109,8 @@ class AppSecret:
         return run_for_app
 
     def _has_own_input(self, name: str, context: DurableOrchestrationContext) -> bool:
+        if names_python_class(str(cast("Any", context)._input)):  # noqa: SLF001 - before the SDK reads it
+            return False
         try:
             value: Any = context.get_input()
         except (TypeError, ValueError):  # the SDK parses texts and lists a second time

@@ -4,6 +4,7 @@ Operations of the turn orchestration (``admit``, ``commit``, ``leave``) read no 
 upstream's, for orchestrations and workflows that call the entity directly.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from durable_agent_host.agent.loop import submit
 from durable_agent_host.agent.outcome import error_raised_again
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.codec.message import decode_response
+from durable_agent_host.codec.nesting import names_python_class
 from durable_agent_host.codec.owner import decode_owner
 from durable_agent_host.codec.state import decode_session, decode_spent, document_digest, encode_session
 from durable_agent_host.durable.app_secret import AppSecret, signal_place
@@ -60,6 +62,7 @@ from durable_agent_host.turn.wire import (
 )
 
 _OF_TURNS: Final = frozenset({"admit", "commit", "leave"})
+_OF_CALLERS: Final = frozenset({"run", "run_agent", PUT_OPERATION})
 
 Operation = Callable[[Session, Any, DurableEntityContext], tuple[Session, Any]]
 
@@ -277,9 +280,16 @@ def refuse_foreign_signal(context: DurableEntityContext, secret: AppSecret) -> N
     name = str(context.operation_name)
     if name in _OF_TURNS and is_signal(context):
         raise RequestError(f"the operation {name!r} is for turns of this host alone: run a turn, or signal 'run'")
+    if name in _OF_CALLERS and is_signal(context) and _names_class(context):
+        raise RequestError(f"the input of {name!r} names a class of Python: give its fields other names")
     place = signal_place(str(context.entity_name), str(context.entity_key), name)
     if name == PUT_OPERATION and not secret.has_mark(place, _input_of(context)):
         raise RequestError(f"the operation {name!r} is for this host alone: use its routes")
+
+
+def _names_class(context: Any) -> bool:
+    text = str(context._input)  # noqa: SLF001 - before the SDK reads it
+    return names_python_class(text) or (text.startswith('"') and names_python_class(str(json.loads(text))))
 
 
 def _next(session: Session, turn_id: str | None) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 
-from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP
 from durable_agent_host.durable.holders import ENDED
 from durable_agent_host.durable.hub import Unreadable
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
@@ -78,7 +77,7 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
         CorruptStateError: how it ended, or what it waits for, is damaged.
     """
     request = _request(turn_id, status)
-    if request is None or _was_refused(status):
+    if request is None:
         return None
     outcome = _outcome(request, status)
     try:
@@ -99,11 +98,6 @@ def _request(turn_id: str, status: Any) -> TurnRequest | None:
         return read_turn_request(given, instance_id=turn_id, created_at=created_at)
     except (ValueError, RecursionError, RequestError):
         return None
-
-
-def _was_refused(status: Any) -> bool:
-    is_failed = status.runtime_status is OrchestrationRuntimeStatus.Failed
-    return is_failed and NOT_STARTED_BY_APP in str(status.output)
 
 
 def _read[T](turn_id: str, value: Any, decode: Callable[[Any], T]) -> T:

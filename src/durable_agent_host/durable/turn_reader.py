@@ -3,6 +3,7 @@
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.durable.access import Access
+from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP
 from durable_agent_host.durable.documents import Look, SessionDocuments, mended
 from durable_agent_host.durable.statuses import status_of_turn, turn_of_status
 from durable_agent_host.errors import CorruptStateError, StateError
@@ -64,6 +65,8 @@ class TurnReader:
             if look is not None and not look.is_seen:
                 return None
             raise
+        if turn is not None and _was_refused(turn):
+            turn = None
         is_here = turn is not None and (turn.request.agent, turn.request.session_id) == (agent, session_id)
         if turn is not None and is_here and _is_seen(turn, look, access):
             return await self._whole(turn)
@@ -91,6 +94,11 @@ class TurnReader:
             return await self._whole(Turn(request=decode_turn_request(waiting), outcome=None))
         ended = await self._keeper.record(session, SessionName(agent, session_id)).ended(turn_id)
         return kept_turn(agent, session_id, ended) if ended is not None else None
+
+
+def _was_refused(turn: Turn) -> bool:
+    """Return whether a turn's orchestration was started from outside: it has not replaced a turn of the same id."""
+    return turn.outcome is not None and NOT_STARTED_BY_APP in (turn.outcome.error or {}).get("message", "")
 
 
 def _is_seen(turn: Turn, look: Look | None, access: Access | None) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, cast
 
+from durable_agent_host.codec.nesting import names_python_class
 from durable_agent_host.codec.strict_json import parse_strict
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.multipart import FormPart, parse_form
@@ -150,7 +151,24 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
+def refuse_python_objects(text: str) -> None:
+    """Refuse JSON of which Durable Functions would make an object of a class that the caller names.
+
+    Args:
+        text: of a body, JSON or not.
+
+    Raises:
+        RequestError: it has such an object.
+    """
+    if names_python_class(text):
+        raise RequestError(
+            "the body has an object with '__class__', '__module__' and '__data__', which names a class of Python to "
+            "Durable Functions: give the fields other names"
+        )
+
+
 def _json_of(text: str, where: str) -> Any:
+    refuse_python_objects(text)
     try:
         return parse_strict(text)
     except json.JSONDecodeError as error:

@@ -25,7 +25,7 @@ import azure.functions as func
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RegistrationError, RequestError, failure_reason
-from durable_agent_host.http.bodies import BodyLimit, text_of
+from durable_agent_host.http.bodies import BodyLimit, refuse_python_objects, text_of
 from durable_agent_host.http.body_stream import read_body
 from durable_agent_host.http.gate import Action, AskedSession, Gate, IncomingRequest
 from durable_agent_host.http.problems import problem
@@ -173,7 +173,7 @@ class WorkflowRoute:
         own = await self._enter(caller.principal, asked, turns)
         with self._gate.arriving(caller) as count:
             own = own._replace(body=await read_body(request.headers, stream, self._limit, count))
-        text_of(own.body)  # upstream fails at other encodings
+        refuse_python_objects(text_of(own.body))  # upstream fails at other encodings
         try:
             answer = await upstream(own)
         except RecursionError:

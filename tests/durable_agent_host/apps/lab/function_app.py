@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
 from agent_framework import Agent, AgentResponse, Message
 from agent_framework_openai import OpenAIChatClient
+from azure.durable_functions import EntityId
 
 from durable_agent_host import DurableAgentApp, DurableAgentEntity
 from durable_agent_host.providers.openai import chat_client_from_environment
@@ -101,6 +102,13 @@ app = DurableAgentApp(
 def erase(context):
     """Erase the session that the input names."""
     return (yield context.call_sub_orchestrator("erase_session", context.get_input()))
+
+
+@app.orchestration_trigger(context_name="context")
+def call_session(context):
+    """Call an operation of a session's entity."""
+    asked = context.get_input()
+    return (yield context.call_entity(EntityId("dafx-Instant", asked["session"]), asked["operation"], asked["payload"]))
 
 
 @app.orchestration_trigger(context_name="context")
