@@ -75,11 +75,15 @@ class ModelCalls(ChatMiddleware):
             context.result = answer.response()
 
 
+_TEXTS: Final = frozenset({"text", "text_reasoning"})
+"""What middleware changes in place; the framework gives ids to the very calls that its client has streamed."""
+
+
 async def _copies(updates: AsyncGenerator[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
     async with aclosing(updates):
         async for update in updates:
             copied = copy.copy(update)
-            copied.contents = [copy.copy(content) for content in update.contents]
+            copied.contents = [copy.copy(one) if one.type in _TEXTS else one for one in update.contents]
             yield copied
 
 
