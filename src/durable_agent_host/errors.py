@@ -35,7 +35,6 @@
 
 import re
 import traceback
-from pathlib import Path
 from typing import Any, Final
 
 from agent_framework.exceptions import AgentFrameworkException
@@ -294,8 +293,12 @@ def log_reason(error: BaseException) -> str:
     if isinstance(error, DurableAgentHostError):
         return f"{name}: {message[:300]}"
     frames = traceback.extract_tb(error.__traceback__)
-    file = frames[-1].filename.replace("\\", "/").rpartition("/")[2] if frames else ""
+    file = _name_of(frames[-1].filename) if frames else ""
     return f"{name} at {file}:{frames[-1].lineno} in {frames[-1].name}" if frames else name
+
+
+def _name_of(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
 
 
 def without_words(error: BaseException, text: str = "", *, seen: tuple[BaseException, ...] = ()) -> BaseException:
@@ -327,11 +330,11 @@ def place_of_error(error: BaseException) -> dict[str, Any]:
     last = (own or frames)[-1]
     return {
         "type": type(error).__name__,
-        "file": Path(last.filename).name,
+        "file": _name_of(last.filename),
         "line": last.lineno,
         "function": last.name,
     }
 
 
 _INSTALLED: Final = "site-packages"
-_LIBRARIES: Final = (str(Path(__file__).parent), str(Path(traceback.__file__).parent), "<")
+_LIBRARIES: Final = (*(one.removesuffix(_name_of(one)) for one in (__file__, traceback.__file__)), "<")

@@ -381,7 +381,8 @@ def _hosting(agent: AgentSource, host: Callable[[SupportsAgentRun], HostedAgent]
 
 
 async def _failed(runs: AgentRuns, error: BaseException) -> TurnOutcome:
-    trace = None if isinstance(error, DurableAgentHostError) else without_words(error)  # of the app's own code
+    is_of_app = not isinstance(error, DurableAgentHostError) or isinstance(error, HistoryError | RedactionError)
+    trace = without_words(error) if is_of_app else None
     _LOGGER.warning("%s failed: %s", runs.attempt.label, log_reason(error), exc_info=trace)
     outcome = failed(runs.request, error, milliseconds=runs.milliseconds())
     return replace(outcome, overlay=await overlay_after(runs, None))  # a summary that was paid for is kept

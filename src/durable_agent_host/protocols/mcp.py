@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.strict_json import parse_strict
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import (
     HOST_FAILED,
@@ -163,7 +162,7 @@ def _result(text: str, request: TurnRequest) -> str:
 
 def _value(call: str) -> dict[str, Any]:
     try:
-        return _object(parse_strict(call))
+        return _object(json.loads(call))
     except (ValueError, RecursionError) as error:
         raise RequestError(f"the tool call is not JSON: {error}") from None
 
