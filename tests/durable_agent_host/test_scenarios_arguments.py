@@ -9,6 +9,7 @@ UNREADABLE = {
     "no object": "[4]",
     "a number of 5,000 digits": '{"amount": ' + "9" * 5000 + "}",
     "nested too deeply": '{"amount": ' + "[" * 20_000 + "]" * 20_000 + "}",
+    "a class of Python": '{"amount": {"__class__": "Fraction", "__module__": "fractions", "__data__": "4"}}',
 }
 
 

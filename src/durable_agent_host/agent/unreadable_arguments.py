@@ -1,4 +1,4 @@
-"""Tool calls with unreadable arguments: not JSON, not an object, too deep, or with numbers of thousands of digits.
+"""Tool calls with unreadable arguments: not JSON, not an object, too deep, with numbers that are too long or classes.
 
 The framework parses arguments before any middleware runs. For some it fails the run; for others it substitutes
 arguments, with which a tool that needs none would run. Here such a call reaches the framework without arguments, and
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from agent_framework import ChatResponse, Content
 
-from durable_agent_host.codec.nesting import MOST_LEVELS, is_nested_too_deeply
+from durable_agent_host.codec.nesting import MOST_LEVELS, has_python_class, is_nested_too_deeply
 from durable_agent_host.codec.shape import find_limits
 
 _SAID: Final = "Error: Argument parsing failed."
@@ -19,6 +19,7 @@ _SAID: Final = "Error: Argument parsing failed."
 
 
 _TOO_DEEP: Final = f"{_SAID} They are nested more than {MOST_LEVELS} levels deep: make them flatter."
+_NAMES_CLASS: Final = f"{_SAID} An object has '__class__', '__module__' and '__data__': give the fields other names."
 
 
 class _UnreadableCall(Content):
@@ -62,5 +63,7 @@ def _told(arguments: Any) -> str | None:
         return _SAID
     if is_nested_too_deeply(value):
         return _TOO_DEEP
+    if has_python_class(value):
+        return _NAMES_CLASS
     fault = next(find_limits(value), None)
     return f"{_SAID} {fault.place} {fault.problem}." if fault is not None else None

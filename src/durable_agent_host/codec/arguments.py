@@ -9,7 +9,7 @@ from collections.abc import Callable
 from json import encoder
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.nesting import is_nested_too_deeply
+from durable_agent_host.codec.nesting import is_nested_too_deeply, names_python_class
 
 COMPACT: Final = "compact"
 """Form of a text equal to the compact encoding; the other usual form, spaced, needs no record."""
@@ -61,7 +61,8 @@ def stored_arguments(arguments: Any) -> tuple[Any, dict[str, Any]]:
     try:
         # text after an object makes it differ from the encoded one
         value: Any = _PARSE(arguments)[0] if arguments.startswith("{") else json.loads(arguments)
-        if not isinstance(value, dict) or is_nested_too_deeply(value):  # a document has no room for as many levels
+        # a document has no room for as many levels, and the task hub makes objects of Python where they are named
+        if not isinstance(value, dict) or is_nested_too_deeply(value) or names_python_class(arguments):
             return {}, {"argumentsText": arguments}
         if _COMPACT_TEXT(value) == arguments:  # Python reads NaN and 1e999, which the encoder refuses
             return cast("dict[str, Any]", value), {"argumentsForm": COMPACT}

@@ -11,7 +11,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content
 from durable_agent_host.codec.content import decode_content, decode_usage, encode_content, encode_usage
 from durable_agent_host.codec.fields import dump_value, load_value
 from durable_agent_host.codec.message import decode_message, encode_message
-from durable_agent_host.codec.nesting import is_nested_too_deeply
+from durable_agent_host.codec.nesting import has_python_class, is_nested_too_deeply
 from durable_agent_host.codec.result_text import value_text
 from durable_agent_host.codec.shape import MAX_DEPTH
 from durable_agent_host.errors import CorruptStateError, ProviderError
@@ -157,7 +157,7 @@ def encode_answer(response: ChatResponse[Any]) -> dict[str, Any]:
         A JSON object, for which a session's document has room.
 
     Raises:
-        ProviderError: it has numbers that JSON does not have, or too many levels.
+        ProviderError: it has numbers that JSON does not have, too many levels, or the name of a class of Python.
     """
     try:
         wire = encode_model_response(response)
@@ -167,6 +167,12 @@ def encode_answer(response: ChatResponse[Any]) -> dict[str, Any]:
         raise ProviderError(f"the model's service sent what cannot be stored: {error}", retryable=False) from error
     if is_nested_too_deeply(wire, MOST_ANSWER_LEVELS):
         raise _too_deep()
+    if has_python_class(wire):
+        raise ProviderError(
+            "the model's service sent an object with '__class__', '__module__' and '__data__', which names a class of "
+            "Python to Durable Functions: it cannot be stored",
+            retryable=False,
+        )
     return wire
 
 

@@ -36,6 +36,16 @@ def names_python_class(text: str) -> bool:
     return found
 
 
+def has_python_class(value: Any) -> bool:
+    """Return whether a value has what `names_python_class` finds in JSON. Guarantee: pure; does not recurse."""
+    level: list[Any] = [value]
+    while level:
+        if any(isinstance(inner, dict) and cast("dict[str, Any]", inner).keys() >= _CLASS_FIELDS for inner in level):
+            return True
+        level = [inner for outer in level for inner in _within(outer)]
+    return False
+
+
 def is_nested_too_deeply(value: Any, most: int = MOST_LEVELS) -> bool:
     """Tell whether JSON has more levels than any part of a request needs. Guarantee: pure; does not recurse.
 
