@@ -97,6 +97,9 @@ def test_no_caller_names_a_class(place: Place, tmp_path: Path):
         assert (answer.status_code, "names a class" in answer.text) == (400, True), answer.text
     escaped = json.dumps(asked).replace("__class__", "\\u005f_class__").encode()
     assert place.ask("POST", "/agents/Echo/run", "ada", data=escaped, headers=JSON).status_code == 400
+    document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "extensionData": {"note": bad}}}
+    answer = place.ask("POST", f"{SESSIONS}/imported/import", "ada", json=document)
+    assert (answer.status_code, "names a class" in answer.text) == (400, True), answer.text
     for instance_id in start_on_each_way(place, "agent_turn", {"agent": "Echo", "message": "hi", "options": bad}):
         assert REFUSED in end_of(place, instance_id)["output"]
     place.host.signal("Echo", "never-named", "run", {"message": "hi", "options": bad})

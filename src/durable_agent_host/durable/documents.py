@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
+from durable_agent_host.codec.nesting import has_python_class
 from durable_agent_host.codec.owner import owner_of_document
 from durable_agent_host.codec.pieces import has_pieces
 from durable_agent_host.codec.state import decode_session, document_digest, encode_session, refuse_encrypted
@@ -14,7 +15,7 @@ from durable_agent_host.durable.access import Access
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.listing import Listed, entity_pages
 from durable_agent_host.durable.owned_list import list_owned
-from durable_agent_host.errors import StateError, TurnRejectedError, TurnTimedOutError
+from durable_agent_host.errors import RequestError, StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
@@ -173,9 +174,15 @@ class SessionDocuments:
             instead_of: its current state, or None for nothing.
 
         Raises:
+            RequestError: the document names a class of Python, which the entity refuses.
             TurnRejectedError: the state differs, or a turn runs.
             TurnTimedOutError: the entity has not done it within 30 s.
         """
+        if has_python_class(document):
+            raise RequestError(
+                "the document has an object with '__class__', '__module__' and '__data__', which names a class of "
+                "Python to Durable Functions: give the fields other names"
+            )
         entity, change = EntityId(entity_name(agent), session_id), {"document": document}
         await self._client.signal_entity(entity, PUT_OPERATION, change | {"instead_of": document_digest(instead_of)})
         deadline, pause = time.monotonic() + PUT_SECONDS, 0.01
