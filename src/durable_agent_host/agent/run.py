@@ -157,9 +157,10 @@ class AgentRuns:
     def asked(self) -> TurnRequest:
         """The request as the agent's middleware has left it, which is what the framework keeps of it."""
         inputs = self.agent_session.asked
+        if not self._sent or not inputs or any(message.role != self.request.role for message in inputs):
+            return self.request
         contents = tuple(encode_content(content) for message in inputs for content in message.contents)
-        is_same = not inputs or not self._sent or contents == self._sent
-        if is_same or any(message.role != self.request.role for message in inputs):
+        if contents == self._sent:
             return self.request
         return replace(self.request, message="\n".join(message.text for message in inputs), contents=contents)
 
