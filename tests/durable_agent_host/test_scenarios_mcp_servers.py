@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,12 @@ class Local:
         """Leave it to the host."""
 
     def kill(self) -> None:
-        """End it with SIGKILL; returns when it is gone."""
-        status = Path(f"/proc/{self.pids[-1]}/status")
-        os.kill(self.pids[-1], signal.SIGKILL)
-        wait_until(lambda: not status.exists() or "State:\tZ" in status.read_text())
+        """End with SIGKILL what the agents have started; returns when it is gone."""
+        for pid in self.pids:
+            status = Path(f"/proc/{pid}/status")
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            wait_until(lambda status=status: not status.exists() or "State:\tZ" in status.read_text())
 
 
 class Remote:
