@@ -276,7 +276,8 @@ class ToolCalls(FunctionMiddleware):
             raise
         except BaseException as error:
             shown = self._shown(key, context.function.name, error)
-            await self._fail(key, context.function.name, shown, place_of_error(error))
+            is_app_error = type(error).__name__ != _ARGUMENT_ERROR  # that is the framework's, before the tool began
+            await self._fail(key, context.function.name, shown, place_of_error(error) if is_app_error else None)
             if shown is error:
                 raise
             raise shown from error
