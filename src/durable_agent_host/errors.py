@@ -75,7 +75,13 @@ class DurableAgentHostError(AgentFrameworkException):
 
 
 class SettingError(DurableAgentHostError):
-    """A setting is missing or invalid; the message names it and says what to set."""
+    """A setting is missing or invalid; the message names it and says what to set.
+
+    Attributes:
+        needs_traceback: False tells the embedded host that no code of the app is wrong.
+    """
+
+    needs_traceback: Final = False
 
 
 class RegistrationError(DurableAgentHostError):

@@ -154,7 +154,7 @@ def test_without_its_log_nothing_is_begun(site, model: PracticeModel):
     assert "try again later" in refused[0].json()["detail"]
     assert health["checks"]["turn_log"]["ok"] is False
     assert health["checks"]["session_store"] == {"ok": True}
-    assert health["agent_count"] == 7
+    assert health["agent_count"] == 9
     assert (host.state("Worker", session), len(model.requests()), ledger.read_text()) == (before, asked, "")
     assert requests.get(f"{path}/turns/{turn}", timeout=60).json()["status"] == "completed"
 

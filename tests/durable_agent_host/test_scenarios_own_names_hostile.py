@@ -229,6 +229,8 @@ def test_an_orchestration_reaches_the_session_of_whom_it_carries(place: Keyed):
 def test_routes_of_the_host_need_the_system_key(place: Keyed):
     """Who is known to the app, or has a key of its functions, reads and changes nothing there; no answer has a key."""
     session, turn = f"/entities/dafx-Echo/{quote(place.leaked, safe='')}", f"/instances/{place.turn_id}"
+    missing = place.manage("GET", "/instances/there-is-none", "wrong")
+    assert (missing.status_code, "x-functions-key" in missing.json()["detail"]) == (401, True)
     stored = place.state(place.leaked)
     for key in ("", place.keys["function"], "wrong"):
         for method, path in (
@@ -244,7 +246,7 @@ def test_routes_of_the_host_need_the_system_key(place: Keyed):
             ("POST", "/orchestrators/pass_on"),
         ):
             answer = place.manage(method, path, key, json={} if method == "POST" else None)
-            assert (answer.status_code, answer.content) == (401, b""), (method, path, answer.text)
+            assert (answer.status_code, answer.content) == (401, missing.content), (method, path, answer.text)
     assert place.state(place.leaked) == stored
     accepted = place.run("dan@contoso", "hi", "keyless", x_ms_wait_for_response="false")
     said = accepted.text + str(accepted.headers) + place.ask("POST", "/workflow/shouting/run", "dan", json="hi").text

@@ -166,7 +166,12 @@ def test_a_session_is_exported_and_imported(lab: AgentHost, model: PracticeModel
     assert json.loads(file.read_text()) == stored
     assert json.loads(command(lab, capsys, "export", first)[1]) == stored
     status, out, _ = command(lab, capsys, "import", second, str(file))
-    assert (status, out) == (0, f"{second}: imported, 2 entries\n")
+    said, *trusted = out.splitlines()
+    assert (status, said) == (0, f"{second}: imported, 2 entries")
+    assert [line.partition(", which")[0].strip() for line in trusted] == [
+        "taken on trust: entry 2 has results of tools",
+        "taken on trust: entry 2 has reasoning or other items of the model's service",
+    ]
     answer = lab.run("Ledger", {"message": "What did I charge?", "session_id": second})
     assert answer.status_code == 200, answer.text
     assert lab.state("Ledger", first) == stored

@@ -20,7 +20,7 @@ from tests.processes import wait_until
 JSON = {"Content_Type": "application/json"}
 WORD = "Hippopotamus"
 GROUPS = 10
-FIRST_HOUSE = ROOT / "tests/replay/first_house/embedded.tar.xz"
+FIRST_VERSION = ROOT / "tests/replay/host_db_version_1.tar.xz"
 EVER = "createdTimeFrom=2020-01-01T00:00:00.000000Z"
 
 
@@ -185,7 +185,7 @@ def test_the_history_of_an_ended_instance_is_shown_as_before(start_host: StartHo
 
 def test_a_file_of_the_first_version_is_read_and_carried_on(tmp_path: Path):
     """Instances, histories, waiting events and entities are what they were; what had ended is compressed."""
-    with tarfile.open(FIRST_HOUSE) as archive:
+    with tarfile.open(FIRST_VERSION) as archive:
         archive.extractall(tmp_path, filter="data")
     path = tmp_path / "data" / "host.db"
     with closing(sqlite3.connect(path)) as old:

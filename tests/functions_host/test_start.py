@@ -273,6 +273,16 @@ def test_an_import_error_has_the_app_s_traceback(tmp_path: Path):
         assert done.stderr.splitlines()[-1].startswith("Error: The app cannot be imported")
 
 
+def test_an_error_that_needs_no_traceback_has_none(tmp_path: Path):
+    """Where no code is wrong, the one sentence says what it is, with the app's line."""
+    code = "class Unset(Exception):\n    needs_traceback = False\n\nraise Unset('Set COLOUR.')\n"
+    app = write_app(tmp_path / "app", code)
+    command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--data", str(tmp_path / "d")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=READY_SECONDS)
+    place = app / "function_app.py"
+    assert done.stderr == f"Error: The app cannot be imported: Unset: Set COLOUR ({place}:4).\n"
+
+
 def test_an_app_that_says_why_it_cannot_run(tmp_path: Path):
     """The text of a SystemExit is shown alone."""
     app = write_app(tmp_path / "app", "raise SystemExit('Set OPENAI_API_KEY.')\n")

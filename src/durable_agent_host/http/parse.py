@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from math import isfinite
 from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.codec.nesting import MOST_LEVELS, is_nested_too_deeply
@@ -136,8 +135,6 @@ def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | N
             value = source.get(name)
             if value is None or (isinstance(value, str) and not value.strip()):
                 continue
-            if isinstance(value, float) and not isfinite(value):
-                raise RequestError(f"'{name}' is the number {value}, which no session can have: give a string")
             if isinstance(value, int | float) and not isinstance(value, bool):
                 value = str(value)
             if not isinstance(value, str):

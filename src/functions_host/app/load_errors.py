@@ -112,7 +112,12 @@ def explain_import(error: Exception, app_dir: Path) -> str:
 
 
 def trace_of_app(error: Exception, app_dir: Path) -> str:
-    """Format the traceback of a failed import from the app's first line on, without the host's own."""
+    """Format the traceback of a failed import from the app's first line on, without the host's own.
+
+    Empty for an error with ``needs_traceback = False``: no code is wrong, and its message says what to set.
+    """
+    if not getattr(error, "needs_traceback", True):
+        return ""
     told = traceback.TracebackException.from_exception(error)
     own = (place for place, frame in enumerate(told.stack) if Path(frame.filename).is_relative_to(app_dir))
     del told.stack[: next(own, len(told.stack))]

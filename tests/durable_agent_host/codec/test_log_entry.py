@@ -1,6 +1,7 @@
 """Entries and frames of the turn log as JSON."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, enc
 
 TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
     max_leaves=20,
 )
@@ -21,13 +22,23 @@ JSON = st.recursive(
 
 @given(TEXT, st.dictionaries(TEXT, JSON))
 def test_entries_come_back(kind, data):
-    """Decoding is the inverse of encoding, lone surrogates included; the line is ASCII without a break."""
+    """Decoding is the inverse of encoding for finite numbers, lone surrogates included; one ASCII line.
+
+    Numbers that are not finite are stored as null, since JSON has none.
+    """
     line = encode_log_entry(LogEntry(kind, data))
     assert line.isascii()
     assert "\n" not in line
     expected = LogEntry(*json.loads(json.dumps([kind, data])))  # two halves of a pair become one character
     assert decode_log_entry(line) == expected
     assert decode_log_entry(line.encode()) == expected
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_not_finite_come_back_as_null(number):
+    """As a member, in a list and in an object."""
+    line = encode_log_entry(LogEntry("a", {"plain": number, "inner": [{"deep": number}, 1.5]}))
+    assert decode_log_entry(line) == LogEntry("a", {"plain": None, "inner": [{"deep": None}, 1.5]})
 
 
 @pytest.mark.parametrize("line", ["", "[]", "1", "{}", '{"kind":1,"data":{}}', '{"kind":"a","data":[]}', "{"])

@@ -21,6 +21,7 @@ from azure.core.pipeline.policies import AzureKeyCredentialPolicy, HeadersPolicy
 from google import genai
 
 from durable_agent_host import Budget, Budgets, DurableAgentApp, Price, Principal, redact_personal_data
+from durable_agent_host.http.gate import Action, AskedSession
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.tool_calls import current_tool_call, durable_tool
 
@@ -135,10 +136,16 @@ def identify(request: Any) -> Principal | None:
     return Principal(caller) if caller else None
 
 
+def authorize(principal: Principal, action: Action, session: AskedSession) -> bool:
+    """Let the owner of all sessions import what tools have returned."""
+    return principal.id == "ann" and action == "session.import"
+
+
 LIMITS = Budget(tokens=10**9, cost=10**6, model_calls=10**4, tool_calls=10**4, seconds=10**5)
 BUDGETS = Budgets(turn=LIMITS, session=LIMITS, prices={"*": Price(input=1.0, output=10.0)})
 app = DurableAgentApp(
     identify=identify if "owners" in FEATURES else None,
+    authorize=authorize if "owners" in FEATURES else None,
     redact=redact_personal_data if "redaction" in FEATURES else None,
     budgets=BUDGETS if "budgets" in FEATURES else None,
     agents=[
