@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import threading
+import time
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -94,6 +96,22 @@ def reset(body: bytes) -> Send:
     def send(write: Any) -> None:
         chunks(body)(write)
         raise ConnectionResetError
+
+    return send
+
+
+def left_open(body: bytes, closed: threading.Event) -> Send:
+    """Write a stream in chunks, and then comments for half a minute; notes whether the client has closed it before."""
+
+    def send(write: Any) -> None:
+        chunks(body)(write)
+        for _ in range(120):
+            time.sleep(0.25)
+            try:
+                write(CHUNK % (3, b":\n\n"))
+            except OSError:
+                closed.set()
+                return
 
     return send
 

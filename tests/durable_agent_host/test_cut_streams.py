@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.providers.registry import provider_for
-from tests.durable_agent_host.bad_ends import BAD_ENDS, WHOLE
+from tests.durable_agent_host.bad_ends import BAD_ENDS, WHOLE, left_open
 from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
@@ -256,4 +258,35 @@ def test_an_answer_that_is_cut_before_its_end_is_asked_for_again(model: HostileM
     end = -4 if kind == "completions" else -2
     for name in ("longer length", "no last chunk", "reset", "broken flushed gzip"):
         outcome = play(model, kind, BAD_ENDS[name](b"\n\n".join([*parts[:end], b""])), whole)
+        assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), (name, outcome.error)
+
+
+def test_a_complete_answer_is_not_kept_waiting_by_an_open_connection():
+    """The turn of each service ends with the tokens, and closes the connection, on which only comments come."""
+
+    def turn(kind: str) -> tuple[Any, ...]:
+        with hostile_model() as server:
+            server.by_path = AGENTS_ROUTES if kind == "agents" else {}
+            closed = threading.Event()
+            outcome = play(server, kind, left_open(WHOLE[kind], closed))
+            return kind, outcome.text, bool(outcome.usage), len(server.received), closed.wait(10)
+
+    with ThreadPoolExecutor(len(WHOLE)) as threads:
+        assert list(threads.map(turn, WHOLE)) == [(kind, "Hi", True, 1, True) for kind in WHOLE]
+
+
+NO_HTTP: dict[str, Callable[[bytes], bytes | Send]] = {
+    "status line": lambda _: b"GARBAGE\r\n\r\n",
+    "header": lambda _: b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
+    "chunk": BAD_ENDS["broken chunk"],
+}
+"""What is no HTTP, before an answer and in its middle."""
+
+
+@pytest.mark.parametrize("kind", ["openai-responses", "completions", "anthropic", "gemini"])
+def test_a_connection_that_breaks_http_is_asked_again(model: HostileModel, kind: str):
+    """It is a broken connection and no refusal, whatever status the SDK's error has."""
+    whole = WHOLE[kind]
+    for name, broken in NO_HTTP.items():
+        outcome = play(model, kind, broken(whole[: whole.index(b"\n\n") + 2]), stream(whole))
         assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), (name, outcome.error)

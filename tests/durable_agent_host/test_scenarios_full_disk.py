@@ -50,13 +50,14 @@ def growing(host: AgentHost, document: bytes) -> list[requests.Response]:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_deletion_makes_room_on_a_full_disk(model: PracticeModel, disk: Path, is_restarted: bool):
-    """New data is refused with 507; the host starts and reads, deletes a session of 3 MB, and accepts turns again."""
+    """New data is refused with 507; the host starts and reads, deletes a session of 9 MB, and accepts turns again."""
     lives = Lives(disk / "data", model, app=APP)
     host = lives.host
     for session in ("large", "small"):
         assert host.run("Reader", {"message": "hi", "session_id": session}).status_code == 200
-    upload = requests.post(f"{sessions(host)}/large/files", data=os.urandom(3 << 20), timeout=60)
-    assert upload.status_code == 201
+    for _ in range(3):
+        upload = requests.post(f"{sessions(host)}/large/files", data=os.urandom(3 << 20), timeout=60)
+        assert upload.status_code == 201
     document = host.get("/agents/Reader/sessions/small/export").content
     fill(disk)
     if is_restarted:
@@ -69,6 +70,29 @@ def test_a_deletion_makes_room_on_a_full_disk(model: PracticeModel, disk: Path, 
     assert host.session("Reader", "large")["message_count"] == 2
     deletion = requests.delete(f"{sessions(host)}/large", timeout=60)
     assert deletion.json()["status"] == "deleted", deletion.text
+    wait_until(lambda: host.get("/health").status_code == 200)
+    assert host.run("Reader", {"message": "again", "session_id": "small"}).status_code == 200
+    host.stop()
+
+
+@pytest.mark.parametrize("is_crowded", [False, True])
+def test_what_turns_have_filled_is_deleted(model: PracticeModel, disk: Path, is_crowded: bool):
+    """Long messages are accepted until the disk is full; deleting them makes room, even after a crash on it."""
+    lives = Lives(disk / "data", model, app=APP)
+    host = lives.host
+    statuses: dict[str, int] = {}
+    while 507 not in statuses.values() and len(statuses) < 20:
+        session = f"long-{len(statuses)}"
+        body = {"message": os.urandom(600_000).hex(), "session_id": session}
+        statuses[session] = host.run("Reader", body).status_code
+    full = [session for session, status in statuses.items() if status == 200]
+    assert (len(full) > 2, len(statuses) - len(full)) == (True, 1), statuses
+    if is_crowded:
+        fill(disk)
+        host = lives.crash()
+    for session in full:
+        deletion = requests.delete(f"{sessions(host)}/{session}", timeout=60)
+        assert deletion.json().get("status") == "deleted", deletion.text
     wait_until(lambda: host.get("/health").status_code == 200)
     assert host.run("Reader", {"message": "again", "session_id": "small"}).status_code == 200
     host.stop()

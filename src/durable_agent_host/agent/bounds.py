@@ -6,6 +6,7 @@ unterminated lines, a few compressed kilobytes that expand to gigabytes. The run
 
 import asyncio
 import re
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from contextlib import aclosing
@@ -22,6 +23,9 @@ MOST_LINES: Final = 1000
 
 _LAST_UPDATES: Final = 8
 """The provider's end mark is in one of these: token counts and closing events may come after it."""
+
+_QUIET_SECONDS: Final = 5.0
+"""How long to wait for the end of a connection, or for token counts, when an answer is complete."""
 
 _UPDATE_BYTES: Final = 32
 """Counted for an empty update; the services send more for each."""
@@ -307,25 +311,88 @@ async def in_time[T](updates: AsyncGenerator[T], bounds: ModelBounds) -> AsyncGe
 
 
 async def until_its_end[T](
-    updates: AsyncIterable[T], ended_early: Callable[[Iterable[Any]], bool]
+    updates: AsyncIterable[T],
+    ended_early: Callable[[Iterable[Any]], bool],
+    quiet_seconds: float | None = _QUIET_SECONDS,
 ) -> AsyncGenerator[T]:
-    """Yield the updates of a model call; a connection that fails after the end of the answer fails nothing.
+    """Yield the updates of a model call; a connection that fails or stays open after the end of the answer is left.
 
     Args:
         updates: of one model call; closed at the end.
         ended_early: the provider's.
+        quiet_seconds: how long a connection may stay open without updates after the end; None for no limit, where an
+            answer of an unknown provider counts as complete, or another call of this function has the limit.
     """
     last = deque[T](maxlen=_LAST_UPDATES)
+    wait = _Wait(lambda: not ended_early(last), quiet_seconds)
+    iterator = aiter(updates)
     try:
-        async for update in updates:
+        while True:
+            wait.begin()
+            update = await anext(iterator)
+            wait.task = None
             last.append(update)
             yield update
+    except StopAsyncIteration:
+        pass
+    except asyncio.CancelledError:
+        if not wait.was_cut_short():
+            raise
     except Exception:
         if received().crossed is not None or ended_early(last):
             raise
     finally:
+        wait.close()
         if callable(close := getattr(updates, "aclose", None)):
             await cast("Awaitable[None]", close())
+
+
+class _Wait:
+    """Cancels the wait for an update of a complete answer; has one timer, because updates are many.
+
+    Args:
+        is_complete: whether the answer is complete.
+        seconds: how long a wait may be then; None for no limit.
+
+    Attributes:
+        task: waits for an update; None while none is awaited.
+    """
+
+    def __init__(self, is_complete: Callable[[], bool], seconds: float | None) -> None:
+        self.task: asyncio.Task[Any] | None = None
+        self._is_complete = is_complete
+        self._seconds = seconds
+        self._began_at = time.monotonic()
+        self._cancellations: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._set_timer(seconds)
+
+    def begin(self) -> None:
+        """Begin to wait in the task that runs."""
+        self.task, self._began_at = asyncio.current_task(), time.monotonic()
+
+    def was_cut_short(self) -> bool:
+        """Return whether only this object has cancelled the task, which then goes on."""
+        return self.task is not None and self._cancellations is not None and self.task.uncancel() <= self._cancellations
+
+    def close(self) -> None:
+        """End the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set_timer(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        if self._seconds is None:
+            return
+        left = self._began_at + self._seconds - time.monotonic()
+        if self.task is not None and left <= 0 and self._is_complete():
+            self._cancellations = self.task.cancelling()
+            self.task.cancel()
+        else:
+            self._set_timer(left if left > 0 else self._seconds)
 
 
 async def whole_in_time[T](answer: Awaitable[T], bounds: ModelBounds) -> T:

@@ -254,7 +254,7 @@ def _call(ask: Callable[[], Any], call: InnerCall, *, stream: bool, lets_go: boo
                 result = ask()
                 asked.append(result if isinstance(result, ResponseStream) else await result)
                 async with asked[0]:
-                    each = _each(until_its_end(asked[0], call.provider.ended_early), lets_go=lets_go)
+                    each = _each(until_its_end(asked[0], call.provider.ended_early, None), lets_go=lets_go)
                     async with aclosing(in_time(each, received().bounds)) as updates_in_time:
                         async for update in updates_in_time:
                             call.take(update)

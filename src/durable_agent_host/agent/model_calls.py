@@ -302,7 +302,7 @@ class _Call:
         meter, heard = WordMeter(), Heard(self._run.provider)
         if isinstance(result, ResponseStream):
             async with cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result) as updates:
-                async for update in until_its_end(updates, self._run.provider.ended_early):
+                async for update in until_its_end(updates, self._run.provider.ended_early, None):
                     meter.take(update.contents)
                     _correct(update, update.contents)
                     if self._run.spending is not None:

@@ -96,6 +96,8 @@ def advice_of(error: BaseException) -> Advice | None:
         names = {kind.__name__ for kind in type(cause).__mro__}
         if names & _NEVER_PASSING:
             return Advice(retryable=False)
+        if _is_no_http(cause):
+            return Advice(retryable=True)
         status, code = _status_of(cause), _code_of(cause)
         if status is not None or code in _PASSING_CODES or _is_told_in_stream(cause):
             headers = _headers_of(cause)
@@ -220,6 +222,12 @@ def _within(value: Any, *names: str) -> Any:
     for name in names:
         value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
     return value
+
+
+def _is_no_http(error: BaseException) -> bool:
+    """Return whether aiohttp could not read what came, and gave the error the status 400 itself."""
+    kinds = (*type(error).__mro__, *type(error.__cause__).__mro__)
+    return any(kind.__name__ == "HttpProcessingError" for kind in kinds)
 
 
 def _is_of_requests(error: BaseException) -> bool:
