@@ -55,7 +55,7 @@ def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, mode
             lambda: (people.state("Talker", session) or {}) and people.session("Talker", session)["running_turn_id"]
         )
         url = f"{people.url}/api/agents/Talker/sessions/{session}/turns/{running}"
-        wait_until(lambda: characters_of(url) > 10)
+        wait_until(lambda: characters_of(url) > 100)
         assert cancel({"turn_url": url}).status_code == 202
         answer = waiting.result(60)
     assert answer.status_code == 409, answer.text

@@ -310,6 +310,11 @@ async def in_time[T](updates: AsyncGenerator[T], bounds: ModelBounds) -> AsyncGe
             yield update
 
 
+def lacks_finish_reason(updates: Iterable[Any]) -> bool:
+    """Return whether the updates of a client of any service do not say how the answer ended. Guarantee: pure."""
+    return not any(getattr(update, "finish_reason", None) for update in updates)
+
+
 async def until_its_end[T](
     updates: AsyncIterable[T],
     ended_early: Callable[[Iterable[Any]], bool],
@@ -320,8 +325,7 @@ async def until_its_end[T](
     Args:
         updates: of one model call; closed at the end.
         ended_early: the provider's.
-        quiet_seconds: how long a connection may stay open without updates after the end; None for no limit, where an
-            answer of an unknown provider counts as complete, or another call of this function has the limit.
+        quiet_seconds: how long a connection may stay open without updates after the end; None for no limit.
     """
     last = deque[T](maxlen=_LAST_UPDATES)
     wait = _Wait(lambda: not ended_early(last), quiet_seconds)

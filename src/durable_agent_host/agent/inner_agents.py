@@ -39,6 +39,7 @@ from durable_agent_host.agent.bounds import (
     check_model_call,
     in_time,
     is_larger,
+    lacks_finish_reason,
     received,
     until_its_end,
     whole_in_time,
@@ -254,7 +255,7 @@ def _call(ask: Callable[[], Any], call: InnerCall, *, stream: bool, lets_go: boo
                 result = ask()
                 asked.append(result if isinstance(result, ResponseStream) else await result)
                 async with asked[0]:
-                    each = _each(until_its_end(asked[0], call.provider.ended_early, None), lets_go=lets_go)
+                    each = _each(until_its_end(asked[0], lacks_finish_reason, None), lets_go=lets_go)
                     async with aclosing(in_time(each, received().bounds)) as updates_in_time:
                         async for update in updates_in_time:
                             call.take(update)

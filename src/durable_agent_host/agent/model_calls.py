@@ -24,7 +24,15 @@ from agent_framework import (
     add_usage_details,
 )
 
-from durable_agent_host.agent.bounds import WordMeter, check_calls, check_model_call, in_time, received, until_its_end
+from durable_agent_host.agent.bounds import (
+    WordMeter,
+    check_calls,
+    check_model_call,
+    in_time,
+    lacks_finish_reason,
+    received,
+    until_its_end,
+)
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
 from durable_agent_host.agent.heard import Heard, characters_of_answer
 from durable_agent_host.agent.held_history import CallMessages
@@ -302,7 +310,7 @@ class _Call:
         meter, heard = WordMeter(), Heard(self._run.provider)
         if isinstance(result, ResponseStream):
             async with cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result) as updates:
-                async for update in until_its_end(updates, self._run.provider.ended_early, None):
+                async for update in until_its_end(updates, lacks_finish_reason, None):
                     meter.take(update.contents)
                     _correct(update, update.contents)
                     if self._run.spending is not None:
