@@ -149,7 +149,6 @@ class InnerCall:
     """
 
     def __init__(self, messages: Sequence[Message], options: Mapping[str, Any], provider: ModelProvider) -> None:
-        self.provider = provider
         self._calls = INNER_CALLS.get()
         self._messages = messages
         self._options = options
