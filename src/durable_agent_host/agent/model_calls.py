@@ -310,7 +310,8 @@ class _Call:
         meter, heard = WordMeter(), Heard(self._run.provider)
         if isinstance(result, ResponseStream):
             async with cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result) as updates:
-                async for update in until_its_end(updates, lacks_finish_reason, None):
+                is_open = self._run.provider.ended_early
+                async for update in until_its_end(updates, lambda u: lacks_finish_reason(u) or is_open(u), None):
                     meter.take(update.contents)
                     _correct(update, update.contents)
                     if self._run.spending is not None:
