@@ -352,6 +352,14 @@ CLOSING: list[Callable[[], Awaitable[Any]]] = []
 """Closes each client that was made."""
 
 
+async def close_clients() -> None:
+    """Close the clients that were made; what is built later gets new ones."""
+    while CLOSING:
+        await CLOSING.pop()()
+    for make in (openai_sdk, anthropic_sdk, gemini_sdk, agents_sdk, project):
+        make.cache_clear()
+
+
 class Credential:
     """Gives a token that the practice model does not look at."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from agent_framework import AgentSession
 
-from tests.durable_agent_host.extension_points import CLIENTS, CLOSING, PAIRS, POINTS, Point, name_of
+from tests.durable_agent_host.extension_points import CLIENTS, PAIRS, POINTS, Point, close_clients, name_of
 from tests.kit import AgentHost, Lives, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -190,8 +190,7 @@ def bench(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactor
     ):
         patch.setenv("LEDGER", str(own_ledger))
         yield Bench(host, practice_model, ledger=ledger, own_ledger=own_ledger, loop=loop)
-        for close in CLOSING:
-            loop.run(close())
+        loop.run(close_clients())
 
 
 @pytest.mark.parametrize(("client", "point"), PAIRS)

@@ -57,8 +57,27 @@ class BoundedSession:
         answer._cache.pop("headers", None)
         if exchange is not None:
             exchange.answered(answer.status, is_stream=kind == EVENT_STREAM)
+        _fail_when_closed(answer)
         answer.content = BoundedContent(answer.content, is_stream=kind == EVENT_STREAM, exchange=exchange)
         return response
+
+
+def _fail_when_closed(answer: Any) -> None:
+    """End the wait for the rest of an answer when its connection closes; aiohttp waits for ever after broken chunks."""
+    content = answer.content
+
+    def fail(_: Any) -> None:
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(_cut())
+
+    if answer.connection is not None and (closed := answer.connection.protocol.closed) is not None:
+        closed.add_done_callback(fail)
+
+
+def _cut() -> Exception:
+    from aiohttp import ClientPayloadError  # noqa: PLC0415 - loaded by the caller
+
+    return ClientPayloadError("the connection was closed before the end of the answer")
 
 
 class BoundedContent:
@@ -108,11 +127,13 @@ class BoundedContent:
         """Read what aiohttp has received; it would raise an error before it returns what came before the error."""
         try:
             return await self._content.readany()
-        except Exception:
+        except Exception as error:
             arrived: bytes = self._content._read_nowait(-1)
-            if not arrived:
-                raise
-            return arrived
+            if arrived:
+                return arrived
+            if isinstance(error, RuntimeError):  # aiohttp's for a connection that is closed already
+                raise _cut() from error
+            raise
 
     def _told(self, piece: bytes) -> bytes:
         if self._exchange is not None and piece:
