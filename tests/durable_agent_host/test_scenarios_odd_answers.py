@@ -110,6 +110,28 @@ def test_arguments_of_many_levels_leave_the_conversation_whole(
     assert ("nested more than 100 levels deep" in json.dumps(last_request(client, model))) == (levels >= 100)
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_arguments_that_name_a_class_do_not_end_the_turn(host: AgentHost, model: HostileModel, client: str):
+    """The tool does not run and the model is told, also where arguments are no text; the session goes on."""
+    arguments = '{"words": 2, "more": {"__class__": "Fraction", "__module__": "fractions", "__data__": 4}}'
+    model.play(stream(calling(client, [("call_1", arguments)])), WHOLE[client], WHOLE[client])
+    assert said(host, client, "named") == "Hello."
+    assert "give the fields other names" in json.dumps(last_request(client, model))
+    assert host.get(f"/agents/{client}/sessions/named/verify").json()["problems"] == []
+    assert said(host, client, "named", "And now?") == "Hello."
+    assert json.loads(arguments)["more"] == more_of(last_request(client, model))
+
+
+def more_of(value: object) -> object:
+    """Find the field ``more`` of the arguments in a request."""
+    if isinstance(value, str):
+        return more_of(json.loads(value)) if value.startswith("{") else None
+    if isinstance(value, dict) and "more" in value:
+        return value["more"]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((found for one in inner if (found := more_of(one)) is not None), None)
+
+
 @pytest.mark.parametrize("levels", [190, 5000])
 def test_arguments_that_are_no_text_and_have_no_room_fail_the_turn(host: AgentHost, model: HostileModel, levels: int):
     """The session goes on, whole."""

@@ -56,6 +56,20 @@ def test_a_tool_of_the_provider_waits_for_a_person(people: AgentHost, model: Pra
         assert sent == ["message"]
 
 
+def test_arguments_of_the_provider_that_name_a_class_are_shown_as_text(people: AgentHost, model: PracticeModel):
+    """Durable Functions would make an object of Python of them; the provider runs its tool with them as they were."""
+    named = '{"page": {"__class__": "Fraction", "__module__": "fractions", "__data__": 7}}'
+    model.plan({"item": ASK | {"arguments": named}}, {"items": [{"item": CALL}, {"text": "Published."}]})
+    turn = waiting(people, "Talker")
+    (call,) = turn["pending_approvals"]
+    assert call["arguments"] == {"arguments": named}
+    assert approve(turn, yes(call)).status_code == 200
+    ended = wait_until(lambda: ended_turn(turn))
+    assert (ended["status"], ended["response"]) == ("completed", "Published."), ended
+    (asked,) = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "mcp_approval_request"]
+    assert asked["arguments"] == named
+
+
 @pytest.mark.parametrize("agent", TALKERS)
 def test_a_denied_tool_of_the_provider_is_told_to_it(people: AgentHost, model: PracticeModel, agent):
     """The provider is told of the denial; other arguments than its own are a denial, too."""

@@ -12,6 +12,7 @@ from typing import Any, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.run_state import AgentRun
+from durable_agent_host.codec.nesting import has_python_class
 from durable_agent_host.model.journal_entry import ToolKey
 
 REASON = "the tool runs at the model's provider and needs approval"
@@ -86,4 +87,6 @@ def _arguments(arguments: Any) -> dict[str, Any]:
         found = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
         found = None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"arguments": arguments}
+    if not isinstance(found, dict):
+        return {"arguments": arguments}
+    return {"arguments": json.dumps(found)} if has_python_class(found) else cast("dict[str, Any]", found)

@@ -48,7 +48,7 @@ def set_unreadable_apart(response: ChatResponse[Any]) -> Iterator[tuple[str, str
 
 def _told(arguments: Any) -> str | None:
     if isinstance(arguments, dict):  # some services send no text; `encode_answer` checks the numbers
-        return _TOO_DEEP if is_nested_too_deeply(arguments) else None
+        return _limit_of(arguments)
     if not isinstance(arguments, str) or not arguments:
         return None
     try:
@@ -61,9 +61,13 @@ def _told(arguments: Any) -> str | None:
         return f"{_SAID} {error}."
     if not isinstance(value, dict):
         return _SAID
-    if is_nested_too_deeply(value):
-        return _TOO_DEEP
-    if has_python_class(value):
-        return _NAMES_CLASS
+    if (limit := _limit_of(value)) is not None:
+        return limit
     fault = next(find_limits(value), None)
     return f"{_SAID} {fault.place} {fault.problem}." if fault is not None else None
+
+
+def _limit_of(arguments: Any) -> str | None:
+    if is_nested_too_deeply(arguments):
+        return _TOO_DEEP
+    return _NAMES_CLASS if has_python_class(arguments) else None

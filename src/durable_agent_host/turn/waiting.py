@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.nesting import is_nested_too_deeply
+from durable_agent_host.codec.nesting import has_python_class, is_nested_too_deeply
 
 _MAX_CHARACTERS: Final = 5800
 _SHOWN: Final = 25
@@ -112,7 +112,9 @@ def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
         fields = cast("dict[str, Any]", one)
         call_id, approved = fields.get("call_id"), fields.get("approved")
         reason, arguments = fields.get("reason"), fields.get("arguments")
-        if not isinstance(call_id, str) or not isinstance(approved, bool) or is_nested_too_deeply(arguments):
+        if not isinstance(call_id, str) or not isinstance(approved, bool):
+            continue
+        if is_nested_too_deeply(arguments) or has_python_class(arguments):
             continue
         answer = {
             "approved": approved,
