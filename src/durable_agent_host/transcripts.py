@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatResponseUpdate, Message
 
+from durable_agent_host.codec.content import decode_agent_session, encode_agent_session
 from durable_agent_host.codec.message import (
     decode_message,
     decode_messages,
@@ -84,7 +85,7 @@ def encode(value: Message | AgentResponse[Any] | Conversation, /) -> dict[str, A
     if isinstance(value, Conversation):  # pyright: ignore[reportUnnecessaryIsInstance] - callers need not be typed
         kept = value.agent_session
         session = Session(
-            entries=tuple(_entries(value.messages)), agent_session=None if kept is None else kept.to_dict()
+            entries=tuple(_entries(value.messages)), agent_session=None if kept is None else encode_agent_session(kept)
         )
         return encode_session(session)
     raise TypeError(f"{type(value).__name__} is no Message, AgentResponse or Conversation")
@@ -114,9 +115,8 @@ def decode(wire: Mapping[str, Any], /) -> Message | AgentResponse[Any] | Convers
                 "decode what 'durable-agent-host sessions export' gives"
             )
         kept = session.agent_session
-        return Conversation(
-            decode_messages(session.entries), None if kept is None else AgentSession.from_dict(dict(kept))
-        )
+        agent_session = None if kept is None else AgentSession.from_dict(decode_agent_session(kept))
+        return Conversation(decode_messages(session.entries), agent_session)
     if wire.get("$type") == "response":
         return decode_response(wire)
     if "role" in wire:

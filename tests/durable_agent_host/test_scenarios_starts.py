@@ -103,7 +103,41 @@ def test_no_caller_names_a_class(place: Place, tmp_path: Path):
     for instance_id in start_on_each_way(place, "agent_turn", {"agent": "Echo", "message": "hi", "options": bad}):
         assert REFUSED in end_of(place, instance_id)["output"]
     place.host.signal("Echo", "never-named", "run", {"message": "hi", "options": bad})
+    place.host.signal("Echo", "never-named", "reset", bad)
     assert place.run("ada@contoso", "hi", "after").ok
+    assert not (tmp_path / "code-ran").exists()
+
+
+def test_a_value_that_names_a_class_is_a_value(place: Place, model: PracticeModel, tmp_path: Path):
+    """From a tool, in the state of a session and in the messages of workflows, it arrives as it was."""
+    bad = {"__class__": "X", "__module__": "loaded_by_a_caller", "__data__": str(tmp_path / "code-ran")}
+    text = json.dumps({"found": [bad]})
+    remember = {"calls": [{"name": "remember", "arguments": {"text": text}}]}
+    recall = {"calls": [{"name": "recall", "arguments": {}}]}
+    model.plan(remember, {"text": text}, recall, {"text": "It is known."})
+    first = place.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "remember"})
+    assert first.json()["response"] == text, first.text
+    session = first.json()["session_id"]
+    body = {"message": "recall", "session_id": session}
+    second = place.ask("POST", "/agents/Payer/run", "ada@contoso", json=body).json()
+    assert second["response"] == "It is known.", second
+    sent = model.requests()[-1]["body"]["input"]
+    assert [item["output"] for item in sent if item["type"] == "function_call_output"] == [text, text]
+    path = f"/agents/Payer/sessions/{session}"
+    messages = place.ask("GET", path, "ada@contoso").json()["messages"]
+    results = [content["result"] for one in messages for content in one["contents"] if "result" in content]
+    assert results == [text, text]
+    steps = place.ask("GET", f"{path}/turns/{second['turn_id']}/steps", "ada@contoso").json()["steps"]
+    assert [json.loads(step["result"]) for step in steps if "result" in step] == [json.loads(text)]
+    assert place.ask("GET", f"{path}/verify", "ada@contoso").json()["problems"] == []
+
+    model.plan(remember, {"text": "Called."})
+    request = {"message": "hi", "principal": "ada", "tenant": "contoso"}
+    called = place.host.orchestrate("call_session", {"agent": "Payer", "session": "called", "request": request})
+    assert called["output"]["messages"][-1]["contents"][0]["text"] == "Called.", called
+
+    run = place.ask("POST", "/workflow/nesting/run?waitForResponse=true&timeoutSeconds=60", "ada", json={"json": text})
+    assert run.json()["output"] == [{"found": [bad]}], run.text
     assert not (tmp_path / "code-ran").exists()
 
 

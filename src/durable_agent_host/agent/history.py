@@ -5,6 +5,7 @@ from typing import Any, Final, cast
 
 from agent_framework import AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
 
+from durable_agent_host.codec.content import decode_agent_session
 from durable_agent_host.model.turn import TurnRequest
 
 _KEPT_BY: Final = "durable_agent_host.kept_by_service"
@@ -34,7 +35,7 @@ class DurableSession(AgentSession):
             kept_as: the id of a new one, by which history providers know it; empty for the session's own id.
         """
         new_id = kept_as or request.session_id
-        session = cls(session_id=new_id) if stored is None else cls.from_dict(dict(stored))
+        session = cls(session_id=new_id) if stored is None else cls.from_dict(decode_agent_session(stored))
         restored = cast("DurableSession", session)
         restored.turn_id = request.turn_id
         return restored

@@ -13,7 +13,7 @@ from durable_agent_host.agent.history import DurableSession, TranscriptProvider
 from durable_agent_host.agent.run import AgentRuns
 from durable_agent_host.agent.weight import json_bytes
 from durable_agent_host.codec.approvals import with_approvals
-from durable_agent_host.codec.content import decode_usage, plain_json
+from durable_agent_host.codec.content import decode_usage, encode_agent_session
 from durable_agent_host.codec.extension import extension_of, with_extension
 from durable_agent_host.codec.journal_entry import decode_tool_result
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
@@ -283,7 +283,7 @@ def save_session(agent_session: DurableSession) -> Mapping[str, Any]:
     """
     if not agent_session.state.get(TranscriptProvider.SOURCE_ID):
         agent_session.state.pop(TranscriptProvider.SOURCE_ID, None)
-    return plain_json(agent_session.to_dict(), path="agent session")
+    return encode_agent_session(agent_session)
 
 
 def _weigh(runs: AgentRuns, response: AgentResponse[Any]) -> TurnStats:

@@ -13,11 +13,11 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from agent_framework import Content
+from agent_framework import AgentSession, Content
 
 from durable_agent_host.codec.arguments import live_arguments, stored_arguments
 from durable_agent_host.codec.extension import extension_of
-from durable_agent_host.codec.fields import FIELDS, KNOWN_TYPES, content_of, dump_value, fields_of
+from durable_agent_host.codec.fields import FIELDS, KNOWN_TYPES, content_of, dump_value, fields_of, load_value
 from durable_agent_host.codec.wire import EXTENSION, ContentWire
 from durable_agent_host.model.usage import known_counts
 
@@ -87,6 +87,20 @@ def plain_json(value: Any, *, path: str = "content") -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [plain_json(v, path=f"{path}[{n}]") for n, v in enumerate(cast("list[Any]", value))]
     return dump_value(value, path)
+
+
+def encode_agent_session(session: AgentSession) -> dict[str, Any]:
+    """Encode the framework's session for storage. Guarantee: pure; `decode_agent_session` is the inverse.
+
+    Raises:
+        CorruptStateError: it holds a value that JSON cannot represent.
+    """
+    return dump_value(plain_json(session.to_dict(), path="agent session"), "agent session")
+
+
+def decode_agent_session(wire: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the framework's form of a stored session, for its ``from_dict``. Guarantee: pure."""
+    return load_value(dict(wire))
 
 
 def _mapped(content_type: str, wire_type: str, names: Mapping[str, str]) -> ContentCodec:

@@ -3,8 +3,10 @@
 The framework's own dictionary form (`Content.to_dict`, `Content.from_dict`) blanks the texts of exceptions and confuses
 contents with similar tool JSON. Here each value is restored to what it was: where a reader could not distinguish them,
 a content is stored under the key `CONTENT` and an ordinary dictionary under the key `PLAIN`.
+A dictionary of which the SDK of Durable Functions would make an object of Python is there as its JSON text.
 """
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from inspect import signature
@@ -14,12 +16,13 @@ from typing import Any, Final, NamedTuple, cast, get_args
 from agent_framework import Content
 from agent_framework._types import ContentType
 
+from durable_agent_host.codec.nesting import CLASS_FIELDS
 from durable_agent_host.errors import CorruptStateError
 
 CONTENT: Final = "$content"
 """Only key of an object that represents a content where an ordinary value is expected."""
 PLAIN: Final = "$plain"
-"""Only key of an object that represents an ordinary dictionary where it would be mistaken for a content."""
+"""Only key of an object that represents an ordinary dictionary where it would be mistaken for something else."""
 
 _MARKS: Final = frozenset({CONTENT, PLAIN})
 
@@ -206,6 +209,8 @@ def dump_value(value: Any, path: str) -> Any:
             k if type(k) is str else str(k): v if type(v) in SCALARS else dump_value(v, f"{path}.{k}")
             for k, v in value.items()
         }
+        if plain.keys() >= CLASS_FIELDS:
+            return {PLAIN: json.dumps(plain)}
         return {PLAIN: plain} if CONTENT in plain or PLAIN in plain else plain
     if isinstance(value, Content):
         return {CONTENT: _framework_form(value)}
@@ -235,7 +240,10 @@ def load_value(value: Any) -> Any:
         if len(value) == 1 and not _MARKS.isdisjoint(value):
             if isinstance(inner := value.get(CONTENT), dict):
                 return _content_of_form(cast("dict[str, Any]", inner))
-            if isinstance(inner := value.get(PLAIN), dict):
+            inner = value.get(PLAIN)
+            if isinstance(inner, str):
+                value = json.loads(inner)
+            elif isinstance(inner, dict):
                 value = cast("Any", inner)
         return {k: v if type(v) in SCALARS else load_value(v) for k, v in value.items()}
     if kind is list:

@@ -7,7 +7,8 @@ MOST_LEVELS: Final = 100
 """Objects and lists within each other; tools' arguments and schemas have fewer than twenty."""
 
 
-_CLASS_FIELDS: Final = frozenset({"__class__", "__module__", "__data__"})
+CLASS_FIELDS: Final = frozenset({"__class__", "__module__", "__data__"})
+"""Fields of an object of which the SDK of Durable Functions makes one of Python."""
 
 
 def names_python_class(text: str) -> bool:
@@ -25,7 +26,7 @@ def names_python_class(text: str) -> bool:
 
     def look(fields: dict[str, Any]) -> dict[str, Any]:
         nonlocal found
-        found = found or fields.keys() >= _CLASS_FIELDS
+        found = found or fields.keys() >= CLASS_FIELDS
         return fields
 
     if "__" in text or "\\u" in text:  # few texts are parsed for this
@@ -40,7 +41,7 @@ def has_python_class(value: Any) -> bool:
     """Return whether a value has what `names_python_class` finds in JSON. Guarantee: pure; does not recurse."""
     level: list[Any] = [value]
     while level:
-        if any(isinstance(inner, dict) and cast("dict[str, Any]", inner).keys() >= _CLASS_FIELDS for inner in level):
+        if any(isinstance(inner, dict) and cast("dict[str, Any]", inner).keys() >= CLASS_FIELDS for inner in level):
             return True
         level = [inner for outer in level for inner in _within(outer)]
     return False

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.envelope import read_envelope
+from durable_agent_host.codec.fields import dump_value, load_value
 from durable_agent_host.codec.owner import decode_owner, encode_owner
 from durable_agent_host.codec.pieces import decode_sealed, encode_sealed
 from durable_agent_host.codec.schema import outline_faults
@@ -97,7 +98,7 @@ def decode_session(state: Any) -> Session:
         erasing=ours.get("erasing") or "",
         used_at=ours.get("usedAt") or "",
         imported=max(ours.get("imported") or 0, 0),
-        app_state=ours.get("appState") or {},
+        app_state=load_value(ours.get("appState") or {}),
         receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), decode_receipt),
         schema_version=version,
         document=document,
@@ -145,7 +146,7 @@ def encode_session(session: Session) -> dict[str, Any]:
         "usedAt": session.used_at or None,
         "imported": session.imported or None,
         "sealed": encode_sealed(session.sealed) or None,
-        "appState": dict(session.app_state) or None,
+        "appState": dump_value(session.app_state, "app_state") or None,
     }
     ours |= {name: value for name, value in written.items() if value is not None}
     data: dict[str, Any] = {**(document.get("data") or {}), "conversationHistory": list(session.entries)}

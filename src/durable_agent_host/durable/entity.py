@@ -15,6 +15,7 @@ from azure.durable_functions import DurableEntityContext
 from durable_agent_host.agent.loop import submit
 from durable_agent_host.agent.outcome import error_raised_again
 from durable_agent_host.agent.runner import AgentRunner
+from durable_agent_host.codec.fields import dump_value
 from durable_agent_host.codec.message import decode_response
 from durable_agent_host.codec.nesting import names_python_class
 from durable_agent_host.codec.owner import decode_owner
@@ -62,7 +63,7 @@ from durable_agent_host.turn.wire import (
 )
 
 _OF_TURNS: Final = frozenset({"admit", "commit", "leave"})
-_OF_CALLERS: Final = frozenset({"run", "run_agent", PUT_OPERATION})
+_OF_CALLERS: Final = frozenset({"run", "run_agent", "reset", PUT_OPERATION})
 
 Operation = Callable[[Session, Any, DurableEntityContext], tuple[Session, Any]]
 
@@ -330,4 +331,4 @@ def _response_dict(turn_id: str, turn: TurnRecord) -> dict[str, Any]:
     entry = _response_in(turn)
     if entry is None:
         raise TurnError(f"turn {turn_id} has ended, and its answer is no longer part of the session")
-    return decode_response(entry).to_dict()
+    return dump_value(decode_response(entry).to_dict(), "answer")

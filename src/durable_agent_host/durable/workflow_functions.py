@@ -8,6 +8,8 @@ An executor that holds agents, such as the leader of a group chat, calls them wi
 counted per execution of the activity, and exceeding a limit fails it.
 """
 
+import json
+from collections import OrderedDict
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -15,13 +17,19 @@ import azure.durable_functions as df
 from agent_framework import Workflow
 from agent_framework_durabletask import execute_workflow_activity
 from agent_framework_durabletask._workflows.naming import workflow_executor_activity_name, workflow_orchestrator_name
-from agent_framework_durabletask._workflows.serialization import strip_pickle_markers, strip_subworkflow_markers
+from agent_framework_durabletask._workflows.serialization import (
+    deserialize_value,
+    serialize_value,
+    strip_pickle_markers,
+    strip_subworkflow_markers,
+)
 
 from durable_agent_host.agent.bounds import RECEIVED, Received
 from durable_agent_host.agent.declarations import refuse_lost_declarations
 from durable_agent_host.agent.ending import Failed, RunStoppedError
 from durable_agent_host.agent.inner_agents import InnerAgents
 from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.codec.nesting import CLASS_FIELDS, names_python_class
 from durable_agent_host.errors import TurnError
 from durable_agent_host.model.turn_bounds import ModelBounds
 
@@ -67,6 +75,27 @@ def refuse_pickled_reason(status: Any) -> None:
         status._output = strip_pickle_markers(status.output)  # noqa: SLF001 - the SDK has no other way
 
 
+def _without_classes(result: str) -> str:
+    """Keep the dictionaries in an executor's messages and outputs of which the SDK would make objects of Python.
+
+    A workflow inside another gets and returns these as JSON, unless upstream pickles them, as it does with types that
+    are not JSON's.
+
+    Args:
+        result: upstream's JSON.
+    """
+    if not names_python_class(result):
+        return result
+
+    def pickle_named(fields: dict[str, Any]) -> dict[str, Any]:
+        return serialize_value(OrderedDict(deserialize_value(fields))) if fields.keys() >= CLASS_FIELDS else fields
+
+    fields = json.loads(result)
+    for name in ("sent_messages", "outputs"):
+        fields[name] = json.loads(json.dumps(fields[name]), object_hook=pickle_named)
+    return json.dumps(fields)
+
+
 def register_executor_activity(
     app: df.DFApp, workflow: Workflow, executor_id: str, provider_for: ProviderFor, bounds: ModelBounds
 ) -> None:
@@ -94,7 +123,7 @@ def register_executor_activity(
         received = Received(bounds)
         before = RECEIVED.set(received)
         try:
-            return execute_workflow_activity(executor, inputData, workflow)
+            return _without_classes(execute_workflow_activity(executor, inputData, workflow))
         except RunStoppedError as stopped:
             match stopped.stop:
                 case Failed(error):

@@ -18,6 +18,7 @@ from durable_agent_host.codec.content import (
     encode_usage,
     plain_json,
 )
+from durable_agent_host.codec.nesting import has_python_class
 from durable_agent_host.errors import CorruptStateError
 from tests.durable_agent_host.samples import CITATION, CONTENTS, json_objects, properties
 
@@ -212,9 +213,19 @@ def test_usage_is_kept(usage):
     assert decode_usage(json.loads(json.dumps(encode_usage(usage)))) == usage
 
 
+NAMED = {
+    "__class__": "Fraction",
+    "__module__": "fractions",
+    "__data__": {"deep": Content.from_text("y"), "__class__": "a", "__module__": "b", "__data__": [{"$plain": 1}]},
+}
 NESTED = [
     Content("function_result", call_id="c", result=[Content.from_text("a"), {"type": "text", "text": "tool JSON"}]),
     Content("function_result", call_id="c", result={"$content": {"type": "text"}, "deep": [{"$plain": 1}]}),
+    Content("function_result", call_id="c", result=[{"$plain": "{}"}, NAMED, {"deep": NAMED, "$plain": NAMED}]),
+    Content.from_text("x", additional_properties=NAMED),
+    Content("code_interpreter_tool_result", call_id="c", outputs=[NAMED, {"type": "text", **NAMED}]),
+    Content("mcp_server_tool_result", call_id="c", output=[NAMED, {"type": "text", **NAMED}]),
+    Content("mcp_server_tool_result", call_id="c", output=NAMED),
     Content(
         "code_interpreter_tool_result", call_id="c", outputs=[{"type": "logs", "logs": "x"}, Content.from_text("y")]
     ),
@@ -246,6 +257,12 @@ def test_nested_values_come_back_as_what_they_were(content):
     again = stored(content)
     assert again == content
     assert _types(again) == _types(content)
+
+
+@pytest.mark.parametrize("content", NESTED, ids=range(len(NESTED)))
+def test_what_is_stored_names_no_class(content):
+    """Durable Functions would make an object of Python of a dictionary with certain fields."""
+    assert not has_python_class(encode_content(content))
 
 
 def _types(value):

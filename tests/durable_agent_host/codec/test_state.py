@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
+from durable_agent_host.codec.nesting import has_python_class
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
 from durable_agent_host.model.session import Receipt, Session
@@ -53,6 +54,14 @@ def test_any_session_is_read_back_equal(session):
         *[getattr(again, name) for name in ("entries", "agent_session", "running", "queue", "receipts")]
     ) == (Session(*[getattr(session, name) for name in ("entries", "agent_session", "running", "queue", "receipts")]))
     assert encode_session(again) == encode_session(session)
+
+
+def test_what_an_app_stores_names_no_class():
+    """Durable Functions would make an object of Python of it; the app reads the dictionary that it stored."""
+    session = Session(app_state={"value": [{"__class__": "Fraction", "__module__": "fractions", "__data__": 1}]})
+    document = encode_session(session)
+    assert not has_python_class(document)
+    assert decode_session(document).app_state == session.app_state
 
 
 @pytest.mark.parametrize("state", [None, {}])

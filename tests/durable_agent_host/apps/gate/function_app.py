@@ -12,7 +12,9 @@ import azure.functions as func
 from agent_framework import (
     Agent,
     AgentResponse,
+    Content,
     Executor,
+    FunctionInvocationContext,
     Message,
     WorkflowBuilder,
     WorkflowContext,
@@ -56,6 +58,15 @@ class Asks(Executor):
     async def shout(self, text: str, said: str, ctx: WorkflowContext[Never, str]) -> None:
         """Give the text out in capitals."""
         await ctx.yield_output(f"{text} {said}".upper())
+
+
+class Parses(Executor):
+    """A step that parses the field ``json`` of what it is given."""
+
+    @handler
+    async def parse(self, value: dict[str, Any], ctx: WorkflowContext[dict[str, Any]]) -> None:
+        """Send on what was parsed, or what has no such field."""
+        await ctx.send_message(json.loads(value["json"]) if "json" in value else value)
 
 
 class Repeats(Executor):
@@ -118,16 +129,26 @@ def transfer(amount: float) -> str:
     return f"transferred {amount}"
 
 
+def remember(ctx: FunctionInvocationContext, text: str) -> Content:
+    """Parse a text, keep the value in the session's state, and give both back."""
+    ctx.session.state["value"] = json.loads(text)
+    return Content.from_text(text, additional_properties={"value": json.loads(text)})
+
+
+def recall(ctx: FunctionInvocationContext) -> dict[str, Any]:
+    """Give the value in the session's state."""
+    return ctx.session.state["value"]
+
+
 agents: list[Any] = [Echo()]
 if "OPENAI_API_KEY" in os.environ:
-    tools = [pay, lend, transfer]
+    tools = [pay, lend, transfer, remember, recall]
     client = chat_client_from_environment()
     agents.append(Agent(client, "Pay.", name="Payer", tools=tools, default_options={"store": False}))
 shouting = WorkflowBuilder(name="shouting", start_executor=Asks(id="asks")).build()
 repeating = WorkflowBuilder(name="repeating", start_executor=Repeats(id="repeats")).build()
-nesting = WorkflowBuilder(
-    name="nesting", start_executor=WorkflowExecutor(repeating, id="inner", allow_direct_output=True)
-).build()
+parses, inner = Parses(id="parses"), WorkflowExecutor(repeating, id="inner", allow_direct_output=True)
+nesting = WorkflowBuilder(name="nesting", start_executor=parses).add_edge(parses, inner).build()
 app = DurableAgentApp(
     agents=agents,
     workflows=[shouting, nesting],
@@ -154,7 +175,8 @@ def pass_on(context):
 def call_session(context):
     """Call a session's entity on behalf of whom the input names."""
     asked = context.get_input()
-    answer = yield context.call_entity(EntityId("dafx-Echo", asked["session"]), "run", asked["request"])
+    entity = EntityId(f"dafx-{asked.get('agent', 'Echo')}", asked["session"])
+    answer = yield context.call_entity(entity, "run", asked["request"])
     return answer
 
 
