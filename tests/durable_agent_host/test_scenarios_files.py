@@ -301,6 +301,19 @@ def test_deleting_a_session_deletes_its_uploads(files: AgentHost):
     assert listed(files, "gone") == []
 
 
+def test_files_of_a_session_that_has_not_begun_are_deleted(files: AgentHost):
+    """A deletion erases them and says so; once more, there is nothing to delete, and the name is free for a turn."""
+    (file,) = upload(files, "unused", b"canary of a file", "a.txt").json()["files"]
+    url = f"{files.url}/api/agents/Reader/sessions/unused"
+    deletion = requests.delete(url, timeout=60)
+    assert (deletion.status_code, deletion.json()["status"]) == (200, "deleted"), deletion.text
+    assert (deletion.json()["erased"]["turns"], deletion.json()["erased"]["pieces"]) == (0, 2)
+    assert [requests.get(place, timeout=60).status_code for place in (file["file_url"], f"{url}/files")] == [404, 404]
+    assert requests.delete(url, timeout=60).status_code == 404
+    assert files.run("Reader", {"message": "hi", "session_id": "unused"}).ok
+    assert listed(files, "unused") == []
+
+
 @pytest.mark.parametrize(
     ("part", "reason"),
     [

@@ -322,7 +322,7 @@ def test_who_may_not_speak_for_the_app_imports_no_such_words(place: Place, part:
 
 
 def test_files_that_come_before_a_session_are_their_senders(place: Place):
-    """Whoever uploads under a name sees his own files alone, also when somebody else has begun the session."""
+    """Whoever uploads under a name sees and deletes his own files alone, also when somebody else began the session."""
 
     def names(who: str) -> list[str]:
         return [one["name"] for one in place.ask("GET", f"{SESSIONS}/early/files", who).json()["files"]]
@@ -333,6 +333,10 @@ def test_files_that_come_before_a_session_are_their_senders(place: Place):
     assert place.run("bob", "hi", "early").ok
     assert place.ask("GET", f"{SESSIONS}/early", "ada").status_code == 404
     assert [names("ada"), names("bob")] == [["ada.txt"], ["bob.txt"]]
+    assert place.ask("DELETE", f"{SESSIONS}/early", "eve").status_code == 404
+    assert place.ask("DELETE", f"{SESSIONS}/early", "ada").json()["erased"]["pieces"] == 2
+    assert place.ask("DELETE", f"{SESSIONS}/early", "ada").status_code == 404
+    assert (place.ask("GET", f"{SESSIONS}/early", "bob").json()["message_count"], names("bob")) == (2, ["bob.txt"])
 
 
 def test_a_session_that_was_deleted_leaves_nothing_for_the_next_one(place: Place):

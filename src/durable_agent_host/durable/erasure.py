@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, product
 from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
@@ -204,8 +204,9 @@ class Eraser:
 
         Args:
             wire: ``agent``, ``session_id``; ``if_digest``: of the document to erase, empty or absent for any;
-                ``if_owner``: of the session to erase, absent for any; ``keeps_history``: leave the data of history
-                providers; ``marked``: an earlier run has marked the session, and this is the document's digest since.
+                ``if_owner``: of the session to erase, absent for any; of uploads, when no session has begun;
+                ``keeps_history``: leave the data of history providers; ``marked``: an earlier run has marked the
+                session, and this is the document's digest since.
             client: reads and writes the entity, deletes orchestrations.
 
         Returns:
@@ -221,7 +222,16 @@ class Eraser:
         documents = SessionDocuments(client, self._keeper, self._elsewhere)
         state = await documents.held(agent, session_id)
         session = readable_session(state)
+        store = self._keeper.open_store()
+        grace = self._keeper.grace_seconds
+        sweeper = Sweeper(store, Holders(client).read, grace_seconds=grace, unheld_seconds=grace)
+        erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, sweeper=sweeper)
         if not wire.get(_MARKED):
+            owner = decode_owner(wire.get("if_owner"))
+            if "if_owner" in wire and (state is None or (owner is not None and session.owner != owner)):
+                await erasing.erase_uploads(owner)  # they came before the session, which has not begun or is another's
+                if state is None or erasing.erased["pieces"]:
+                    return _erased(erasing.erased)
             return await _mark(documents, wire, state)
         if state is None or not (session.erasing or document_digest(state) == wire[_MARKED]):
             return _erased(dict.fromkeys(_COUNTED, 0))  # by an earlier attempt, and the session is a new one
@@ -229,10 +239,6 @@ class Eraser:
         if not wire.get("keeps_history"):
             with suppress(HistoryElsewhereError):  # expires here even if it stays elsewhere
                 await self._elsewhere.clear(SessionName(agent, session_id), self._keeper.record(session))
-        store = self._keeper.open_store()
-        grace = self._keeper.grace_seconds
-        sweeper = Sweeper(store, Holders(client).read, grace_seconds=grace, unheld_seconds=grace)
-        erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, sweeper=sweeper)
         await erasing.erase_turns(session)
         await erasing.erase_homes(session)
         if session.owner is not None:
@@ -345,12 +351,16 @@ class _Erasing:
             homes = await Record(lambda: self._store, session).homes()
         except CorruptStateError:  # an earlier attempt deleted the list of them, as its last piece
             homes = session.sealed.homes
-        uploads = upload_homes(self._agent, self._session_id)
-        if session.owner is not None:
-            uploads = (*uploads, *upload_homes(self._agent, self._session_id, session.owner))
-        held = [(home, self._session_id) for home in (*reversed(homes), *uploads)]
-        held += [(home, without_any_mark(self._session_id)) for home in uploads]  # they can come before the mark
-        for home, name in dict.fromkeys(held):
+        for home in reversed(homes):
+            await self._sweep(home, holder_of(self._agent, self._session_id))
+            reach("erasure.between_homes")
+        for owner in dict.fromkeys((None, session.owner)):
+            await self.erase_uploads(owner)
+
+    async def erase_uploads(self, owner: Owner | None) -> None:
+        """Delete the uploads of an owner, or of nobody, under the session's name."""
+        names = dict.fromkeys((self._session_id, without_any_mark(self._session_id)))  # they can come before the mark
+        for home, name in product(upload_homes(self._agent, self._session_id, owner), names):
             await self._sweep(home, holder_of(self._agent, name))
             reach("erasure.between_homes")
 

@@ -222,23 +222,30 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
 
 
 async def delete_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``DELETE /agents/{agent}/sessions/{session}``: erase it, its receipts, turns and logs; says what."""
+    """``DELETE /agents/{agent}/sessions/{session}``: erase it, its receipts, turns and logs; says what.
+
+    Of a session that has not begun, the caller's uploads.
+    """
     agent, session_id = named_session(host, call)
     history, kept = _history(host, agent), call.query.get("history")
     if kept not in (None, "kept"):
         raise RequestError(f"'history' is {kept!r}: leave it out, or use history=kept to delete only what the host has")
-    state = await client.documents.held(agent, session_id)
-    if state is None:
+    access, state = client.documents.access, await client.documents.held(agent, session_id)
+    if state is not None:
+        owner = owner_of_document(state)
+    elif await client.files(agent, session_id).uploads.all():
+        owner = None if access is None else access.owner
+    else:
         raise unknown_session(agent, session_id)
-    if kept is None:
+    if state is not None and kept is None:
         history.refuse(agent, "delete")
     await client.check_log()
-    if kept is None:
+    if state is not None and kept is None:
         await client.documents.clear_elsewhere(agent, session_id)
     erased = await client.erasures.erase(
         agent,
         session_id,
-        owner=owner_of_document(state),
+        owner=owner,
         keeps_history=kept is not None,
         seconds=host.settings.wait_seconds,
     )
