@@ -83,8 +83,8 @@ def claim_data_dir(path: Path, app_dir: Path) -> DataDir:
             "with --data DIR."
         ) from error
     lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
+    with contextlib.suppress(OSError):  # the disk is full
+        os.write(lock.fileno(), str(os.getpid()).encode())
     _close_to_others(path, app_dir)
     return DataDir(path, lock, made)
 

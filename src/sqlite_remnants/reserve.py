@@ -1,6 +1,7 @@
-"""Room on the disk of a data folder that is kept for a start and for deletions."""
+"""A full disk: room on it that is kept for a start and for deletions, and databases that open without any."""
 
 import os
+import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,6 +9,10 @@ MAX_RESERVE_BYTES = 16 * 1024 * 1024
 """Or an eighth of the disk."""
 MAX_MARGIN_BYTES = 32 * 1024 * 1024
 """Or a quarter of the disk: a deletion first moves what SQLite's write-ahead logs hold into the databases."""
+
+
+DELETION_BYTES = 2 * 1024 * 1024
+"""What a deletion needs: of a full disk, where less is free, it cannot give anything back."""
 
 
 class DiskReserve:
@@ -44,16 +49,45 @@ class DiskReserve:
             return False
         return True
 
-    def release(self) -> None:
-        """Give the room back if the disk is full."""
-        if not self._path.exists():
-            return
+    def release(self) -> bool:
+        """Give the room back if the disk is full; return whether that is enough for a deletion."""
+        if not self._path.parent.exists():
+            return True
         disk_bytes, free_bytes = self._sizes()
         if free_bytes < min(MAX_MARGIN_BYTES, disk_bytes // 4):
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
+            _, free_bytes = self._sizes()
+        return free_bytes >= DELETION_BYTES
 
     def _sizes(self) -> tuple[int, int]:
         """Return the size of the disk and what is free of it, in bytes."""
         disk = os.statvfs(self._path.parent)
         return disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+
+
+def connect(path: Path, timeout_seconds: float, *, mode: str = "rwc") -> sqlite3.Connection:
+    """Open a database in WAL mode; also on a full disk, where SQLite cannot make the file of its index.
+
+    The index is then in memory, and no other process can open the database until this process has closed it.
+
+    Args:
+        path: of the database.
+        timeout_seconds: how long a statement waits for a lock.
+        mode: of SQLite's URIs.
+    """
+
+    def opened(vfs: str = "") -> sqlite3.Connection:
+        url = f"{path.absolute().as_uri()}?mode={mode}{vfs}"
+        return sqlite3.connect(
+            url, timeout=timeout_seconds, isolation_level=None, cached_statements=256, check_same_thread=False, uri=True
+        )
+
+    connection = opened()
+    try:
+        connection.execute("PRAGMA schema_version").fetchone()  # makes the index
+    except sqlite3.Error as error:  # others show again with the next statement
+        if error.sqlite_errorname == "SQLITE_IOERR_SHMSIZE" and os.name == "posix":
+            connection.close()
+            return opened("&vfs=unix-excl")
+    return connection

@@ -104,3 +104,33 @@ def test_an_upload_that_does_not_fit_is_refused_at_once(model: PracticeModel, di
     answer = requests.post(f"{sessions(host)}/one/files", data=os.urandom(19 << 20), timeout=25)
     assert (answer.status_code, "make room on the disk" in answer.json()["detail"]) == (507, True)
     host.stop()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_host_starts_without_any_room(model: PracticeModel, disk: Path, is_killed: bool):
+    """With 0 bytes free and no reserve, what is stored is read, a deletion is refused; with room, all goes on."""
+    lives = Lives(disk / "data", model, app=APP)
+    host = lives.host
+    assert host.run("Reader", {"message": "hi", "session_id": "large"}).status_code == 200
+    data = os.urandom(3 << 20)
+    [file] = requests.post(f"{sessions(host)}/large/files", data=data, timeout=60).json()["files"]
+    if not is_killed:
+        host.stop()
+    host.kill()
+    (disk / "data" / "host.reserve").unlink()
+    fill(disk)
+    host = lives.crash()
+    assert "The disk of the data folder" in host.text
+    assert [found["session_id"] for found in host.get("/agents/Reader/sessions").json()["sessions"]] == ["large"]
+    assert host.session("Reader", "large")["message_count"] == 2
+    assert requests.get(f"{sessions(host)}/large/files/{file['id']}", timeout=60).content == data
+    assert host.get("/agents/Reader/sessions/large/export").status_code == 200
+    assert host.get("/health").json()["checks"]["disk"]["reason"] == "DiskFullError"
+    refused = requests.delete(f"{sessions(host)}/large", timeout=10)
+    assert (refused.status_code, "make room on the disk" in refused.json()["detail"]) == (507, True), refused.text
+    os.truncate(disk / "filler", (disk / "filler").stat().st_size - (4 << 20))
+    deletion = requests.delete(f"{sessions(host)}/large", timeout=60)
+    assert deletion.json().get("status") == "deleted", deletion.text
+    (disk / "filler").unlink()
+    assert host.run("Reader", {"message": "again", "session_id": "small"}).status_code == 200
+    host.stop()

@@ -176,6 +176,7 @@ HOMES = {
         "functions_host.engine.sqlite_store",
         "functions_host.engine.checkpoints",
         "functions_host.engine.schema",
+        "sqlite_remnants.reserve",
         "durable_agent_host.storage.sqlite_file",
         "durable_agent_host.storage.page_traces",
         "durable_agent_host.storage.sqlite_worker",

@@ -43,7 +43,7 @@ from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
 from durable_agent_host.turn_log.protocol import TurnLog
-from sqlite_remnants.reserve import DiskReserve
+from sqlite_remnants.reserve import DELETION_BYTES, DiskReserve
 
 logger = logging.getLogger(__name__)
 CALLER_LEFT: Final = 499
@@ -108,7 +108,11 @@ class Host:
         if self.disk is None:
             return
         if action == "session.delete":
-            self.disk.release()
+            if not self.disk.release():
+                raise DiskFullError(
+                    f"the disk of the data folder is full, and a deletion needs {DELETION_BYTES >> 20} MiB of room to "
+                    "begin: make room on the disk, then delete sessions. What is stored can be read meanwhile"
+                )
         elif action in _GROWING and not self.disk.has_room():
             raise DiskFullError(f"the disk of the data folder is full, and nothing was begun: {MAKE_ROOM}")
 

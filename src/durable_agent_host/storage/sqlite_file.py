@@ -20,6 +20,7 @@ from typing import Final
 from durable_agent_host.errors import MAKE_ROOM, DiskFullError, LogError
 from durable_agent_host.storage.page_traces import PageTraces
 from sqlite_remnants import CAN_CLEAR
+from sqlite_remnants.reserve import connect
 
 _LOGGER = logging.getLogger(__name__)
 _PRAGMAS: Final = ("wal_autocheckpoint=20000", "cache_size=-8192")
@@ -96,7 +97,7 @@ class SqliteFile:
             ) from error
         with suppress(OSError):  # created closed to others, like its -wal file then; SQLite reports trouble
             self._path.touch(mode=0o600, exist_ok=False)
-        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection = connect(self._path, _BUSY_SECONDS)
         try:
             if not _pragma(connection, "user_version"):
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before anything else is in the file
@@ -174,6 +175,14 @@ class SqliteFile:
         Returns:
             Whether the log was truncated.
         """
+        try:
+            return self._fold_log(waits=waits)
+        except sqlite3.Error as error:
+            _LOGGER.warning("the write-ahead log of %s was not folded in: %s", self._path, error)
+            return False
+
+    def _fold_log(self, *, waits: bool = True) -> bool:
+        """Do what `checkpoint` does; raises SQLite's errors."""
         if not self._checkpointing.acquire(blocking=waits):
             return False
         try:
@@ -185,9 +194,6 @@ class SqliteFile:
                         break
                 [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 return not is_busy
-        except sqlite3.Error as error:
-            _LOGGER.warning("the write-ahead log of %s was not folded in: %s", self._path, error)
-            return False
         finally:
             self._checkpoint_at = self._wal_bytes() + _BYTES_BETWEEN_CHECKPOINTS
             self._checkpointing.release()
@@ -207,8 +213,8 @@ class SqliteFile:
             give_up_seconds: how long to wait for readers and writers.
 
         Raises:
-            LogError: the files could not be cleaned, because another program reads or writes them all the time, or the
-                disk is full.
+            DiskFullError: there is no room to fold the write-ahead log in.
+            LogError: the files could not be cleaned, because another program reads or writes them all the time.
         """
         if self._cleanings >= number:
             return
@@ -218,16 +224,17 @@ class SqliteFile:
         while True:
             try:
                 self._free_pages()
-                if self.checkpoint(waits=True) and self._clear_traces(deadline):  # a running one began before that
+                if self._fold_log() and self._clear_traces(deadline):  # a running checkpoint began before that
                     return
                 trouble = "another program reads or writes it"
             except sqlite3.Error as error:
+                if isinstance(refusal := self.explain(error), DiskFullError):
+                    raise refusal from error
                 trouble = str(error)
             if time.monotonic() + pause > deadline:
                 raise LogError(
                     f"what was deleted from {self.name} may still be in the file ({trouble}), tried for "
-                    f"{give_up_seconds:g} s: see that no other program holds the file and that its disk has room, and "
-                    "delete again"
+                    f"{give_up_seconds:g} s: see that no other program holds the file, and delete again"
                 )
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
@@ -263,19 +270,18 @@ class SqliteFile:
                     if time.monotonic() > deadline:
                         return False
                     time.sleep(_BUSY_PAUSE_SECONDS)
-        return self.checkpoint(waits=True)
+        return self._fold_log()
 
     def _clear_pages(self, pages: Sequence[int]) -> bool:
         """Clear some pages; returns whether the log was empty, as it must be."""
-        if not self.checkpoint(waits=True):
+        if not self._fold_log():
             return False
         with closing(self._connect_beside(_BUSY_SECONDS)) as connection:
             return self._traces.clear(pages, connection, self._wal)
 
     def _connect_beside(self, busy_seconds: float) -> sqlite3.Connection:
         """Open a temporary connection to an existing file; never creates one."""
-        url = f"{self._path.absolute().as_uri()}?mode=rw"
-        return sqlite3.connect(url, timeout=busy_seconds, isolation_level=None, uri=True)
+        return connect(self._path, busy_seconds, mode="rw")
 
     def close(self) -> None:
         """Close all connections."""

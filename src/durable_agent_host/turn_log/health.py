@@ -102,9 +102,12 @@ class LogProbe(Probe):
         """Check that the log is writable.
 
         Raises:
+            DiskFullError: its disk is full.
             LogUnavailableError: it is not, or does not answer in time; the message says why.
         """
-        if (error := await self.find_problem()) is not None:
+        if isinstance(error := await self.find_problem(), DiskFullError):
+            raise error
+        if error is not None:
             raise LogUnavailableError(
                 f"the turn log cannot be written ({_KEYS.sub('...', str(error))}). Nothing was begun without it: "
                 "try again later"

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from sqlite_remnants import Remnants
+from sqlite_remnants.reserve import connect
 
 _logger = logging.getLogger(__name__)
 _COMMITS_BETWEEN = 250
@@ -94,7 +95,7 @@ class Checkpointer:
         self._remnants.close()
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
+        return connect(self._path, _BUSY_SECONDS)
 
     def _run(self) -> None:
         connection = self._connect()

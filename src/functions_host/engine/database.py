@@ -28,6 +28,7 @@ from typing import Any, cast
 from functions_host.engine.checkpoints import Checkpointer
 from functions_host.engine.commit_mark import CommitMark
 from functions_host.engine.crash_points import reach
+from sqlite_remnants.reserve import connect
 
 _logger = logging.getLogger(__name__)
 _CHECKED_BYTES = 256 * 1024 * 1024
@@ -37,6 +38,7 @@ _LEAST_FREE_BYTES = 1024 * 1024
 _KEPT_PAGES = 256
 _KEPT_PART = 8
 _SLICE_PAGES = 256
+_OPEN_SECONDS = 5.0
 _BUSY_MILLISECONDS = 10
 _BUSY_PAUSE_SECONDS = 0.05
 _LONG_WAIT_SECONDS = 1.0
@@ -112,9 +114,7 @@ class Database:
         self._identities: dict[str, tuple[int, int]] = {}
         was_killed = path.with_name(f"{path.name}-wal").exists()  # whoever closes the database removes it
         try:
-            self._connection = sqlite3.connect(
-                path, isolation_level=None, cached_statements=256, check_same_thread=False
-            )
+            self._connection = connect(path, _OPEN_SECONDS)
         except sqlite3.Error as error:
             raise StoreError(f"The database {path} cannot be opened ({error}); move it away") from error
         try:
@@ -140,7 +140,8 @@ class Database:
             complaint = execute("PRAGMA quick_check(1)").fetchone()[0]
             if complaint != "ok":
                 raise self._damaged(complaint)
-        execute("PRAGMA auto_vacuum=INCREMENTAL")  # of a new file; another keeps its own
+        if not found:  # another keeps its own, and setting it would write
+            execute("PRAGMA auto_vacuum=INCREMENTAL")
         execute("PRAGMA secure_delete=ON")
         execute("PRAGMA journal_mode=WAL")
         execute("PRAGMA synchronous=NORMAL")
