@@ -159,7 +159,9 @@ class DurableAgentApp(AgentFunctionApp):
         _prepare_process()
         self.settings = known = settings or Settings.from_environment()
         self._entity_class = entity_class
-        self._gate = Gate(identify, authorize, known.adopt_sessions, known.session_names, CallerLimits.of(known))
+        disk = DiskReserve(Path(data)) if (data := os.environ.get("FUNCTIONS_HOST_DATA")) else None
+        limits = CallerLimits.of(known)
+        self._gate = Gate(identify, authorize, known.adopt_sessions, known.session_names, limits, disk=disk)
         self._observers, self._redactors = observers, Redactors(redact)
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
@@ -333,7 +335,6 @@ class DurableAgentApp(AgentFunctionApp):
             histories=self._histories,
             gate=self._gate,
             allowed_options=self._allowed_options,
-            disk=DiskReserve(Path(data)) if (data := os.environ.get("FUNCTIONS_HOST_DATA")) else None,
             service_files_of=lambda name: self._runners[name].service_files,
         )
         auth = func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level

@@ -3,16 +3,19 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import requests
 
+from tests.durable_agent_host.test_scenarios_owners import call_tool
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "files"
+PEOPLE = Path(__file__).parent / "apps" / "gate"
 
 
 @pytest.fixture
@@ -133,4 +136,49 @@ def test_a_host_starts_without_any_room(model: PracticeModel, disk: Path, is_kil
     assert deletion.json().get("status") == "deleted", deletion.text
     (disk / "filler").unlink()
     assert host.run("Reader", {"message": "again", "session_id": "small"}).status_code == 200
+    host.stop()
+
+
+def test_tools_and_workflows_are_refused_before_anything_runs(model: PracticeModel, disk: Path):
+    """On a full disk, a call of an MCP tool, a run of a workflow, and an answer to it or to a turn say what to do."""
+    host = Lives(disk / "data", model, app=PEOPLE, NOBODY_IS_KNOWN="1", LEDGER=str(disk.parent / "asked.txt")).host
+    started = requests.post(f"{host.url}/api/workflow/shouting/run", json="hi", timeout=60).json()["instanceId"]
+    url = f"{host.url}/api/workflow/shouting/status/{started}"
+    [question] = wait_until(lambda: requests.get(url, timeout=60).json().get("pendingHumanInputRequests"))
+    fill(disk)
+    instances = requests.get(f"{host.management}/instances", timeout=60).json()
+    turn = f"{host.url}/api/agents/Echo/sessions/s/turns/{'0' * 32}"
+    for refused in (
+        requests.post(f"{host.url}/api/workflow/shouting/run", json="ho", timeout=60),
+        requests.post(
+            f"{host.url}/api/workflow/shouting/respond/{started}/{question['requestId']}", json="y", timeout=60
+        ),
+        requests.post(f"{turn}/approvals", json={"approvals": []}, timeout=60),
+    ):
+        assert (refused.status_code, "make room on the disk" in refused.json()["detail"]) == (507, True), refused.text
+    result = call_tool(host, "", query="hello")
+    assert (result["isError"], "make room on the disk" in result["content"][0]["text"]) == (True, True), result
+    assert requests.get(f"{host.management}/instances", timeout=60).json() == instances
+    (disk / "filler").unlink()
+    assert call_tool(host, "", query="hello")["content"][0]["text"] == "hello"
+    host.stop()
+
+
+def test_a_turn_that_meets_a_full_disk_goes_on_once_there_is_room(model: PracticeModel, disk: Path, tmp_path: Path):
+    """Its caller is told that the disk is full; what was said before is read, and the turn completes by itself."""
+    host = Lives(disk / "data", model, app=APP).host
+    assert host.run("Reader", {"message": "before", "session_id": "s"}).ok
+    model.plan({"text": "slow", "until_file": str(tmp_path / "go")}, times=None)
+    with ThreadPoolExecutor(1) as threads:
+        run = threads.submit(host.run, "Reader", {"message": "hi", "session_id": "s"})
+        wait_until(lambda: len(model.requests()) == 2)
+        (disk / "data" / "host.reserve").unlink()
+        fill(disk)
+        (tmp_path / "go").touch()
+        answer = run.result()
+    assert (answer.status_code, "the disk of the data folder is full" in answer.json()["detail"]) == (507, True)
+    assert host.session("Reader", "s")["message_count"] == 2
+    (disk / "filler").unlink()
+    wait_until(lambda: host.session("Reader", "s")["message_count"] == 4)
+    assert host.run("Reader", {"message": "again", "session_id": "s"}).ok
     host.stop()

@@ -11,6 +11,7 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import MAKE_ROOM, DiskFullError, NotFoundError
 from durable_agent_host.http.answers import json_answer
 from durable_agent_host.http.calls import Call, Host
+from durable_agent_host.http.gate import DISK_FULL
 from durable_agent_host.http.problems import LOG_RETRY_SECONDS, problem
 from durable_agent_host.turn_log.health import name_of
 
@@ -67,8 +68,8 @@ async def health(host: Host, call: Call, client: TurnClient) -> func.HttpRespons
     """``GET /health``: whether the stores are writable; names each problem in a word, without secrets."""
     del call
     found = dict(await client.find_problems())
-    if host.disk is not None and not host.disk.has_room():
-        found["disk"] = DiskFullError(f"the disk of the data folder is full: {MAKE_ROOM}")
+    if host.gate.is_disk_full:
+        found["disk"] = DiskFullError(f"{DISK_FULL}: {MAKE_ROOM}")
     agents = host.hosted()
     hosted = {"agents": agents, "agent_count": len(agents)}
     checks = {

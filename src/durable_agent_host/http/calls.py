@@ -25,7 +25,7 @@ from durable_agent_host.errors import (
 )
 from durable_agent_host.http.bodies import BodyLimit
 from durable_agent_host.http.body_stream import read_body
-from durable_agent_host.http.gate import Action, Gate, IncomingRequest, wait_for_even_time
+from durable_agent_host.http.gate import DISK_FULL, Action, Gate, IncomingRequest, wait_for_even_time
 from durable_agent_host.http.marks import without_mark
 from durable_agent_host.http.parse import RunCall, parse_run, refuse_repeated
 from durable_agent_host.http.problems import problem, problem_of_error
@@ -43,20 +43,20 @@ from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
 from durable_agent_host.turn_log.protocol import TurnLog
-from sqlite_remnants.reserve import DELETION_BYTES, DiskReserve
 
 logger = logging.getLogger(__name__)
 CALLER_LEFT: Final = 499
 """The caller has left before its request was read. Source: nginx."""
 _WITHOUT_SESSIONS: Final = frozenset[Action]({"agents.list", "metrics.read"})
 """What shows nothing that is stored, and is answered without the key of it, too."""
-_GROWING: Final = frozenset[Action](
-    {"turn.run", "session.import", "session.fork", "session.repair", "files.add", "workflow.run"}
-)
-"""What adds data, and is refused on a full disk."""
+_MAY_HAVE_BEGUN: Final = "check the session, or send it again with the same Idempotency-Key"
 _STORE_AWAY: Final = (
-    "the durable store does not respond, or refuses: the host's log says more. The request may have begun: check "
-    "the session, or send it again with the same Idempotency-Key"
+    "the durable store does not respond, or refuses: the host's log says more. The request may have begun: "
+    f"{_MAY_HAVE_BEGUN}"
+)
+_STORE_FULL: Final = (
+    f"{DISK_FULL}: {MAKE_ROOM}. The request may have begun, and then goes on by itself once there is room: "
+    f"{_MAY_HAVE_BEGUN}"
 )
 
 
@@ -76,7 +76,6 @@ class Host:
         histories: where the agents' conversations are kept, by name; a live view.
         gate: decides who may do what.
         allowed_options: options that clients may set, by agent name; a live view.
-        disk: of the stores, where they are files of the embedded host.
         metrics: renders this process's metrics in Prometheus text format.
     """
 
@@ -91,30 +90,12 @@ class Host:
     histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
     gate: Gate = field(default_factory=Gate)
     allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])
-    disk: DiskReserve | None = None
     metrics: Callable[[], str] = str
 
     @cached_property
     def readers(self) -> StreamReaders:
         """The clients that follow turns."""
         return StreamReaders(self.settings.max_stream_readers)
-
-    def prepare_disk(self, action: Action) -> None:
-        """Check that there is room for an action that adds data; on a full disk, release the reserve for a deletion.
-
-        Raises:
-            DiskFullError: there is no room.
-        """
-        if self.disk is None:
-            return
-        if action == "session.delete":
-            if not self.disk.release():
-                raise DiskFullError(
-                    f"the disk of the data folder is full, and a deletion needs {DELETION_BYTES >> 20} MiB of room to "
-                    "begin: make room on the disk, then delete sessions. What is stored can be read meanwhile"
-                )
-        elif action in _GROWING and not self.disk.has_room():
-            raise DiskFullError(f"the disk of the data folder is full, and nothing was begun: {MAKE_ROOM}")
 
     def known(self, name: str) -> str | None:
         """Find an agent by the name in a URL, ignoring case; None when no such agent is reachable by HTTP."""
@@ -274,7 +255,7 @@ async def serve(
             call.place = await client.claims.place_of(*named_session(host, call), begins=may_begin)
 
     async def work() -> Answer:
-        host.prepare_disk(action)
+        host.gate.check_room(action)
         async with working():
             return await handler(host, call, client)
 
@@ -314,15 +295,16 @@ async def _served(
                 await wait_for_even_time(began)
             raise
 
-    return await answer_or_problem(call.line, answer)
+    return await answer_or_problem(call.line, answer, host.gate)
 
 
-async def answer_or_problem(line: str, answer: Callable[[], Awaitable[Answer]]) -> Answer:
+async def answer_or_problem(line: str, answer: Callable[[], Awaitable[Answer]], gate: Gate) -> Answer:
     """Answer a request, or say as a problem what is wrong. Raises nothing.
 
     Args:
         line: method and URL for the log, without the query.
         answer: answers the request.
+        gate: knows whether the disk is full.
     """
     try:
         return await answer()
@@ -336,6 +318,8 @@ async def answer_or_problem(line: str, answer: Callable[[], Awaitable[Answer]]) 
     except Exception as error:
         if is_store_trouble(error):
             logger.warning("%s: the durable store does not answer, or refuses: %s", line, error)
+            if gate.is_disk_full:
+                return problem_of_error(DiskFullError(_STORE_FULL))
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, _STORE_AWAY, headers={"Retry-After": "5"})
         logger.exception("%s failed", line)
         return problem_of_error(error)

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final, Literal, NamedTuple
 
-from durable_agent_host.errors import ForbiddenError, RegistrationError
+from durable_agent_host.errors import MAKE_ROOM, DiskFullError, ForbiddenError, RegistrationError
 from durable_agent_host.hooks import check_hook
 from durable_agent_host.http.rates import ArrivingBodies, CallerLimits, ConcurrentWork, RequestRates
 from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import ANYBODY, OWN, PREFIX, SHARED
 from durable_agent_host.turn.requests import valid_traceparent
+from sqlite_remnants.reserve import DELETION_BYTES, DiskReserve
 
 Action = Literal[
     "health.read",
@@ -65,6 +66,22 @@ COSTLY: Final = frozenset[Action](
     }
 )
 """Actions that take work in proportion to what is stored or sent; few of one kind work at once for one principal."""
+
+GROWING: Final = frozenset[Action](
+    {
+        "session.import",
+        "session.fork",
+        "session.repair",
+        "files.add",
+        "turn.run",
+        "turn.approve",
+        "workflow.run",
+        "workflow.respond",
+    }
+)
+"""Actions that add data, and are refused on a full disk."""
+
+DISK_FULL: Final = "the disk of the data folder is full"
 
 EVEN_SECONDS: Final = 0.05
 """Not-found answers are sent at multiples of this time, whether or not the thing exists for others."""
@@ -177,6 +194,7 @@ class Gate:
         adopters: who may take over sessions without an owner: ``anybody``, ``nobody`` or ``role:NAME``.
         names: whether session names chosen by clients are ``shared`` by all, or each caller's ``own``.
         limits: of each principal, over all entry points.
+        disk: of the stores, where they are files of the embedded host.
 
     Raises:
         RegistrationError: an argument is not callable, or an option needs owners and nobody is identified.
@@ -189,6 +207,8 @@ class Gate:
         adopters: str = ANYBODY,
         names: str = SHARED,
         limits: CallerLimits | None = None,
+        *,
+        disk: DiskReserve | None = None,
     ) -> None:
         if authorize is not None and identify is None:
             raise RegistrationError("authorize is given without identify, so sessions have no owners: give both")
@@ -208,6 +228,7 @@ class Gate:
         self._rates = RequestRates(limits.requests_per_second)
         self._arriving = ArrivingBodies(limits.arriving_bytes)
         self._working = ConcurrentWork(limits.reads_at_once)
+        self._disk = disk
         self.has_own_names = names == OWN
 
     @property
@@ -262,6 +283,25 @@ class Gate:
             action: what the request does.
         """
         return None if caller.principal is None else Access(self, caller.principal, action)
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether the disk of the stores has no room for new data."""
+        return self._disk is not None and not self._disk.has_room()
+
+    def check_room(self, action: Action) -> None:
+        """Check that there is room for an action that adds data; on a full disk, release the reserve for a deletion.
+
+        Raises:
+            DiskFullError: there is no room.
+        """
+        if action == "session.delete" and self._disk is not None and not self._disk.release():
+            raise DiskFullError(
+                f"{DISK_FULL}, and a deletion needs {DELETION_BYTES >> 20} MiB of room to begin: make room on the "
+                "disk, then delete sessions. What is stored can be read meanwhile"
+            )
+        if action in GROWING and self.is_disk_full:
+            raise DiskFullError(f"{DISK_FULL}, and nothing was begun: {MAKE_ROOM}")
 
     def may_adopt(self, principal: Principal) -> bool:
         """Return whether a principal may take over sessions without an owner. Guarantee: pure."""

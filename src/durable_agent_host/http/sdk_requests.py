@@ -110,7 +110,7 @@ def adapt_http_function(
             upstream = partial(call, arguments)
             serve = partial(route.serve, incoming(request, asked.query), asked, request.stream(), upstream)
             line = f"{request.method} {request.url.path}"
-            return write_response(await answer_or_problem(line, partial(serve, turns_of(arguments))))
+            return write_response(await answer_or_problem(line, partial(serve, turns_of(arguments)), route.gate))
         try:
             asked = asked if is_routes else asked._replace(body=await request.body())
         except ClientDisconnect:

@@ -132,6 +132,9 @@ class WorkflowRoute:
         gate: checks the caller.
         limit: of the body.
 
+    Attributes:
+        gate: checks the caller.
+
     Raises:
         RegistrationError: this version does not know the route or what it does.
     """
@@ -145,7 +148,7 @@ class WorkflowRoute:
                 "of requirements.txt"
             )
         self._action: Action = action
-        self._gate = gate
+        self.gate = gate
         self._limit = limit
 
     async def serve(
@@ -169,9 +172,10 @@ class WorkflowRoute:
             DurableAgentHostError: what the gate raises, or the request cannot be carried out.
             ClientDisconnect: the client disconnected.
         """
-        caller = await self._gate.identify(request)
+        caller = await self.gate.identify(request)
         own = await self._enter(caller.principal, asked, turns)
-        with self._gate.arriving(caller) as count:
+        self.gate.check_room(self._action)
+        with self.gate.arriving(caller) as count:
             own = own._replace(body=await read_body(request.headers, stream, self._limit, count))
         refuse_python_objects(text_of(own.body))  # upstream fails at other encodings
         try:
@@ -202,6 +206,6 @@ class WorkflowRoute:
         named = path.get(_INSTANCE_ID, "")
         own = named if _is_of_before(owner, named) else run_of(owner, named, secret)
         session = AskedSession(self._name, named, None)
-        if own != named and await self._gate.authorized(principal, self._action, session):
+        if own != named and await self.gate.authorized(principal, self._action, session):
             own = named
         return Asked(query, {**path, _INSTANCE_ID: own})

@@ -65,6 +65,7 @@ async def answer_tool_call(
 
     Raises:
         NotFoundError, ForbiddenError, TooManyRequestsError: the gate refuses the call.
+        DiskFullError: there is no room for the turn; nothing was begun.
         RequestError: the query is missing or too large, or the session id is not usable.
         TurnError: the turn has no answer; says why. Or the host has failed, as explained in its log: the trigger shows
             callers the text of any exception, and other errors' texts are not for them.
@@ -78,6 +79,7 @@ async def answer_tool_call(
         value = _value(call)
         caller = await gate.identify(IncomingRequest(_headers(value), {}))
         client.documents.access = gate.access(caller, "turn.run")
+        gate.check_room("turn.run")
         arguments = _object(value.get("arguments"))
         return await _answered(
             agent, caller, _query(arguments, max_query_bytes), arguments, client, wait_seconds=wait_seconds
