@@ -1,19 +1,17 @@
 """Tools as the framework sees them: views of the app's tools that never ask for the framework's approval."""
 
 import json
-import logging
-from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from agent_framework import FunctionTool
 from pydantic import BaseModel
 
+from durable_agent_host.agent.mcp_servers import IS_HARMLESS
 from durable_agent_host.agent.overriding import overridden_class
 from durable_agent_host.errors import TurnError
 from durable_agent_host.tool_calls import IN_DOUBT, InDoubt
 
-_LOGGER = logging.getLogger(__name__)
 _POLICIES: Final = frozenset({"retry", "fail", "ask"})
 
 
@@ -71,49 +69,19 @@ def _view(tool: Any) -> Any:
     return view
 
 
-async def in_doubt_policy(tool: FunctionTool, mcp_servers: Sequence[Any]) -> InDoubt:
-    """Return the policy for a call that was running when its process died.
+def in_doubt_policy(tool: FunctionTool) -> InDoubt:
+    """Return the policy for a call that was running when its process or connection ended.
 
     Args:
-        tool: as declared with `durable_tool`.
-        mcp_servers: the agent's MCP tools; tools that a server calls idempotent or read-only are run again.
+        tool: as declared with `durable_tool`, or of an MCP server, whose listing says whether it may be run again.
 
     Returns:
         The policy; ``fail`` when nothing is declared.
     """
-    declared = (tool.additional_properties or {}).get(IN_DOUBT)
-    if declared in _POLICIES:
+    properties = tool.additional_properties or {}
+    if (declared := properties.get(IN_DOUBT)) in _POLICIES:
         return cast("InDoubt", declared)
-    for server in mcp_servers:
-        for one in cast("list[FunctionTool]", server.functions):
-            remote_name: Any = (one.additional_properties or {}).get("_mcp_remote_name")
-            if one.name == tool.name and await _is_harmless(server, remote_name):
-                return "retry"
-    return "fail"
-
-
-async def _is_harmless(server: Any, remote_name: Any) -> bool:
-    """Read a tool's annotations from its MCP server; the framework does not keep them."""
-    try:
-        connection, params = await server.live_connection(), None
-        while True:
-            page: Any = await connection.list_tools_page(params)
-            for listed in page.tools:
-                if listed.name == remote_name:
-                    hints = listed.annotations
-                    return bool(hints and (_hint(hints, "idempotent") or _hint(hints, "read_only")))
-            if not page.next_cursor:
-                return False
-            params = import_module("mcp").types.PaginatedRequestParams(cursor=page.next_cursor)
-    except Exception as error:  # noqa: BLE001 - without annotations, the tool is not known to be harmless
-        _LOGGER.warning("cannot ask the MCP server of tool %r whether it may be run again: %s", remote_name, error)
-        return False
-
-
-def _hint(annotations: Any, name: str) -> bool:
-    head, *tail = name.split("_")
-    camel = head + "".join(part.capitalize() for part in tail)
-    return getattr(annotations, f"{name}_hint", None) is True or getattr(annotations, f"{camel}Hint", None) is True
+    return "retry" if IS_HARMLESS in properties else "fail"
 
 
 def plain_arguments(arguments: BaseModel | Mapping[str, Any]) -> dict[str, Any]:

@@ -271,6 +271,6 @@ def _client_for_run(agent: Any, run: AgentRun, inner: InnerAgents) -> Any:
     hosted.fold_call = run.produced.fold_call
     configuration: Any = client.function_invocation_configuration
     tells_reasons = bool(configuration and configuration.get("include_detailed_errors"))
-    calls = ToolCalls(run, agent.mcp_tools, inner, tells_reasons=tells_reasons)
+    calls = ToolCalls(run, inner, tells_reasons=tells_reasons)
     hosted.function_middleware = [calls, *client.function_middleware]
     return hosted

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, cast
 
+from agent_framework import FunctionTool
 from agent_framework.exceptions import ToolException
 
 from durable_agent_host.agent.overriding import overridden_class
@@ -26,6 +27,11 @@ _REFUSED: Final = "Session terminated"
 _CUT: Final = ("Connection closed", "Session terminated ", "SSE stream ")
 """How it begins when a request was sent and its connection, session or stream ended."""
 
+IS_HARMLESS: Final = "durable_agent_host.is_harmless"
+"""The additional property of a tool that its server calls idempotent or read-only."""
+
+_HARMLESS: Final = ("read_only_hint", "idempotent_hint", "readOnlyHint", "idempotentHint")
+"""Annotations of tools that may be run again, by their names in the MCP SDK 2 and 1."""
 
 UNKNOWN: Final = (
     "Error: The outcome of this call is not known: the process or a connection ended while the tool was running, "
@@ -98,6 +104,24 @@ class _Reconnecting:
         if connection is None or _has_ended(connection):
             await self._connect_again(connection)
         return self._connection
+
+    @property
+    def _function_load_callback(self) -> Callable[[FunctionTool, Any], None]:
+        return self._mark
+
+    @_function_load_callback.setter
+    def _function_load_callback(self, callback: Any) -> None:
+        self.__dict__["_function_load_callback"] = callback
+
+    def _mark(self, tool: FunctionTool, annotations: Any) -> None:
+        """Mark a listed tool that may be run again; the framework does not keep the annotations of its server."""
+        properties = cast("dict[str, Any]", tool.additional_properties)
+        if any(getattr(annotations, hint, None) is True for hint in _HARMLESS):
+            properties[IS_HARMLESS] = True
+        else:
+            properties.pop(IS_HARMLESS, None)
+        if (callback := self.__dict__.get("_function_load_callback")) is not None:
+            callback(tool, annotations)
 
     async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
         connection = await self.live_connection()

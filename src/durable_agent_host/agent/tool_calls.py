@@ -9,7 +9,7 @@ calls of a batch run at once.
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, cast
@@ -51,6 +51,7 @@ _STOPPED: Final = (
     "asked; what it has done until then may have taken effect."
 )
 _FAILED: Final = "Error: Function failed."
+_NO_RESULT: Final = "Error: The call was cut and has no result; it is safe to make it again: "
 _BAD_ARGUMENTS: Final = "Error: Argument parsing failed."
 _MOST_LOSSES: Final = 3
 """How often the connection may end within one call before its outcome is given up."""
@@ -93,18 +94,14 @@ class ToolCalls(FunctionMiddleware):
 
     Args:
         run: whose calls they are.
-        mcp_servers: the agent's; annotations of their tools say whether they may be run again.
         inner: bounds tools that are agents.
         tells_reasons: whether the model receives the texts of exceptions; otherwise only the log has them.
     """
 
-    def __init__(
-        self, run: AgentRun, mcp_servers: Sequence[Any], inner: InnerAgents, *, tells_reasons: bool = False
-    ) -> None:
+    def __init__(self, run: AgentRun, inner: InnerAgents, *, tells_reasons: bool = False) -> None:
         self._run = run
         self._inner = inner
         self._tells_reasons = tells_reasons
-        self._mcp_servers = mcp_servers
 
     async def process(self, context: FunctionInvocationContext, call_next: CallNext) -> None:
         """Answer a call from the journal, leave it to a person, or run the tool and journal its result.
@@ -181,6 +178,8 @@ class ToolCalls(FunctionMiddleware):
         """End a call that did not reach its MCP server, and decide again about one whose connection was lost."""
         if isinstance(error, UnreachableError) and attempt == 1:
             await self._end(context, key, "unreachable", f"{DID_NOT_RUN}{error}")
+        elif isinstance(error, UnreachableError) and in_doubt_policy(context.function) == "retry":
+            await self._end(context, key, "unreachable", f"{_NO_RESULT}{error}")
         elif isinstance(error, UnreachableError) or attempt >= _MOST_LOSSES:
             await self._end(context, key, "unknown", UNKNOWN)
         else:
@@ -195,7 +194,7 @@ class ToolCalls(FunctionMiddleware):
             questions = 1
         if known.starts == 0 or decision.outcome != "run":
             return decision
-        policy = await in_doubt_policy(tool, self._mcp_servers)
+        policy = in_doubt_policy(tool)
         _LOGGER.warning(
             "%s: call %s of tool %s was running when its process or connection ended, so it is in doubt: %s",
             self._run.label,
