@@ -230,7 +230,7 @@ def test_mcp_introduces_itself(model: Host):
     assert model.send("POST", "/runtime/webhooks/mcp", note, **ACCEPT).status == 202
     assert ask(model, "ping")[0]["result"] == {}
     assert ask(model, "resources/nothing")[0]["error"]["code"] == -32601
-    for number, code in (("NaN", -32700), ("[7]", -32600), ('{"a": 7}', -32600), ("1e999", -32600)):
+    for number, code in (("NaN", -32700), ("[7]", -32600), ('{"a": 7}', -32600), ("1e999", -32700)):
         odd = '{"jsonrpc": "2.0", "method": "ping", "id": ' + number + "}"
         answer = model.send("POST", "/runtime/webhooks/mcp", odd, **ACCEPT).text
         assert f'"id": null, "error": {{"code": {code}' in answer

@@ -6,6 +6,7 @@ Guarantee: pure.
 """
 
 import json
+from math import isfinite
 from typing import Final
 
 from functions_host.engine.sdk_wire import parse_time
@@ -19,31 +20,23 @@ _OPENING, _CLOSING = frozenset(b"[{"), frozenset(b"]}")
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 
 
-def read_text(body: bytes) -> str:
-    """Read a body as UTF-8, without a byte order mark.
-
-    Raises:
-        BadRequestError: the body is not UTF-8.
-    """
-    try:
-        return body.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadRequestError(f"The body is not UTF-8: {error}. Send JSON as UTF-8.") from None
-
-
 def read_json(body: bytes) -> str | None:
-    """Read a body as the text of one JSON value; None when it is empty.
+    """Read a body as the text of one JSON value, without a byte order mark; None when it is empty.
 
     Raises:
-        BadRequestError: the body is not JSON, or nested too deeply.
+        BadRequestError: the body is not UTF-8 or not JSON, nested too deeply, or has NaN, Infinity or a number that is
+            too large to be read.
     """
     if not body.strip():
         return None
-    text = read_text(body)
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadRequestError(f"The body is not UTF-8: {error}. Send JSON as UTF-8.") from None
     if _is_deep(body):
         raise BadRequestError(f"The body is nested deeper than {MAX_DEPTH} lists and objects; send it as a text.")
     try:
-        json.loads(text, parse_constant=_refuse)
+        json.loads(text, parse_constant=_refuse, parse_float=_check_finite)
     except (ValueError, RecursionError) as error:
         raise BadRequestError(f"The body is not valid JSON: {error}") from None
     return text
@@ -51,6 +44,11 @@ def read_json(body: bytes) -> str | None:
 
 def _refuse(word: str) -> None:
     raise ValueError(f"{word} is no JSON number")
+
+
+def _check_finite(text: str) -> None:
+    if not isfinite(float(text)):
+        raise ValueError(f"the number {text[:40]} is too large")
 
 
 def _is_deep(body: bytes) -> bool:

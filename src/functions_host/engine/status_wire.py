@@ -1,4 +1,4 @@
-"""The JSON of an instance's status in the management API.
+"""JSON of the host's own answers, which every parser reads: values of the app, and an instance's status.
 
 Guarantee: pure.
 Source: ``HttpApiHandler.cs`` of azure-functions-durable-extension 2.13.
@@ -18,13 +18,38 @@ def format_second(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
+def encode_json(value: Any) -> str:
+    """Encode a value of the app.
+
+    Args:
+        value: as Python reads JSON; NaN and Infinity, which JSON does not have, become texts, as the platform writes
+            them.
+    """
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(value), parse_constant=str))
+
+
+def encode_stored(stored: str | None) -> str:
+    """Return JSON as it is stored, but for NaN and Infinity; as a text if it is damaged, so that answers are JSON."""
+    if not stored:
+        return "null"
+    constants: list[str] = []
+    try:
+        value = json.loads(stored, parse_constant=lambda word: constants.append(word) or word)
+    except (ValueError, RecursionError):
+        return json.dumps(stored)
+    return encode_json(value) if constants else stored
+
+
 def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str | None = None) -> str:
-    """Encode the status of an instance; stored JSON is inserted unchanged, and what is no JSON as a text."""
+    """Encode the status of an instance; stored JSON is inserted by `encode_stored`."""
     head = json.dumps({"name": record.name, "instanceId": record.instance_id, "runtimeStatus": record.runtime_status})
     history = "" if history_json is None else f',"historyEvents":{history_json}'
     return (
-        f'{head[:-1]},"input":{_inserted(record.input_json if show_input else None)},'
-        f'"customStatus":{_inserted(record.custom_status_json)},'
+        f'{head[:-1]},"input":{encode_stored(record.input_json if show_input else None)},'
+        f'"customStatus":{encode_stored(record.custom_status_json)},'
         f'"output":{_output(record)},"createdTime":"{format_second(record.created_at)}",'
         f'"lastUpdatedTime":"{format_second(record.updated_at)}"{history}}}'
     )
@@ -33,23 +58,8 @@ def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str
 def _output(record: InstanceRecord) -> str:
     """Return the output; the reason of a terminated instance as JSON, if it is."""
     if record.status != "Terminated":
-        return _inserted(record.output_json)
-    return _inserted(json.loads(record.output_json or "null")) if record.output_json != '""' else '""'
-
-
-def _inserted(stored: str | None) -> str:
-    """Return JSON as it is stored; as a text if it is damaged, which would make the whole answer unreadable.
-
-    NaN and Infinity, which Python writes and JSON does not have, become texts, as the platform writes them.
-    """
-    if not stored:
-        return "null"
-    constants: list[str] = []
-    try:
-        value = json.loads(stored, parse_constant=lambda word: constants.append(word) or word)
-    except (ValueError, RecursionError):
-        return json.dumps(stored)
-    return json.dumps(value) if constants else stored
+        return encode_stored(record.output_json)
+    return encode_stored(json.loads(record.output_json or "null")) if record.output_json != '""' else '""'
 
 
 _SHOWN_NAMES: dict[int, str] = {

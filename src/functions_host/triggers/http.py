@@ -18,6 +18,7 @@ from starlette.responses import Response
 from functions_host.app.bindings import UNSERVED_KIND
 from functions_host.app.invoker import Datum
 from functions_host.engine.durable_functions import Raised
+from functions_host.engine.status_wire import encode_json
 
 _LOWEST_STATUS, _HIGHEST_STATUS = 200, 999
 _BODILESS = {204, 205, 304}
@@ -176,7 +177,7 @@ def _write_text(text: str) -> Response:
     is_text = isinstance(body, str)
     if "content-type" not in {name.lower() for name in headers}:
         headers["content-type"] = "text/plain; charset=utf-8" if is_text else "application/json"
-    content = (body if is_text else json.dumps(body)).encode()
+    content = (body if is_text else encode_json(body)).encode()
     return _make(content, str(described.get("statuscode") or described.get("status") or 200), headers)
 
 

@@ -4,7 +4,6 @@ Source: azure-functions-mcp-extension.
 """
 
 import json
-import math
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -16,6 +15,7 @@ from functions_host.app.client_binding import ClientAddresses
 from functions_host.app.function import AppFunction
 from functions_host.app.invoker import Datum, Invoker, client_inputs
 from functions_host.engine.client_input import read_json
+from functions_host.engine.status_wire import encode_json
 from functions_host.engine.task_hub import BadRequestError
 from functions_host.host_json import McpSettings
 from functions_host.triggers.http import joined_headers
@@ -126,8 +126,8 @@ class McpEndpoint:
 
 
 def _is_id(given: object) -> bool:
-    """Tell whether an answer can repeat the id of a request; JSON has no NaN."""
-    return isinstance(given, str | int | None) or (isinstance(given, float) and math.isfinite(given))
+    """Tell whether an answer can repeat the id of a request."""
+    return isinstance(given, str | int | float | None)
 
 
 def _describe_tool(name: str, function: AppFunction) -> dict[str, Any]:
@@ -176,4 +176,4 @@ def _failure(call_id: Any, error: _RpcError) -> dict[str, Any]:
 
 
 def _event(body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
-    return Response(f"event: message\ndata: {json.dumps(body)}\n\n", 200, headers, media_type="text/event-stream")
+    return Response(f"event: message\ndata: {encode_json(body)}\n\n", 200, headers, media_type="text/event-stream")

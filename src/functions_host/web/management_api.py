@@ -15,12 +15,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from functions_host.app.client_binding import WEBHOOK_PATH, ClientAddresses, management_urls
-from functions_host.engine.client_input import read_json, read_number, read_seconds, read_text, read_time
+from functions_host.engine.client_input import read_json, read_number, read_seconds, read_time
 from functions_host.engine.database import StoreError, when_unlocked
 from functions_host.engine.entities import parse_entity_id
 from functions_host.engine.queries import InstanceFilter, list_entities, list_instances
 from functions_host.engine.sqlite_store import SqliteStore
-from functions_host.engine.status_wire import encode_status, encode_status_history, format_second
+from functions_host.engine.status_wire import (
+    encode_json,
+    encode_status,
+    encode_status_history,
+    encode_stored,
+    format_second,
+)
 from functions_host.engine.store_records import InstanceRecord
 from functions_host.engine.task_hub import (
     BadRequestError,
@@ -120,7 +126,7 @@ class ManagementApi:
         if "timeout" in call.query:
             record = await self._hub.wait_for_end(instance_id, wait_seconds)
             if record.status == "Completed":
-                return _json(200, record.output_json or "null")
+                return _json(200, encode_stored(record.output_json))
             if record.is_terminal:
                 return self._status_response(call, record)
         return self._check_status(call, instance_id)
@@ -200,11 +206,11 @@ class ManagementApi:
 
     def _read_entity(self, call: Call) -> Response:
         record = self._hub.find_entity(call.path["name"], _entity_key(call))
-        return Response(status_code=404) if record is None else _json(200, record.state_json or "null")
+        return Response(status_code=404) if record is None else _json(200, encode_stored(record.state_json))
 
     def _signal_entity(self, call: Call) -> Response:
-        input_json = read_text(call.body) if call.body else None
-        self._hub.signal_entity(call.path["name"], _entity_key(call), call.query.get("op", ""), input_json)
+        operation, input_json = call.query.get("op", ""), read_json(call.body)
+        self._hub.signal_entity(call.path["name"], _entity_key(call), operation, input_json)
         return Response(status_code=202)
 
     def _list_entities(self, call: Call) -> Response:
@@ -219,9 +225,9 @@ class ManagementApi:
                 "lastOperationTime": format_second(record.updated_at),
             }
             if call.flag("fetchState"):
-                item["state"] = json.loads(record.state_json or "null", parse_constant=str)
+                item["state"] = json.loads(record.state_json or "null")
             items.append(item)
-        return _json(200, json.dumps(items))
+        return _json(200, encode_json(items))
 
 
 def _entity_key(call: Call) -> str:
