@@ -106,7 +106,7 @@ def streamed_turns(kind: str) -> Callable[[int], Turn]:
     )
     question = "What is the temperature at station 1, and how does it compare with the day before?"
     outcome = asyncio.run(lab.cold_turn(kind, question))
-    text = json.dumps([encode_message(one, created_at=None) for one in lab.messages if one.role != "user"])
+    text = json.dumps([encode_message(one) for one in lab.messages if one.role != "user"])
     ids = set(re.findall(r'"([^" ]*[0-9a-f]{16}[^" ]*)"', text))
     assert outcome.status == "completed"
 

@@ -145,12 +145,9 @@ class Demo:
         widths = [max(len(row[n]) for row in (names, *self.rows)) for n in range(len(names))]
         for row in (names, *self.rows):
             print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
-        print(
-            "\nchunks: updates streamed by model and tools; contents: what is stored of them; bytes stored count both"
-        )
-        print(
-            "messages of the turn; host ms: request to answer, less the time inside the agent (model, tools, client)."
-        )
+        print("\nchunks: updates streamed by model and tools; contents: what is stored of them; bytes stored: JSON of")
+        print("request and response, before it is compressed; host ms: request to answer, less the time inside the")
+        print("agent (model, tools, client).")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,8 +4,6 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from durable_agent_host.codec.item_forms import ItemForms, register_item_forms
-
 if sys.version_info < (3, 13):  # noqa: UP036 - an older interpreter gets a sentence instead of a syntax error
     raise SystemExit("durable-agent-host needs Python 3.13 or newer, and this is " + sys.version.split()[0])
 
@@ -66,15 +64,6 @@ _HOMES = {
     "fold": "transcripts",
     "redact_personal_data": "personal_data",
 }
-
-
-def _item_forms() -> ItemForms:
-    from durable_agent_host.providers.openai.stored_items import ITEM_FORMS  # noqa: PLC0415 - loads the framework
-
-    return ITEM_FORMS
-
-
-register_item_forms(_item_forms)
 
 
 def __getattr__(name: str) -> Any:

@@ -78,7 +78,7 @@ def encode(value: Message | AgentResponse[Any] | Conversation, /) -> dict[str, A
         TypeError: the value has another type.
     """
     if isinstance(value, Message):
-        return cast("dict[str, Any]", encode_message(value, created_at=None))
+        return cast("dict[str, Any]", encode_message(value))
     if isinstance(value, AgentResponse):
         created_at = str(value.created_at or "")
         return cast("dict[str, Any]", encode_response_entry(value.response_id or "", value, created_at=created_at))
@@ -134,7 +134,7 @@ def _entries(messages: Sequence[Message]) -> Iterable[dict[str, Any]]:
         turn += is_asking or not turn
         name = derived_id("conversation", str(turn))
         if is_asking:
-            asked = [encode_message(message, created_at=None) for message in together]
+            asked = [encode_message(message) for message in together]
             yield {"$type": "request", "correlationId": name, "createdAt": "", "messages": asked}
         else:
             answered = AgentResponse[Any](messages=list(together))

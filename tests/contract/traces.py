@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.durable_agent_host.stored import unpacked
 from tests.kit_services import azurite_connection
 
 
@@ -16,6 +17,8 @@ async def text_in_blobs(port: int, container: str, text: bytes) -> bool:
 
     async with ContainerClient.from_connection_string(azurite_connection(port), container) as client:
         async for blob in client.list_blobs(include=["deleted", "snapshots", "versions"]):
-            if blob.size and text in await (await client.get_blob_client(blob.name).download_blob()).readall():
-                return True
+            if blob.size:
+                data = await (await client.get_blob_client(blob.name).download_blob()).readall()
+                if text in data or text in unpacked(data):
+                    return True
     return False

@@ -15,7 +15,7 @@ from tests.durable_agent_host.test_scenarios_sessions import command
 from tests.kit import AgentHost, PracticeModel
 from tests.sweeps import SEED, count
 
-GOLDEN = ("session-v1", "session-v1-packed", "session-v1-unknown-parts", "session-dotnet-1.1")
+GOLDEN = ("session-v1", "session-v1-openai", "session-v1-unknown-parts", "session-dotnet-1.1")
 GOLDEN += ("session-upstream-1.0", "session-upstream-1.1", "session-upstream-1.2")
 EACH = count("MUTATIONS", short=12, long=500)
 """Of each document."""
@@ -93,7 +93,7 @@ def test_mutated_documents_are_refused_by_place_or_usable_for_good(lab: AgentHos
 
 def odd(part: str) -> dict:
     """A stored session with a part of another shape, and the place of it."""
-    document = golden("session-v1-packed")
+    document = golden("session-v1-openai")
     first, second = document["data"]["conversationHistory"][:2]
     ours = document["data"]["extensionData"]["durableAgentHost"]
     if part == "turn id":
@@ -104,8 +104,8 @@ def odd(part: str) -> dict:
         second["messages"][0]["contents"][0]["$type"] = ["text"]
     elif part == "call id":
         second["messages"][0]["contents"][0]["callId"] = [1]
-    elif part == "packed":
-        second["extensionData"]["durableAgentHost"]["parts"]["2.0"] = "x"
+    elif part == "properties":
+        second["messages"][2]["contents"][0]["extensionData"]["durableAgentHost"]["additional_properties"] = "x"
     elif part == "session":
         ours["agentSession"] = ["s1"]
     elif part == "receipt":
@@ -120,7 +120,8 @@ PLACES = {
     "extension": "data.conversationHistory[1].extensionData",
     "type": "data.conversationHistory[1].messages[0].contents[0].$type",
     "call id": "data.conversationHistory[1].messages[0].contents[0].callId",
-    "packed": "data.conversationHistory[1].extensionData.durableAgentHost.parts.2.0",
+    "properties": "data.conversationHistory[1].messages[2].contents[0].extensionData.durableAgentHost"
+    ".additional_properties",
     "session": "data.extensionData.durableAgentHost.agentSession",
     "receipt": "data.extensionData.durableAgentHost.receipts[0].stats",
     "role": "data.conversationHistory[1].messages[1].role",

@@ -12,6 +12,7 @@ import requests
 
 from tests.durable_agent_host.hostile_model import HostileModel, Received, answer, events, hostile_model, stream
 from tests.durable_agent_host.hostile_model import response_events as spoken
+from tests.durable_agent_host.stored import bytes_of
 from tests.kit import AgentHost, hosted
 
 APP = Path(__file__).parent / "apps" / "providers"
@@ -87,7 +88,7 @@ def seen_of(host: AgentHost, agent: str, session: str, reply: requests.Response)
 def assert_nowhere(host: AgentHost, folder: Path, shown: str) -> None:
     """Look for every canary in what was shown, in the log and in every file."""
     places = {"shown": shown.encode(), "log": "".join(host.output).encode()}
-    places |= {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    places |= {str(path): bytes_of(path) for path in folder.rglob("*") if path.is_file()}
     assert [(needle, place) for needle in NEEDLES for place, data in places.items() if needle.encode() in data] == []
 
 

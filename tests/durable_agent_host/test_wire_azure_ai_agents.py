@@ -81,7 +81,7 @@ def test_a_step_of_another_shape_is_kept_whole(calls):
     step = {"id": "step_1", "status": "completed", "step_details": {"type": "tool_calls", "tool_calls": calls}}
     reader = RunReader("thread_1", "run_1")
     response = fold_updates(reader.read("thread.run.step.completed", step), AZURE_AI_AGENTS)
-    stored = json.dumps([encode_message(message, created_at=None) for message in response.messages])
+    stored = json.dumps([encode_message(message) for message in response.messages])
     assert json.dumps(step["step_details"]) in stored
 
 

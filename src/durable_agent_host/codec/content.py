@@ -1,12 +1,10 @@
 """Contents of messages to stored JSON and back: one table, `CONTENT_CODECS`, with a row per framework type.
 
 Theory of operation. Upstream has fields for ten types. Those types are written with upstream's fields first; the
-further fields of the content (identity, annotations, ``additional_properties``) go beside them: under our
-``extensionData`` in full form, into the entry's table of parts in compact form
-(`durable_agent_host.codec.compact_content`). The other types are written as ``{"$type": <camelCase type>, "content":
-<the framework's own dictionary>}``, which upstream's reader accepts. JSON that no row reads becomes an opaque content,
-which is written as the same JSON; JSON that a row reads but would write differently is read and kept beside the content
-(`STORED`).
+further fields of the content (identity, annotations, ``additional_properties``) go under our ``extensionData``. The
+other types are written as ``{"$type": <camelCase type>, "content": <the framework's own dictionary>}``, which
+upstream's reader accepts. JSON that no row reads becomes an opaque content, which is written as the same JSON; JSON
+that a row reads but would write differently is read and kept beside the content (`STORED`).
 """
 
 import copy
@@ -51,7 +49,6 @@ class ContentCodec(NamedTuple):
     Attributes:
         content_type: of the framework.
         wire_type: its ``$type``.
-        is_whole: whether all its fields are in one object, and none beside it.
         encode: from the content's fields, which it may change, to stored JSON and the fields beside it.
         decode: from stored JSON and the fields beside it, which it may change, to the content's fields, and whether
             `encode` gives the same.
@@ -59,7 +56,6 @@ class ContentCodec(NamedTuple):
 
     content_type: str
     wire_type: str
-    is_whole: bool
     encode: Callable[[dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]
     decode: Callable[[Mapping[str, Any], dict[str, Any]], tuple[dict[str, Any], bool]]
 
@@ -123,7 +119,7 @@ def _mapped(content_type: str, wire_type: str, names: Mapping[str, str]) -> Cont
                 fields[name] = value
         return fields, exact
 
-    return ContentCodec(content_type, wire_type, False, encode, decode)
+    return ContentCodec(content_type, wire_type, encode, decode)
 
 
 def _whole(content_type: str) -> ContentCodec:
@@ -139,7 +135,7 @@ def _whole(content_type: str) -> ContentCodec:
         exact = len(fields) + 1 == len(content) and content.get("type") == content_type
         return fields, exact and not beside and len(wire) == 2  # noqa: PLR2004 - its two keys
 
-    return ContentCodec(content_type, wire_type, True, encode, decode)
+    return ContentCodec(content_type, wire_type, encode, decode)
 
 
 def _encode_function_call(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -231,8 +227,8 @@ def _has_only(wire: Mapping[str, Any], count: int) -> bool:
 
 _OF_UPSTREAM: dict[str, ContentCodec] = {
     **{content_type: _mapped(content_type, *row) for content_type, row in MAPPED.items()},
-    "function_call": ContentCodec("function_call", "functionCall", False, _encode_function_call, _decode_function_call),
-    "usage": ContentCodec("usage", "usage", False, _encode_usage_content, _decode_usage_content),
+    "function_call": ContentCodec("function_call", "functionCall", _encode_function_call, _decode_function_call),
+    "usage": ContentCodec("usage", "usage", _encode_usage_content, _decode_usage_content),
 }
 
 CONTENT_CODECS: Final[Mapping[str, ContentCodec]] = {
@@ -244,7 +240,7 @@ _BY_WIRE_TYPE: Final = {codec.wire_type: codec for codec in CONTENT_CODECS.value
 
 
 def encode_content(content: Content) -> ContentWire:
-    """Encode a content in full form.
+    """Encode a content.
 
     Guarantee: pure; `decode_content` gives an equal content.
 
@@ -269,7 +265,7 @@ def encode_content(content: Content) -> ContentWire:
 
 
 def decode_content(wire: Mapping[str, Any]) -> Content:
-    """Decode a content in full form.
+    """Decode a content.
 
     Guarantee: pure; JSON that no row reads becomes a content that `encode_content` writes unchanged.
 
@@ -285,34 +281,6 @@ def decode_content(wire: Mapping[str, Any]) -> Content:
         return Content("text", text="", additional_properties={OPAQUE: copy.deepcopy(dict(wire))})
     if not exact:
         content.additional_properties[STORED] = copy.deepcopy(dict(wire))
-    return content
-
-
-def decode_fields(
-    wire: Mapping[str, Any], beside: dict[str, Any], properties: dict[str, Any] | None = None
-) -> Content | None:
-    """Decode a content whose extension is stored elsewhere.
-
-    Guarantee: the same as `decode_content` with it in place; shares nothing with the arguments.
-
-    Args:
-        wire: without ``extensionData``.
-        beside: the content of our extension; it may be changed.
-        properties: its ``additional_properties``, for the content to own; None to take them from `beside`.
-
-    Returns:
-        A new content; None when `encode_content` would write it differently, or it cannot be read.
-    """
-    try:
-        codec = _BY_WIRE_TYPE[wire["$type"]]
-        fields, exact = codec.decode(wire, beside)
-        if not exact or (properties is not None and codec.is_whole):
-            return None
-        content = content_of(codec.content_type, fields)
-    except (TypeError, ValueError, KeyError, AttributeError):
-        return None
-    if properties is not None:
-        content.additional_properties = properties
     return content
 
 

@@ -104,14 +104,13 @@ _WITH_CONTENTS: Final = _CONTENT_LISTS | _SINGLE_CONTENTS | {"output"}
 _CALLS_FOR_INFORMATION: Final = frozenset({"function_call", "computer_tool_call"})
 
 
-def fields_of(content: Content, *, with_properties: bool = True) -> dict[str, Any]:
+def fields_of(content: Content) -> dict[str, Any]:
     """Convert a content to JSON fields.
 
     Guarantee: pure; `content_of` makes an equal content from the result.
 
     Args:
         content: of any type; live provider objects on it are left out.
-        with_properties: whether ``additional_properties`` is wanted.
 
     Returns:
         Its fields as JSON values, without ``type`` and without unset fields.
@@ -129,7 +128,7 @@ def fields_of(content: Content, *, with_properties: bool = True) -> dict[str, An
                 fields[name] = value
         elif name in _WITH_CONTENTS:
             fields[name] = _dump_field(name, value, f"{content.type}.{name}")
-        elif name != "additional_properties" or (value and with_properties):
+        elif name != "additional_properties" or value:
             fields[name] = dump_value(value, f"{content.type}.{name}")
     if not is_usual and not (fields.get("informational_only") and content.type in _CALLS_FOR_INFORMATION):
         fields.pop("informational_only", None)

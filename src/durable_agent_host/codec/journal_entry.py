@@ -197,7 +197,7 @@ def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:
         CorruptStateError: a content holds a value that JSON cannot represent.
     """
     wire = {
-        "messages": [encode_message(message, created_at=None) for message in response.messages],
+        "messages": [encode_message(message) for message in response.messages],
         "responseId": response.response_id,
         "conversationId": response.conversation_id,
         "model": response.model,

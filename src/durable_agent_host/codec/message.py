@@ -5,19 +5,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from agent_framework import AgentResponse, Content, Message
+from agent_framework import AgentResponse, Message
 
-from durable_agent_host.codec.compact_content import CompactContents
-from durable_agent_host.codec.compact_entry import (
-    pack_entry,
-    pack_usage,
-    packed_extension,
-    packed_form,
-    parts_of,
-    unpack_entry,
-)
 from durable_agent_host.codec.content import STORED, decode_content, decode_usage, encode_content, encode_usage
-from durable_agent_host.codec.extension import extension_of, set_extension
+from durable_agent_host.codec.extension import extension_of
 from durable_agent_host.codec.fields import dump_value, load_value
 from durable_agent_host.codec.wire import EXTENSION, EntryWire, MessageWire
 from durable_agent_host.errors import CorruptStateError
@@ -28,14 +19,13 @@ RESPONSE: Final = "response"
 _LIST: Final[Any] = list
 
 
-def encode_message(message: Message, *, created_at: str | None) -> MessageWire:
-    """Encode a message for storage.
+def encode_message(message: Message) -> MessageWire:
+    """Encode a message for storage; its time is that of its entry.
 
     Guarantee: pure; `decode_message` gives an equal message.
 
     Args:
         message: with contents of any type.
-        created_at: UTC, ISO-8601, or None to store no time.
 
     Returns:
         A JSON object.
@@ -44,8 +34,6 @@ def encode_message(message: Message, *, created_at: str | None) -> MessageWire:
         CorruptStateError: a content holds a value that JSON cannot represent.
     """
     wire: MessageWire = {"role": message.role, "contents": [encode_content(content) for content in message.contents]}
-    if created_at is not None:
-        wire["createdAt"] = created_at
     if message.author_name is not None:
         wire["authorName"] = message.author_name
     properties = message.additional_properties
@@ -78,21 +66,13 @@ def decode_message(wire: Mapping[str, Any]) -> Message:
     Raises:
         CorruptStateError: it has no role or no list of contents.
     """
-    return _message_of(wire, [decode_content(content) for content in _contents_of(wire)])
-
-
-def _contents_of(wire: Mapping[str, Any]) -> list[dict[str, Any]]:
     role: Any = wire.get("role")
     contents: Any = wire.get("contents")
     if not isinstance(role, str) or not isinstance(contents, _LIST):
         raise CorruptStateError(f"a stored message has role {role!r} and contents of {type(contents).__name__}")
-    return contents
-
-
-def _message_of(wire: Mapping[str, Any], contents: list[Content]) -> Message:
     message = Message.__new__(Message)  # same as the constructor, without checking each content again
-    message.role = wire["role"]
-    message.contents = contents
+    message.role = role
+    message.contents = [decode_content(content) for content in cast("list[dict[str, Any]]", contents)]
     message.author_name = wire.get("authorName")
     message.raw_representation = None
     if "extensionData" not in wire and _MESSAGE_NAMES.issuperset(wire):
@@ -147,7 +127,7 @@ def encode_request_entry(request: TurnRequest) -> EntryWire:
         "$type": REQUEST,
         "correlationId": request.turn_id,
         "createdAt": request.created_at,
-        "messages": [{"role": request.role, "contents": contents}],  # its time is the entry's
+        "messages": [{"role": request.role, "contents": contents}],
     }
     if request.response_format:
         entry["responseType"] = "json"  # the default is text
@@ -179,64 +159,17 @@ def encode_response_entry(
     Raises:
         CorruptStateError: a content holds a value that JSON cannot represent.
     """
-    try:
-        messages, parts = _short_messages(response.messages)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return _encode_response_in_full(turn_id, response, created_at=created_at, served=served)
-    entry: dict[str, Any] = {
-        "$type": RESPONSE,
-        "correlationId": turn_id,
-        "createdAt": created_at,
-        "messages": messages,
-    }
-    short_usage = None
-    if response.usage_details:
-        usage = encode_usage(cast("Mapping[str, Any]", response.usage_details))
-        short_usage = pack_usage(usage)
-        entry["usage"] = usage if short_usage is None else short_usage
-    extension = packed_extension(_response_extension(response, served), parts, is_usage_packed=short_usage is not None)
-    entry["extensionData"] = {EXTENSION: extension}
-    return cast("EntryWire", entry)
-
-
-def _short_messages(messages: Iterable[Message]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Encode messages without our extensions; return these by position."""
-    wires: list[dict[str, Any]] = []
-    parts: dict[str, Any] = {}
-    compact = CompactContents()
-    for key, message in enumerate(messages):
-        properties = message.additional_properties
-        if STORED in properties:
-            raise ValueError("a message that was found with more than this program knows")
-        contents: list[Any] = []
-        wire: dict[str, Any] = {"role": message.role, "contents": contents}
-        if message.author_name is not None:
-            wire["authorName"] = message.author_name
-        if properties or message.message_id is not None:
-            parts[str(key)] = _message_extension(message.message_id, properties)
-        for number, content in enumerate(message.contents):
-            short, part = compact.encode(content)
-            contents.append(short)
-            if part is not None:
-                parts[f"{key}.{number}"] = part
-        wires.append(wire)
-    return wires, parts
-
-
-def _encode_response_in_full(
-    turn_id: str, response: AgentResponse[Any], *, created_at: str, served: Mapping[str, str] | None
-) -> EntryWire:
     entry: EntryWire = {
         "$type": RESPONSE,
         "correlationId": turn_id,
         "createdAt": created_at,
-        "messages": [encode_message(message, created_at=created_at) for message in response.messages],
+        "messages": [encode_message(message) for message in response.messages],
     }
     if response.usage_details:
         entry["usage"] = cast("Any", encode_usage(cast("Mapping[str, Any]", response.usage_details)))
     if extension := _response_extension(response, served):
         entry["extensionData"] = {EXTENSION: extension}
-    return pack_entry(entry)
+    return entry
 
 
 def _response_extension(response: AgentResponse[Any], served: Mapping[str, str] | None) -> dict[str, Any]:
@@ -290,7 +223,6 @@ def decode_response(entry: Mapping[str, Any]) -> AgentResponse[Any]:
         CorruptStateError: it is of another type, or a message is malformed.
     """
     messages = decode_messages([entry])
-    entry = unpack_entry(entry)
     extension = extension_of(entry)
     value = load_value(extension.get("value"))
     if extension.get("valueIsText"):
@@ -370,7 +302,10 @@ def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
                 "nothing was changed"
             )
         try:
-            messages.extend(_messages_of(entry))
+            for wire in entry.get("messages") or ():
+                message = decode_message(wire)
+                _check_call_ids(message)
+                messages.append(message)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise CorruptStateError(
                 f"the conversation's turn {entry.get('correlationId')} cannot be read "
@@ -380,21 +315,9 @@ def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
     return messages
 
 
-def _messages_of(entry: Mapping[str, Any]) -> list[Message]:
-    extension = extension_of(entry)
-    if not packed_form(extension):
-        return [decode_message(message) for message in entry.get("messages") or ()]
-    parts, compact = parts_of(extension), CompactContents()
-    return [_read_message(message, str(key), parts, compact) for key, message in enumerate(entry["messages"])]
-
-
-def _read_message(wire: Mapping[str, Any], place: str, parts: Mapping[str, Any], compact: CompactContents) -> Message:
-    """Decode a message of a compact entry."""
-    contents = [
-        compact.decode(content, parts.get(f"{place}.{number}")) for number, content in enumerate(_contents_of(wire))
-    ]
-    if place in parts:
-        full = dict(wire)
-        set_extension(full, parts[place])
-        wire = full
-    return _message_of(wire, contents)
+def _check_call_ids(message: Message) -> None:
+    """Refuse ids of calls that no service accepts, and by which calls and results cannot be paired."""
+    for content in message.contents:
+        call_id: Any = content.call_id
+        if not isinstance(call_id, str | None):
+            raise TypeError(f"the id of a call is {call_id!r}, and must be a string")

@@ -1,6 +1,7 @@
 """Pieces and the references to them as JSON: segments, indexes, and the sealed part of a session. Pure."""
 
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
@@ -10,6 +11,9 @@ from durable_agent_host.model.sealed import Sealed, Sealing, SegmentRef
 
 _DECODER: Final = json.JSONDecoder()
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+_ZLIB: Final = b"z"
+"""First byte of a segment that zlib has compressed; another algorithm gets another byte."""
+_ZLIB_LEVEL: Final = 6
 
 
 class Segment(NamedTuple):
@@ -47,25 +51,58 @@ def json_of_bytes(data: bytes, what: str) -> Any:
         raise CorruptStateError(f"{what} cannot be read: it is no JSON; nothing was changed") from error
 
 
-def encode_segment(segment: Segment) -> bytes:
-    """Encode a segment. Guarantee: pure."""
+def encode_segment(segment: Segment) -> tuple[bytes, int]:
+    """Encode and compress a segment.
+
+    Guarantee: pure; another version of zlib may give other bytes.
+
+    Returns:
+        The bytes to store, and the size of the JSON in them.
+    """
     wire: dict[str, Any] = {"entries": segment.entries}
     if segment.receipts:
         wire["receipts"] = segment.receipts
-    return json_bytes_of(wire)
+    data = json_bytes_of(wire)
+    return _ZLIB + zlib.compress(data, _ZLIB_LEVEL), len(data)
 
 
-def decode_segment(data: bytes) -> Segment:
-    """Decode a segment. Guarantee: pure.
+def decode_segment(data: bytes, size: int) -> Segment:
+    """Decode a segment.
+
+    Guarantee: pure.
+
+    Args:
+        data: from `encode_segment`.
+        size: of the JSON in it; a longer one is refused before it fills the memory.
 
     Raises:
-        CorruptStateError: it is not a segment.
+        CorruptStateError: it is not a segment of this size.
     """
-    wire = json_of_bytes(data, "a segment of the session")
+    wire = json_of_bytes(_decompress(data, size), "a segment of the session")
     try:
         return Segment(tuple(wire["entries"]), tuple(wire.get("receipts") or ()))
     except (AttributeError, KeyError, TypeError) as error:
         raise CorruptStateError("a segment of the session has another shape; nothing was changed") from error
+
+
+def _decompress(data: bytes, size: int) -> bytes:
+    if not data.startswith(_ZLIB):
+        raise CorruptStateError(
+            f"a segment of the session begins with {data[:1]!r}, and its compression is not known: "
+            "upgrade durable-agent-host; nothing was changed"
+        )
+    try:
+        found = zlib.decompressobj().decompress(data[len(_ZLIB) :], size + 1)
+    except zlib.error as error:
+        raise CorruptStateError(
+            f"a segment of the session cannot be decompressed ({error}): restore a copy; nothing was changed"
+        ) from error
+    if len(found) != size:
+        raise CorruptStateError(
+            f"a segment of the session does not have the {size} bytes that its reference says: restore a copy; "
+            "nothing was changed"
+        )
+    return found
 
 
 def encode_index(refs: Sequence[SegmentRef], home: str) -> bytes:

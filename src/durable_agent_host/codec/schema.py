@@ -6,15 +6,12 @@ extensions of other types. `durable_agent_host.codec.wire` has the same shapes a
 
 import copy
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any, Final, cast
 
 from agent_framework import AgentSession
 
-from durable_agent_host.codec.compact_content import ITEM
 from durable_agent_host.codec.content import CONTENT_CODECS, MAPPED
 from durable_agent_host.codec.extension import extension_of
-from durable_agent_host.codec.item_forms import ItemForms, item_forms
 from durable_agent_host.codec.message import REQUEST, RESPONSE, decode_messages, decode_response
 from durable_agent_host.codec.shape import ANYTHING, Fault, Path, Shape, find_faults, find_limits, place_of
 from durable_agent_host.codec.wire import EXTENSION
@@ -54,15 +51,10 @@ CONTENT_FIELDS: Final[dict[str, Shape]] = {
 }
 """The values of the fields of the framework's contents, by name."""
 
-_BLOCK: Final = Shape((dict, int, _NONE), numbers=(0,))
-_PART: Final = CONTENT_FIELDS | {
-    "argumentsForm": _TEXT_OR_NULL,
-    "argumentsText": _TEXT_OR_NULL,
-    "items": Shape((list, int, _NONE), each=Shape((dict,)), numbers=(1,)),
-    ITEM: Shape((dict, str, int, _NONE), _STAMP.fields, numbers=(1,)),
-}
-_OF_MESSAGE: Final = {"messageId": _TEXT_OR_NULL, "additionalProperties": _OBJECT}
-_MESSAGE_EXTENSION: Final = Shape((dict,), _OF_MESSAGE)
+_CONTENT_EXTENSION: Final = Shape(
+    (dict,), CONTENT_FIELDS | {"argumentsForm": _TEXT_OR_NULL, "argumentsText": _TEXT_OR_NULL}
+)
+_MESSAGE_EXTENSION: Final = Shape((dict,), {"messageId": _TEXT_OR_NULL, "additionalProperties": _OBJECT})
 
 
 def _extended(ours: Shape) -> Shape:
@@ -80,64 +72,60 @@ _UPSTREAMS: Final[dict[str, dict[str, Shape]]] = {
 _WHOLE: Final = Shape((dict,), CONTENT_FIELDS)
 
 
-def _content_shape(part: dict[str, Shape]) -> Shape:
-    beside = {"extensionData": _extended(Shape((dict,), part))}
-    shapes = {
-        codec.wire_type: Shape((dict,), _UPSTREAMS[codec.wire_type] | beside)
-        if codec.wire_type in _UPSTREAMS
-        else Shape((dict,), {"content": _WHOLE}, ("content",))
-        for codec in CONTENT_CODECS.values()
-    }
-
-    def of_type(content: Any) -> Shape | None:
-        kind: Any = content.get("$type")
-        return shapes.get(kind) if isinstance(kind, str) else None
-
-    return Shape((dict,), {"$type": _TEXT}, ("$type",), further=of_type)
+_BESIDE: Final = {"extensionData": _extended(_CONTENT_EXTENSION)}
+_CONTENTS: Final = {
+    codec.wire_type: Shape((dict,), _UPSTREAMS[codec.wire_type] | _BESIDE)
+    if codec.wire_type in _UPSTREAMS
+    else Shape((dict,), {"content": _WHOLE}, ("content",))
+    for codec in CONTENT_CODECS.values()
+}
 
 
-def _message_shape(content: Shape) -> Shape:
-    fields = {
+def _content_of_type(content: Any) -> Shape | None:
+    kind: Any = content.get("$type")
+    return _CONTENTS.get(kind) if isinstance(kind, str) else None
+
+
+_CONTENT: Final = Shape((dict,), {"$type": _TEXT}, ("$type",), further=_content_of_type)
+_MESSAGE: Final = Shape(
+    (dict,),
+    {
         "role": _TEXT,
-        "contents": Shape((list,), each=content),
+        "contents": Shape((list,), each=_CONTENT),
         "authorName": _TEXT_OR_NULL,
         "createdAt": _TEXT_OR_NULL,
         "extensionData": _extended(_MESSAGE_EXTENSION),
-    }
-    return Shape((dict,), fields, ("role", "contents"))
+    },
+    ("role", "contents"),
+)
+_ENTRY_EXTENSION: Final = Shape(
+    (dict,),
+    {
+        "additionalProperties": _OBJECT,
+        "responseId": _TEXT_OR_NULL,
+        "agentId": _TEXT_OR_NULL,
+        "finishReason": _TEXT_OR_NULL,
+    },
+)
+_KNOWN_ENTRY: Final = Shape(
+    (dict,),
+    {
+        "createdAt": _TEXT_OR_NULL,
+        "messages": Shape((list, _NONE), each=_MESSAGE),
+        "responseType": _TEXT_OR_NULL,
+        "responseSchema": _OBJECT,
+        "orchestrationId": _TEXT_OR_NULL,
+        "usage": _USAGE,
+        "extensionData": _extended(_ENTRY_EXTENSION),
+    },
+)
 
 
-def _entry_shape(part: dict[str, Shape]) -> Shape:
-    extension = Shape(
-        (dict,),
-        {
-            "packed": Shape((int, _NONE)),
-            "parts": Shape((dict, _NONE), each=Shape((dict, int, _NONE), part | _OF_MESSAGE, numbers=(0,))),
-            "additionalProperties": _OBJECT,
-            "responseId": _TEXT_OR_NULL,
-            "agentId": _TEXT_OR_NULL,
-            "finishReason": _TEXT_OR_NULL,
-        },
-    )
-    known = Shape(
-        (dict,),
-        {
-            "createdAt": _TEXT_OR_NULL,
-            "messages": Shape((list, _NONE), each=_message_shape(_content_shape(part))),
-            "responseType": _TEXT_OR_NULL,
-            "responseSchema": _OBJECT,
-            "orchestrationId": _TEXT_OR_NULL,
-            "usage": _USAGE,
-            "extensionData": _extended(extension),
-        },
-    )
-
-    def of_type(entry: Any) -> Shape | None:
-        return known if entry.get("$type") in (REQUEST, RESPONSE) else None
-
-    return Shape((dict,), {"$type": _TEXT, "correlationId": _TEXT_OR_NULL}, ("$type",), further=of_type)
+def _entry_of_type(entry: Any) -> Shape | None:
+    return _KNOWN_ENTRY if entry.get("$type") in (REQUEST, RESPONSE) else None
 
 
+_ENTRY: Final = Shape((dict,), {"$type": _TEXT, "correlationId": _TEXT_OR_NULL}, ("$type",), further=_entry_of_type)
 _STATS: Final = Shape((list, dict, _NONE), each=_NUMBER)
 _ERROR: Final = Shape((dict, _NONE), {"type": _TEXT_OR_NULL, "message": _TEXT_OR_NULL})
 _RECEIPT: Final = Shape(
@@ -190,11 +178,7 @@ def _document(entry: Shape, receipt: Shape) -> Shape:
     return Shape((dict,), {"data": Shape((dict,), data, ("conversationHistory",))}, needed)
 
 
-@cache
-def _full_document(forms: ItemForms) -> Shape:
-    return _document(_entry_shape(_PART | {forms.provider: _BLOCK}), _RECEIPT)
-
-
+_DOCUMENT: Final = _document(_ENTRY, _RECEIPT)
 _OUTLINE: Final = _document(
     Shape((dict,), {"correlationId": _TEXT_OR_NULL}), Shape((dict,), {"turnId": _TEXT}, ("turnId",))
 )
@@ -235,7 +219,7 @@ def document_faults(document: Any, *, between: Callable[[], object] = lambda: No
     Returns:
         The faults; none for a readable document, whatever unknown values it contains.
     """
-    faults = [*find_limits(document)] or [*find_faults(document, _full_document(item_forms()))]
+    faults = [*find_limits(document)] or [*find_faults(document, _DOCUMENT)]
     return faults or [*_unread(cast("dict[str, Any]", document), between)]
 
 

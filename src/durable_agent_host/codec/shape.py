@@ -64,7 +64,6 @@ class Shape:
         needed: the required fields of an object.
         each: the shape of each item of a list, or of each field of an object that ``fields`` does not name.
         further: returns one more shape that this value must have, or None.
-        numbers: the only allowed numbers; none for any.
     """
 
     types: tuple[type, ...] = ()
@@ -72,7 +71,6 @@ class Shape:
     needed: tuple[str, ...] = ()
     each: "Shape | None" = None
     further: Callable[[Any], "Shape | None"] | None = None
-    numbers: tuple[int, ...] = ()
 
 
 ANYTHING: Final = Shape()
@@ -95,8 +93,6 @@ def find_faults(value: Any, shape: Shape, path: Path = (), unit: Path = ()) -> I
     if shape.types and type(value) not in shape.types:
         yield Fault(path, f"is {_said(value)}: {_words(shape.types)} is expected", unit)
         return
-    if shape.numbers and type(value) is int and value not in shape.numbers:
-        yield Fault(path, f"is {value}: of numbers only {shape.numbers[0]} is expected", unit)
     if isinstance(value, dict):
         yield from _faults_of_object(cast("dict[str, Any]", value), shape, path, unit)
     elif isinstance(value, list) and shape.each is not None:

@@ -50,7 +50,7 @@ EntryWire = TypedDict(
         "extensionData": NotRequired[dict[str, Any]],
     },
 )
-"""A request or a response of the conversation; a response is compact: see `durable_agent_host.codec.compact_entry`."""
+"""A request or a response of the conversation."""
 
 
 class ReceiptWire(TypedDict):

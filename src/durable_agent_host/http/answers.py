@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 import azure.functions as func
 
-from durable_agent_host.codec.compact_entry import unpack_entry
 from durable_agent_host.codec.extension import extension_of
 from durable_agent_host.codec.message import response_id_of
 from durable_agent_host.codec.shape import place_of
@@ -206,8 +205,8 @@ def spent_view(spent: Spent | None) -> dict[str, Any]:
 
 
 def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the messages of an entry in full; an entry of an unknown type may have none, or others."""
-    messages: Any = unpack_entry(entry).get("messages")
+    """Return the messages of an entry; an entry of an unknown type may have none, or others."""
+    messages: Any = entry.get("messages")
     if not isinstance(messages, list):
         return []
     return [cast("dict[str, Any]", one) for one in cast("list[Any]", messages) if isinstance(one, dict)]

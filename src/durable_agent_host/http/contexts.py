@@ -5,7 +5,6 @@ from typing import Any, Final, cast
 
 from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
 
-from durable_agent_host.codec.compact_entry import unpack_entry
 from durable_agent_host.model.overlay import StandIn
 from durable_agent_host.session.context import RECORD, StoredContext, context_messages, name_of_stand_in, place_of_name
 
@@ -50,7 +49,7 @@ def context_view(
             shown.append(_stand_in_view(stand_ins[name]))
             continue
         entry = entries[place.entry]
-        message = cast("list[Mapping[str, Any]]", unpack_entry(entry)["messages"])[place.message]
+        message = cast("list[Mapping[str, Any]]", entry["messages"])[place.message]
         shown.append({"createdAt": entry.get("createdAt"), **message, "turn_id": entry.get("correlationId")})
     return {
         "agent": agent,

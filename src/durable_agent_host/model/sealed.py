@@ -12,7 +12,7 @@ class SegmentRef:
         name: of the piece: SHA-256 of its bytes, 64 hexadecimal digits.
         home: of the piece.
         entries: how many entries of the conversation are below it.
-        size: bytes of the entries below it, as stored, without large contents.
+        size: bytes of the JSON of the segments below it, before compression and without large contents.
         depth: 0 for a segment, 1 for an index of segments, and so on.
         turns: for a segment, short marks of its turns, see `durable_agent_host.session.sealing.turn_mark`.
         has_contents: whether entries below it refer to large contents of their own.

@@ -95,7 +95,7 @@ class TurnStats:
         chunks_streamed: updates from the model and the tools.
         bytes_streamed: UTF-8 bytes of the compact JSON of those updates' contents.
         contents_stored: contents of the folded response.
-        bytes_stored: UTF-8 bytes of the compact JSON of the turn's two entries.
+        bytes_stored: UTF-8 bytes of the compact JSON of the turn's two entries, before older turns are compressed.
         agent_milliseconds: time inside the agent: the model's and the tools'.
         calls_refused: model calls that the service refused because it had forgotten a continuation or a container, and
             that were repeated from the stored transcript.

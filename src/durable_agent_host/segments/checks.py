@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.compact_entry import unpack_entry
 from durable_agent_host.codec.detached import Detached, at_home, detach, detached_of, put_texts, stand_in, text_of
 from durable_agent_host.codec.pieces import Segment, json_bytes_of
 from durable_agent_host.codec.shape import place_of
@@ -258,7 +257,7 @@ def _without_content(entry: Mapping[str, Any], lost: Detached) -> Mapping[str, A
     """Replace a content whose bytes are lost by a sentence: nothing is left of an image or a file."""
     match lost.path:
         case ("messages", int(message), "contents", int(content), *_) if lost.prefix:
-            full: Any = copy.deepcopy(unpack_entry(entry))
+            full: Any = copy.deepcopy(dict(entry))
             full["messages"][message]["contents"][content] = {"$type": "text", "text": LOST_TEXT}
             return full
         case _:

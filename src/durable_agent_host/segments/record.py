@@ -37,7 +37,7 @@ SLICE_BYTES: Final = 192 * 1024
 """Of a large piece or answer that is sent as its reader takes it; a multiple of three, for base64."""
 _AT_ONCE: Final = 16
 _MUCH_BYTES: Final = 1024 * 1024
-"""From this many contents, restoring them takes longer than crossing threads twice."""
+"""From this size on, decoding a segment or restoring contents takes longer than crossing threads twice."""
 
 
 @dataclass(frozen=True)
@@ -387,7 +387,7 @@ class Record:
             data = await self.pieces((ref.home, ref.name) for ref in some)
             for ref in some:
                 await let_others()
-                known[ref] = segment = await _decoded(data[ref.home, ref.name])
+                known[ref] = segment = await _decoded(data[ref.home, ref.name], ref.size)
                 if len(segment.entries) != ref.entries:
                     raise CorruptStateError(f"segment {ref.name} of the session does not have the entries that it had")
                 if is_short:
@@ -413,7 +413,7 @@ def _placed(refs: Sequence[SegmentRef], first: int) -> list[tuple[int, SegmentRe
     return [*zip(places, refs, strict=False)]
 
 
-async def _decoded(data: bytes) -> Segment:
-    if len(data) < 1024 * 1024:
-        return decode_segment(data)
-    return await asyncio.to_thread(decode_segment, data)
+async def _decoded(data: bytes, size: int) -> Segment:
+    if size < _MUCH_BYTES:
+        return decode_segment(data, size)
+    return await asyncio.to_thread(decode_segment, data, size)

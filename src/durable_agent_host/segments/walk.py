@@ -41,7 +41,7 @@ async def walk(
             await let_others()
             found = data.get((ref.home, ref.name))
             if not ref.depth:
-                yield ref, decode_segment(found) if found is not None else None
+                yield ref, decode_segment(found, ref.size) if found is not None else None
                 continue
             yield ref, None
             if found is not None:

@@ -9,13 +9,11 @@ from typing import Any, Final, cast
 
 from agent_framework import Message
 
-from durable_agent_host.codec.compact_entry import unpack_entry
 from durable_agent_host.codec.extension import extension_of, set_extension
 from durable_agent_host.codec.message import REQUEST, RESPONSE, decode_messages, encode_message
 from durable_agent_host.session.kept_messages import named_for, place_in_turn, turn_of, without_marks
 
 KEPT_BY: Final = "keptBy"
-_PARTS: Final = "parts"
 
 
 def kept_by(entry: Mapping[str, Any]) -> str | None:
@@ -46,8 +44,7 @@ def without_messages(entry: Mapping[str, Any], provider: str) -> dict[str, Any]:
     if kept_by(entry) is not None:
         return dict(entry)
     short: dict[str, Any] = {**entry, "messages": []}
-    ours = {name: value for name, value in extension_of(entry).items() if name != _PARTS}
-    set_extension(short, {**ours, KEPT_BY: {"name": provider, "messages": _count(entry)}})
+    set_extension(short, {**extension_of(entry), KEPT_BY: {"name": provider, "messages": _count(entry)}})
     return short
 
 
@@ -125,16 +122,12 @@ def _count(entry: Mapping[str, Any]) -> int:
 
 
 def _filled(entry: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
-    full = dict(unpack_entry(entry))
-    set_extension(full, {name: value for name, value in extension_of(full).items() if name != KEPT_BY})
-    full["messages"] = [_encoded(message, full.get("createdAt")) for message in messages]
-    return full
-
-
-def _encoded(message: Message, created_at: Any) -> Any:
-    return encode_message(without_marks(message), created_at=created_at if isinstance(created_at, str) else None)
+    filled: dict[str, Any] = {**entry, "messages": [encode_message(without_marks(message)) for message in messages]}
+    set_extension(filled, {name: value for name, value in extension_of(entry).items() if name != KEPT_BY})
+    return filled
 
 
 def _entry_of(message: Message) -> dict[str, Any]:
     kind = RESPONSE if message.role in {"assistant", "tool"} else REQUEST
-    return {"$type": kind, "correlationId": None, "createdAt": None, "messages": [_encoded(message, None)]}
+    messages = [encode_message(without_marks(message))]
+    return {"$type": kind, "correlationId": None, "createdAt": None, "messages": messages}

@@ -186,5 +186,5 @@ class _Walk:
             return None
         first, first_turn = min([*ends, *((one.first, one.first_turn_id) for one in known)])
         last, last_turn = max([*ends, *((one.last, one.last_turn_id) for one in known)])
-        message = dict(encode_message(slot.message, created_at=None))
+        message = dict(encode_message(slot.message))
         return StandIn(slot.name, message, first, last, count, first_turn, last_turn)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.compact_entry import pack_entry, unpack_entry
 from durable_agent_host.codec.detached import STAND_IN, stand_in
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.errors import CorruptStateError
@@ -83,17 +82,17 @@ def repair_entries(
         changes.append(Change(place, problem, repair))
 
     readable = [entry for number, entry in enumerate(entries, first + 1) if _is_readable(entry, number, tell)]
-    full: list[dict[str, Any]] = []
+    copies: list[dict[str, Any]] = []
     for entry in readable:
         between()
-        full.append(copy.deepcopy(unpack_entry(entry)))
-    _drop_what_has_no_shape(full, tell)
-    failed = failed_turns(full)
-    sent = [entry for entry in full if not failed or entry.get("correlationId") not in failed]
+        copies.append(copy.deepcopy(dict(entry)))
+    _drop_what_has_no_shape(copies, tell)
+    failed = failed_turns(copies)
+    sent = [entry for entry in copies if not failed or entry.get("correlationId") not in failed]
     for check, holds in _CHECKS:
         if holds(rules):
             check(sent, rules, tell, seen)
-    return tuple(_as_stored(entry, before) for entry, before in zip(full, readable, strict=True)), changes
+    return tuple(before if entry == before else entry for entry, before in zip(copies, readable, strict=True)), changes
 
 
 def loose_ends(entries: Sequence[Mapping[str, Any]]) -> LooseEnds:
@@ -105,10 +104,10 @@ def loose_ends(entries: Sequence[Mapping[str, Any]]) -> LooseEnds:
         entries: as stored, of any shape.
     """
     readable = [entry for number, entry in enumerate(entries, 1) if _is_readable(entry, number, _ignore)]
-    full = [dict(unpack_entry(entry)) for entry in readable]
+    copies = [dict(entry) for entry in readable]
     try:
-        _drop_what_has_no_shape(full, _ignore)
-        return loose_ends_of(full)
+        _drop_what_has_no_shape(copies, _ignore)
+        return loose_ends_of(copies)
     except (AttributeError, KeyError, TypeError):  # malformed; the shape is repaired first
         return LooseEnds(frozenset(), frozenset(), frozenset())
 
@@ -253,26 +252,13 @@ def _stood_in(entry: Any) -> Any:
         return cast("Json", entry)
 
 
-def _as_stored(entry: Json, before: Mapping[str, Any]) -> Mapping[str, Any]:
-    full = unpack_entry(before)
-    if entry == full:
-        return before
-    return pack_entry(cast("Any", entry)) if full is not before else entry
-
-
 def _is_readable(entry: Any, number: int, tell: Tell) -> bool:
     problem = "it is no entry of a conversation"
     if isinstance(entry, Mapping):
         found = cast("Mapping[str, Any]", entry)
         if found.get("$type") in ("request", "response") and isinstance(found.get("messages") or [], list):
-            try:
-                unpack_entry(found)
-            except (CorruptStateError, AttributeError, KeyError, TypeError, IndexError):
-                problem = "it is packed in a form that cannot be read"
-            else:
-                return True
-        else:
-            problem = f"its type {found.get('$type')!r} is not known"
+            return True
+        problem = f"its type {found.get('$type')!r} is not known"
     tell(f"entry {number}", problem, "left out")
     return False
 
@@ -288,10 +274,11 @@ def _drop_what_has_no_shape(entries: list[Json], tell: Tell) -> None:
                 tell(place, "it has no role or no contents", "left out")
                 continue
             objects = [cast("Json", content) for content in cast("list[Any]", contents) if isinstance(content, dict)]
-            if len(objects) < len(cast("list[Any]", contents)):
-                tell(place, "it has a content that is no object", "left that content out")
-                message["contents"] = objects
-            kept.append(cast("Json", message))
+            if len(objects) == len(cast("list[Any]", contents)):
+                kept.append(cast("Json", message))
+                continue
+            tell(place, "it has a content that is no object", "left that content out")
+            kept.append({**cast("Json", message), "contents": objects})
         if "messages" in entry:
             entry["messages"] = kept
 

@@ -154,7 +154,7 @@ def loose_ends_of(entries: list[Json]) -> LooseEnds:
     """Return the calls and results of a part of a conversation that belong to other parts. Guarantee: pure.
 
     Args:
-        entries: in full, each content an object.
+        entries: each content an object.
     """
     calls: dict[str, int] = {}
     results: set[Any] = set()

@@ -4,16 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from durable_agent_host.codec.compact_entry import unpack_entry
-from durable_agent_host.errors import CorruptStateError
-
 
 @dataclass(frozen=True)
 class Difference:
     """The effect of a repair on an entry.
 
     Attributes:
-        before: the entry in full, with placeholders for large texts; of any shape.
+        before: the entry, with placeholders for large texts; of any shape.
         after: the same, repaired; None when it is left out.
     """
 
@@ -44,10 +41,10 @@ def note_differences(before: Sequence[Any], after: Sequence[Any], note: Note) ->
         if now is not None and (now is entry or now == entry):
             place += 1
         elif now is not None and (_names(now) == _names(entry) or len(before) - number <= len(after) - place):
-            note(Difference(_in_full(entry), _in_full(now)))
+            note(Difference(entry, now))
             place += 1
         else:
-            note(Difference(_in_full(entry), None))
+            note(Difference(entry, None))
 
 
 def _names(entry: Any) -> tuple[Any, Any] | None:
@@ -55,10 +52,3 @@ def _names(entry: Any) -> tuple[Any, Any] | None:
         return None
     found = cast("dict[str, Any]", entry)
     return found.get("$type"), found.get("correlationId")
-
-
-def _in_full(entry: Any) -> Any:
-    try:
-        return unpack_entry(entry)
-    except (CorruptStateError, AttributeError, LookupError, TypeError, ValueError):
-        return entry

@@ -81,7 +81,7 @@ def mend_items(entries: list[Json], rules: RepairRules, tell: Tell, known: Seen)
     """Repair stamps: of missing or changed contents, with ids that no service accepts, of items that occur twice.
 
     Args:
-        entries: in full; changed in place.
+        entries: changed in place.
         rules: of the service that receives them.
         tell: called with the place, the problem and the repair.
         known: from the conversation before them.

@@ -281,7 +281,7 @@ def add_segments(
 
 
 def segment_piece(segment: Segment, home: str) -> tuple[SegmentRef, bytes]:
-    """Encode a segment.
+    """Encode a segment, compressed.
 
     Guarantee: pure.
 
@@ -292,14 +292,14 @@ def segment_piece(segment: Segment, home: str) -> tuple[SegmentRef, bytes]:
     Returns:
         The reference to it, and its bytes.
     """
-    data = encode_segment(segment)
+    data, size = encode_segment(segment)
     turns = dict.fromkeys(str(entry.get("correlationId")) for entry in segment.entries)
     turns |= dict.fromkeys(turn_of_receipt(one) for one in segment.receipts)
     ref = SegmentRef(
         piece_name(data),
         home,
         entries=len(segment.entries),
-        size=len(data),
+        size=size,
         turns="".join(map(turn_mark, turns)),
         has_contents=bool(pieces_named(segment.entries, home)),
     )

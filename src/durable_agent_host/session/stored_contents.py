@@ -12,7 +12,7 @@ class Found(NamedTuple):
     """A content of an entry, with what contains it.
 
     Attributes:
-        entry: of a conversation, in full.
+        entry: of a conversation.
         message: of that entry.
         content: of that message.
     """
@@ -49,7 +49,7 @@ def stored_contents(entries: Iterable[Json]) -> Iterator[Found]:
     """Iterate over the contents of entries, in order; they may be removed during iteration.
 
     Args:
-        entries: in full, each content an object.
+        entries: each content an object.
 
     Yields:
         Each content with its place.

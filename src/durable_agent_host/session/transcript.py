@@ -93,7 +93,7 @@ def failed_turns(entries: Iterable[Mapping[str, Any]], *, between: Callable[[], 
     """Return the turns that upstream stored as failed. Guarantee: pure.
 
     Args:
-        entries: in full or short form.
+        entries: as stored.
         between: called before each entry, to let others work.
 
     Returns:

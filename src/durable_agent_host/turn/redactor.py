@@ -287,7 +287,7 @@ class Redactor:
         (redacted,) = self.messages([message])
         if redacted is message:
             return piece
-        return replace(piece, message=encode_message(redacted, created_at=piece.message.get("createdAt")))
+        return replace(piece, message=encode_message(redacted))
 
     def _message(self, message: Message) -> Message:
         contents: list[Content] = []

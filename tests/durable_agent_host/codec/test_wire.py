@@ -1,12 +1,13 @@
 """The golden documents of version 1: what was ever stored is read, and written as it was."""
 
 import json
+from base64 import b64decode
 
 import pytest
 
-from durable_agent_host.codec.compact_entry import pack_entry, unpack_entry
 from durable_agent_host.codec.content import decode_content, encode_content
-from durable_agent_host.codec.message import decode_message, decode_response, encode_message
+from durable_agent_host.codec.message import decode_message, decode_response, encode_message, encode_response_entry
+from durable_agent_host.codec.pieces import Segment, decode_segment
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.session.transcript import replay_messages
@@ -31,7 +32,7 @@ def test_stored_contents_of_version_1_are_read_and_written_alike(content_type):
 UPSTREAMS = ["session-upstream-1.0", "session-upstream-1.1", "session-upstream-1.2", "session-dotnet-1.1"]
 """Schema 1.0 to 1.2 as upstream's Python packages write them. The .NET one is made up from the documented schema
 (``durable-agent-entity-state.json``) and .NET's habits; no .NET host wrote it."""
-OURS = ["session-v1", "session-v1-owner", "session-v1-empty", "session-v1-unknown-parts", "session-v1-packed"]
+OURS = ["session-v1", "session-v1-owner", "session-v1-empty", "session-v1-unknown-parts", "session-v1-openai"]
 
 
 @pytest.mark.parametrize("name", OURS + UPSTREAMS)
@@ -45,20 +46,30 @@ def test_an_empty_session_is_written_as_the_golden_one():
     assert encode_session(Session()) == golden("session-v1-empty")
 
 
-@pytest.mark.parametrize("name", ["session-v1", "session-v1-unknown-parts", *UPSTREAMS])
+@pytest.mark.parametrize("name", ["session-v1", "session-v1-openai", "session-v1-unknown-parts", *UPSTREAMS])
 def test_stored_messages_of_version_1_are_written_as_they_were(name):
-    """Every message of a golden session is the same after it was rehydrated, with what is unknown in it."""
+    """Every message of a golden session is the same after it was rehydrated, but for its time, which its entry has."""
     for entry in golden(name)["data"]["conversationHistory"]:
         for message in entry.get("messages", []):
-            assert encode_message(decode_message(message), created_at=message.get("createdAt")) == message
+            encoded = encode_message(decode_message(message))
+            assert encoded == {name: value for name, value in message.items() if name != "createdAt"}
 
 
-def test_responses_are_packed_as_the_golden_one():
-    """The short form is what it was: an entry in full is packed to the golden entry."""
-    for entry in golden("session-v1-packed")["data"]["conversationHistory"]:
+def test_responses_are_written_as_the_golden_one():
+    """A response with calls, results and items of the service is written to the golden entry that it was read from."""
+    for entry in golden("session-v1-openai")["data"]["conversationHistory"]:
         if entry["$type"] == "response":
-            assert unpack_entry(entry) != entry
-            assert pack_entry(unpack_entry(entry)) == entry
+            written = encode_response_entry(
+                entry["correlationId"], decode_response(entry), created_at=entry["createdAt"]
+            )
+            assert written == entry
+
+
+def test_a_segment_of_version_1_is_read():
+    """The golden bytes of a compressed segment are read; its size is that of its JSON."""
+    stored = golden("segment-v1")
+    segment = decode_segment(b64decode(stored["segment"]), stored["size"])
+    assert segment == Segment(tuple(stored["entries"]), tuple(stored["receipts"]))
 
 
 def test_a_session_of_dotnet_is_replayed():

@@ -53,7 +53,7 @@ def read(events):
 
 def stored(response):
     """Give the messages of a response as a session stores them."""
-    return [encode_message(message, created_at=None) for message in response.messages]
+    return [encode_message(message) for message in response.messages]
 
 
 def contents_of(response):

@@ -45,7 +45,7 @@ def sent(contents):
 
 
 def stored(contents, role="assistant"):
-    return decode_message(json.loads(json.dumps(encode_message(Message(role, contents), created_at=None))))
+    return decode_message(json.loads(json.dumps(encode_message(Message(role, contents)))))
 
 
 def test_parts_come_back_from_a_store():

@@ -64,7 +64,7 @@ def neutral_part(content):
 
 def stored(response):
     """The stored messages, ids that are made up apart."""
-    written = [encode_message(message, created_at=None) for message in response.messages]
+    written = [encode_message(message) for message in response.messages]
     names = [one.call_id for message in response.messages for one in message.contents if one.type == "function_call"]
     text = json.dumps(written, sort_keys=True)
     for number, name in enumerate(name for name in names if name.startswith("tool-call-")):
@@ -303,7 +303,7 @@ def test_sources_are_citations_and_the_search_is_told():
     kept = beside.additional_properties["durable_agent_host.item"]
     assert (kept["urlContextMetadata"], kept["newField"]) == ({"urlMetadata": [1]}, 2)
     assert sent(chunks) == [{"text": "Größe Paris."}, {"text": "", "thoughtSignature": SEAL}]
-    assert json.dumps(encode_message(Message("assistant", contents_of(chunks)), created_at=None)).count("<p>") == 1
+    assert json.dumps(encode_message(Message("assistant", contents_of(chunks)))).count("<p>") == 1
 
 
 def test_a_whole_response_is_read_as_its_stream():

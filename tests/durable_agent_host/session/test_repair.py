@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.codec.compact_entry import pack_entry
 from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.codec.state import decode_session
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
@@ -136,10 +135,6 @@ BROKEN = {
         "no role or no contents",
     ),
     "a content of no shape": (turn("a", ("assistant", "x", text("y"))), "no object"),
-    "a newer packing": (
-        [{"$type": "response", "messages": [], "extensionData": {"durableAgentHost": {"packed": 9}}}],
-        "packed in a form",
-    ),
 }
 
 
@@ -188,15 +183,6 @@ def test_a_long_id_is_the_same_for_call_and_result():
     assert ids[0] == ids[1]
     assert len(ids[0]) == 29
     assert repair_entries(entries, RESPONSES.repair_rules)[0] == repair_entries(entries, RESPONSES.repair_rules)[0]
-
-
-def test_packed_entries_are_checked_and_stay_packed():
-    """An entry in short form is looked into; what is mended is in short form again."""
-    entries = [pack_entry(entry) for entry in turn("a", ("assistant", call("call_1", "fc_1")))]
-    mended, changes = repair_entries(entries, RESPONSES.repair_rules)
-    assert len(changes) == 1
-    assert mended[0] is entries[0]
-    assert repair_entries(mended, RESPONSES.repair_rules)[1] == []
 
 
 pieces = st.one_of(

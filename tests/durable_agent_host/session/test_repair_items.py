@@ -6,7 +6,6 @@ import json
 import pytest
 from agent_framework import AgentResponse, Content, Message
 
-from durable_agent_host.codec.compact_entry import unpack_entry
 from durable_agent_host.codec.message import encode_response_entry
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of, stamp_of
@@ -46,7 +45,7 @@ def response(*items, call_id=None):
     if CALL in items:
         messages.append(Message("tool", [Content("function_result", call_id="call_1", result="done")]))
     entry = encode_response_entry(call_id or "t", AgentResponse(messages=messages), created_at="now")
-    entry = json.loads(json.dumps(unpack_entry(entry)))
+    entry = json.loads(json.dumps(entry))
     return entry, entry["messages"][0]["contents"]
 
 

@@ -92,7 +92,7 @@ def parsed_whole(final: dict[str, Any]) -> list[Message]:
 def stored(answer: AgentResponse | list[Message]) -> list[dict[str, Any]]:
     """Give messages as they are stored."""
     messages = answer.messages if isinstance(answer, AgentResponse) else answer
-    return [json.loads(json.dumps(encode_message(message, created_at=None))) for message in messages]
+    return [json.loads(json.dumps(encode_message(message))) for message in messages]
 
 
 def stored_all(response: AgentResponse) -> dict[str, Any]:

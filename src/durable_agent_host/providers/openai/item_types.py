@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.content import CONTENT_CODECS
-from durable_agent_host.codec.item_forms import ItemForm
 from durable_agent_host.model.repair_rules import RepairRules, StoredItem
 from durable_agent_host.providers.openai import complete, rebuild
 from durable_agent_host.providers.openai.rebuild import Item
@@ -40,8 +39,6 @@ class ItemType:
         required: fields without which the API rejects the item.
         always_null: fields that are sent as null, whatever their value: no accepted recorded request had a value.
         contents: the types of the contents that the item needs, unless its stamp holds `stored_field`.
-        form: how the compact form of stored entries encodes the first of `contents`. Released versions have stored
-            conversations with it: it does not change.
         stored_field: see `contents`.
         repair: further data for `session.repair`; see `StoredItem`.
         unsent: types of its contents that the framework's client leaves out when they represent no item.
@@ -63,7 +60,6 @@ class ItemType:
     required: tuple[str, ...] = ()
     always_null: tuple[str, ...] = ()
     contents: tuple[str, ...] = ()
-    form: ItemForm | None = None
     stored_field: str = ""
     repair: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unsent: frozenset[str] = frozenset()
@@ -73,10 +69,6 @@ class ItemType:
     is_sealed: bool = False
     sums_up: bool = False
     tell: Callable[[Item], str] | None = None
-
-
-ITEM_ID_BESIDE: Final = {"item_id": "fc_id"}
-"""OpenAI clients' names for a call's item id beside their block, and in it."""
 
 
 def _fields(names: str) -> frozenset[str]:
@@ -122,7 +114,6 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         rebuild=rebuild.message_fields,
         required=("content", "role"),
         contents=("text",),
-        form=ItemForm("message"),
         stored_field="content",
         repair={"is_null_kept": False},
         is_id_optional=True,
@@ -137,7 +128,6 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         trim=_without_empty_content,
         rebuild=rebuild.reasoning_fields,
         contents=("text_reasoning",),
-        form=ItemForm("reasoning", id_field="id"),
         stored_field="summary",
         is_sealed=True,
     ),
@@ -149,7 +139,6 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         rebuild=rebuild.function_call_fields,
         required=("call_id", "name", "arguments"),
         contents=("function_call",),
-        form=ItemForm("function_call", beside=ITEM_ID_BESIDE),
         stored_field="arguments",
         is_id_optional=True,
         id_prefix="fc_",
@@ -306,11 +295,6 @@ def repair_rules() -> RepairRules:
         max_bare_call_id_characters=MAX_ID_CHARACTERS - len(ITEM_TYPES["function_call"].id_prefix),
         never_sent=frozenset(_stored_type(one) for row in ITEM_TYPES.values() for one in row.unsent),
     )
-
-
-def item_forms() -> dict[str, ItemForm]:
-    """List the forms of the rows by the stored ``$type`` of their content. Guarantee: pure."""
-    return {_stored_type(row.contents[0]): row.form for row in ITEM_TYPES.values() if row.form is not None}
 
 
 def _stored_item(row: ItemType) -> StoredItem:
