@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from durable_agent_host.durable.entity import DurableAgentEntity
     from durable_agent_host.model.budget import Budget, Budgets, Price
     from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
-    from durable_agent_host.personal_data import redact_personal_data
+    from durable_agent_host.redaction import redact_personal_data
     from durable_agent_host.settings import Settings
     from durable_agent_host.tool_calls import ToolCall, current_tool_call, durable_tool
     from durable_agent_host.transcripts import Conversation, decode, encode, fold
@@ -62,7 +62,7 @@ _HOMES = {
     "durable_tool": "tool_calls",
     "encode": "transcripts",
     "fold": "transcripts",
-    "redact_personal_data": "personal_data",
+    "redact_personal_data": "redaction",
 }
 
 

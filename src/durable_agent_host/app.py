@@ -68,7 +68,7 @@ from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.sdk_requests import adapt_http_functions, check_auth_level
 from durable_agent_host.http.stream import EventStream
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
-from durable_agent_host.log_records import keep_secrets_out_of_logs
+from durable_agent_host.log_records import redact_log_records
 from durable_agent_host.loops.wakeups import Wakeups
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.histories import Histories
@@ -76,7 +76,7 @@ from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
 from durable_agent_host.providers.registry import provider_for
-from durable_agent_host.redaction import learn_secrets, secrets_of_settings
+from durable_agent_host.redaction import add_known_secrets, find_secrets
 from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.settings import Settings
 from durable_agent_host.telemetry.instruments import Gauge
@@ -415,5 +415,5 @@ class DurableAgentApp(AgentFunctionApp):
 def _prepare_process() -> None:
     """Read crash points from the environment, and keep secrets out of the process's logs."""
     armed_plan()
-    learn_secrets(secrets_of_settings(os.environ))
-    keep_secrets_out_of_logs()
+    add_known_secrets(find_secrets(os.environ))
+    redact_log_records()

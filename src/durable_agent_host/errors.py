@@ -33,29 +33,13 @@
             └── ProviderError              the model service failed; says whether a retry can help
 """
 
-import re
 import traceback
 from typing import Any, Final
 
 from agent_framework.exceptions import AgentFrameworkException
 
-from durable_agent_host.redaction import without_known_secrets, without_secrets
-
 _MOST_CHARACTERS: Final = 20_000
 """Longest message: some services answer with whole pages."""
-
-_MOST_OF_REQUESTS: Final = 800
-"""Of a message about a request."""
-
-_MOST_OF_DETAILS: Final = 600
-"""Of a message that describes an error as plain data."""
-
-_FAILURE: Final = "Result: Failure"
-_STACK: Final = re.compile(
-    rf"(?:\n|\\n)[ \t]*(?:{_FAILURE}|Stack:|Traceback \(most recent|File \\?\"|at [\w.<>`]+\("
-    r"|\{\"(?:\$type|ClassName)\")"
-)
-"""Where the details of a failed function begin, after its message: of a Python worker, and of the Durable extension."""
 
 MAKE_ROOM: Final = (
     "delete sessions that are not needed, or make room on the disk. What is stored can be read and deleted meanwhile"
@@ -67,10 +51,13 @@ HOST_FAILED: Final = "the host failed to answer; the log has the reason. Nothing
 
 
 class DurableAgentHostError(AgentFrameworkException):
-    """Root of the tree; its message says what to do next, with secrets removed."""
+    """Root of the tree; its message says what to do next.
+
+    It may quote what others wrote: whoever shows or stores it masks secrets (`redaction.mask_secrets`).
+    """
 
     def __init__(self, message: str) -> None:
-        self.message = without_secrets(message[:_MOST_CHARACTERS])
+        self.message = message[:_MOST_CHARACTERS]
         super().__init__(self.message, log_level=None)
 
 
@@ -89,18 +76,7 @@ class RegistrationError(DurableAgentHostError):
 
 
 class RequestError(DurableAgentHostError):
-    """The request cannot be carried out as it stands, and the caller can mend it.
-
-    A long message, which quotes the request, is without its middle: it begins with what is wrong, and ends with what
-    to do.
-    """
-
-    def __init__(self, message: str) -> None:
-        message = without_secrets(message[:_MOST_CHARACTERS])
-        if len(message) > _MOST_OF_REQUESTS:
-            half = _MOST_OF_REQUESTS // 2
-            message = f"{message[:half]} [...] {message[-half:]}"
-        super().__init__(message)
+    """The request cannot be carried out as it stands, and the caller can mend it."""
 
 
 class NotFoundError(RequestError):
@@ -221,13 +197,8 @@ class BudgetExceededError(TurnError):
 class RedactionError(TurnError):
     """The app's function that redacts contents failed; nothing of the turn was stored.
 
-    Its message contains none of the conversation, and does not go through the function that failed.
+    Its message contains none of the conversation.
     """
-
-    def __init__(self, message: str) -> None:
-        super().__init__("")
-        self.message = without_known_secrets(message)
-        self.args = (self.message,)
 
 
 class ProviderError(TurnError):
@@ -242,43 +213,6 @@ class ProviderError(TurnError):
         super().__init__(message)
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
-
-
-def error_details(error: BaseException) -> dict[str, Any]:
-    """Describe an error as plain data, for a receipt and for the caller.
-
-    Guarantee: pure. Returns the error's type and message, one line, at most 600 characters, without secrets or
-    traceback.
-
-    Args:
-        error: the error that ended the turn.
-
-    Returns:
-        ``type`` (class name) and ``message``; for a `ProviderError` also ``retryable`` and ``retry_after_seconds``.
-    """
-    said = error.args[0] if isinstance(error, AgentFrameworkException) and error.args else error
-    message = without_secrets(" ".join(str(said)[:_MOST_CHARACTERS].split()))
-    shown = message if isinstance(error, DurableAgentHostError) else f"{type(error).__name__}: {message}"
-    details: dict[str, Any] = {"type": type(error).__name__, "message": shown[:_MOST_OF_DETAILS]}
-    if isinstance(error, ProviderError):
-        details["retryable"] = error.retryable
-        details["retry_after_seconds"] = error.retry_after_seconds
-    return details
-
-
-def failure_reason(output: str) -> str:
-    """Return why an orchestration failed, for callers.
-
-    Guarantee: pure. Returns which function failed, the error's type and message, one line, at most 600 characters,
-    without secrets or stack.
-
-    Args:
-        output: of the orchestration; it repeats the details of a failed activity or sub-orchestration.
-    """
-    reason = _STACK.split(output[:_MOST_CHARACTERS], maxsplit=1)[0]
-    # A worker's own text begins with these two lines, where the host has put nothing before it.
-    reason = " ".join(reason.split()).replace(f"{_FAILURE} Exception: ", "")
-    return without_secrets(reason)[:_MOST_OF_DETAILS]
 
 
 def log_reason(error: BaseException) -> str:

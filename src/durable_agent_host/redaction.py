@@ -1,139 +1,158 @@
-"""Removes secrets from what is stored or shown: keys, tokens and passwords in error messages and log lines. Pure.
+"""Masks what must not be stored or shown: secrets of the app, well-known tokens, e-mail addresses and cards. Pure.
 
-Errors quote what they were given: a driver its connection string, a model's service the header that it refused. What
-the model was told and what it said is the conversation, and is not touched.
+Errors quote what they were given: a driver its connection string, a model's service the key that it refused. Their text
+is masked once, where it leaves the host: in log records, problems, receipts, events, recorded model calls and spans.
+What a model got and wrote is the conversation, which only the app's own ``redact`` function masks.
+
+Strangers write the texts, and some have megabytes, so every search takes time in proportion to the text: a pattern is
+searched only in texts that contain its prefix, and what it repeats is bounded or needs nothing behind it.
 """
 
+import copy
 import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
-from typing import Final
+from typing import Any, Final
 
-from durable_agent_host.secret_forms import ASSIGNED, MASK, masked, without_forms
+from agent_framework import Content
 
-_KNOWN: set[str] = set()
-"""The app's own secrets, see `learn_secrets`."""
+MASK: Final = "[redacted]"
 
-_QUOTED: set[str] = set()
-"""Other forms of them, which only errors are searched for."""
+HELD_CHARACTERS: Final = 128
+"""How many characters of a stream are held back: more than a card number or the white space in a token."""
 
-_BY_LENGTH: list[str] = []
-"""The same as they are, and as a service may quote them in an error, longest first."""
+_TOKENS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
+    (("sk-proj-", "sk-svcacct-", "sk-admin-", "sk-ant-", "sk-or-"), r"[\w-]{12,}"),  # OpenAI, Anthropic, OpenRouter
+    (("sk-",), r"[A-Za-z0-9]{32,}"),  # earlier keys of OpenAI, and of services with its API
+    (("sk_live_", "sk_test_", "rk_live_", "rk_test_"), r"[A-Za-z0-9]{10,}"),  # Stripe
+    (("whsec_",), r"[A-Za-z0-9+/]{20,}={0,2}"),  # webhooks
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"[A-Za-z0-9]{30,}"),  # GitHub
+    (("github_pat_",), r"\w{22,}"),
+    (("glpat-", "glrt-", "gldt-"), r"[\w-]{20,}"),  # GitLab
+    (("xoxb-", "xoxp-", "xoxa-", "xoxe-", "xoxr-", "xoxs-", "xapp-"), r"[\w-]{10,}"),  # Slack
+    (("AKIA", "ASIA"), r"[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
+    (("AIza",), r"[\w-]{30,}"),  # Google
+    (("ya29.", "GOCSPX-"), r"[\w-]{20,}"),
+    (("eyJ",), r"(?<!-eyJ)[\w-]{8,}\.[\w.-]{8,}(?<!\.)"),  # JSON Web Token
+    (("hf_",), r"[A-Za-z0-9]{30,}"),  # Hugging Face
+    (("npm_",), r"[A-Za-z0-9]{30,}"),
+    (("pypi-",), r"[\w-]{50,}"),
+    (("SG.",), r"[\w-]{16,64}\.[\w-]{16,}"),  # SendGrid
+    (("dapi",), r"[0-9a-f]{32}(?![A-Za-z0-9])"),  # Databricks
+    (("gsk_", "xai-"), r"[A-Za-z0-9]{40,}"),  # Groq, xAI
+    (("hvs.", "hvb."), r"[\w-]{20,}"),  # HashiCorp Vault
+    (("dckr_pat_",), r"[\w-]{20,}"),  # Docker
+    (("AccountKey=", "SharedAccessKey="), r"[\w+/%-]{20,}={0,2}"),  # Azure: storage, Service Bus
+    (("sig=",), r"[\w+/%-]{20,}={0,2}"),  # Azure: shared access signature
+    (("Bearer ", "bearer "), r"(?=[\w.~+/-]{0,64}\d)[\w.~+/-]{16,}={0,2}"),
+)
+"""Prefixes, and what is behind them; a prefix that ends with ``=`` or a space is the name of the token, and stays."""
 
-_LEAST_QUOTED: Final = 6
-"""Shorter texts are found in ordinary words."""
 
-_OWN: list[Callable[[str], str]] = []
-"""The app's own redaction functions, see `learn_redaction`."""
+def _compile_token(prefix: str, rest: str) -> re.Pattern[str]:
+    """Compile a pattern for a token at the start of a word, also behind an escape of JSON or a URL."""
+    literal = re.escape(prefix)
+    befores = (r"(?<=\\[nrt]", r"(?<=\\u00[0-9a-f]{2}", r"(?<=%[0-9A-Fa-f]{2}")
+    start = "|".join(f"{before}{literal})" for before in (r"(?<![A-Za-z0-9_]", *befores))
+    return re.compile(f"{literal}(?:{start}){rest}", re.ASCII)
 
-_SECRET_NAME: Final = re.compile(
+
+_PATTERNS: Final = (
+    *(
+        (prefix, _compile_token(prefix, rest), prefix + MASK if prefix[-1] in "= " else MASK)
+        for prefixes, rest in _TOKENS
+        for prefix in prefixes
+    ),
+    # The key of a function or a host of Azure Functions.
+    ("AzFu", re.compile(r"[\w-]{44}AzFu[\w-]{6}(?:==|%3D%3D)?", re.ASCII), MASK),
+    ("://", re.compile(r"(://[^\s/:@\"'<>]{0,64}:)[^\s/@\"'<>]{1,128}@"), rf"\1{MASK}@"),  # the password of a URL
+    (
+        "-----BEGIN ",
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY[A-Z ]{0,8}-----.*?"
+            r"(?:-----END [A-Z ]{0,32}PRIVATE KEY[A-Z ]{0,8}-----|\Z)",
+            re.DOTALL,
+        ),
+        MASK,
+    ),
+)
+"""A text without which the pattern is not searched, the pattern, and its replacement."""
+
+_EMAIL_DOMAIN: Final = re.compile(r"@(?![1-3]x\.(?:png|jpe?g|gif|webp|svg)\b)[\w.-]{1,255}\.[^\W\d_]{2,24}(?![^\W_])")
+_EMAIL_USER: Final = re.compile(
+    # In JSON, the letter after a backslash is not part of the address; `git@` begins the address of a repository.
+    r"(?:(?<![\w.+-])(?!(?<=\\)[nrt])|(?<=\\[nrt]))(?!git\Z)[\w.+-]+\Z"
+)
+_MAX_EMAIL_USER_CHARACTERS: Final = 64
+_GAP: Final = r"[ \t\xa0\u2009\u202f.\u2010-\u2013-]{0,2}"
+_CARD: Final = re.compile(
+    r"[2-6]\d{3}(?:(?<![A-Za-z0-9_]\d{4})|(?<=\\[nrt]\d{4}))"
+    r"(?<!\d\.\d{4})(?<![A-Z]{2}\d\d \d{4})"  # a fraction, and an IBAN
+    rf"(?:(?P<gap>{_GAP})\d{{4}}(?P=gap)\d{{4}}(?P=gap)\d{{4}}|(?P<wide>{_GAP})\d{{6}}(?P=wide)\d{{4,5}}|\d{{15}})"
+    r"(?![A-Za-z0-9]|\.\d)"
+)
+_ISSUED: Final = re.compile(
+    r"3[47]\d{13}|3[0689]\d{12}|(?:4\d|5\d|2[2-7]|35|3[0689]|6\d)\d{14}|(?:4\d|5[06-8]|6\d)\d{17}"
+)
+"""Issuers' first digits and lengths. Source: ISO/IEC 7812, and the networks' own ranges."""
+
+_SECRET_SETTING: Final = re.compile(
     r"(?:KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|(?<=[A-Z]_)PWD|CREDENTIAL|CONNECTION_?STRING|SAS)S?(?:_?\d+)?$",
     re.IGNORECASE,
 )
-
-
-def without_secrets(text: str) -> str:
-    """Return a text with its secrets removed.
-
-    Guarantee: replay-safe; the same text for the same text and the same known secrets.
-
-    Args:
-        text: of an error or a log line.
-
-    Returns:
-        The text with `MASK` replacing every known form of key, token and password, and the app's own secrets
-        (`learn_secrets`).
-    """
-    text = without_known_secrets(text)
-    for redact in _OWN:
-        text = redact(text)
-    return text
-
-
-def without_known_secrets(text: str) -> str:
-    """Do the same as `without_secrets`, without the app's own redaction.
-
-    Guarantee: replay-safe.
-
-    Args:
-        text: of an error raised by the app's own redaction; it contains none of the conversation.
-    """
-    for secret in _BY_LENGTH:
-        text = text.replace(secret, MASK)
-    return without_forms(text, is_log=True)
-
-
-_SECRET_MEMBER: Final = re.compile(
-    r"""(?P<keep>"(?:[\w-]*authorization|[\w-]*(?:api|subscription|functions|access)[-_]?key|cookie)"\s*:\s*")"""
-    r"""(?:[^"\\]|\\.)+""",
-    re.IGNORECASE,
+_SECRET_PART: Final = re.compile(
+    r"(?:key|secret|token|password|passwd|pwd|signature|\bsig)=([^;&\s]+)|://[^\s/:@]*:(\S+)@", re.IGNORECASE
 )
-_HEADERS: Final = re.compile(r"""(?P<keep>"headers"\s*:\s*\{)(?!\s*"(?:type|description|properties)")[^{}]*(?=\})""")
-_HEADER: Final = re.compile(r"""(?P<keep>:\s*")(?:[^"\\]|\\.)*""")
+_MIN_SECRET_CHARACTERS: Final = 6
+"""Shorter texts are found in ordinary words."""
+_ORDINARY_TEXT: Final = re.compile(r"[a-z]+(?:[-_. ][a-z]+)*|[A-Z]+(?:[-_. ][A-Z]+)*|[A-Z][a-z]+|\d+(?:\.\d+)?")
+_MAX_ORDINARY_CHARACTERS: Final = 23
+
+_CREDENTIAL_NAMES: Final = (
+    *("authorization", "cookie", "api-key", "api_key", "apikey", "access_key", "access-key", "accesskey"),
+    *("subscription-key", "subscription_key", "functions-key", "functions_key"),
+)
+"""What the names of members of a request end with that hold a credential."""
+_CREDENTIAL: Final = re.compile(
+    rf'("[\w-]{{0,64}}(?:{"|".join(_CREDENTIAL_NAMES)})"\s{{0,16}}:\s{{0,16}}")(?:[^"\\]|\\.)+', re.IGNORECASE
+)
+_HEADERS: Final = re.compile(r'"headers"\s{0,16}:\s{0,16}\{(?!\s*"(?:type|description|properties)")[^{}]*(?=\})')
+_HEADER_VALUE: Final = re.compile(r'(:\s{0,16}")(?:[^"\\]|\\.)*')
+
+_known_secrets: set[str] = set()
+_secret_forms: list[str] = []
+"""The same, and other forms in which a service may quote them in an error, longest first."""
+_redactions: list[Callable[[str], str]] = []
 
 
-def without_credentials(body: str) -> str:
-    """Return a request's JSON without the credentials that it forwards, such as those for a tool service.
-
-    Guarantee: replay-safe; the conversation stays as it is, except for the app's own secrets.
-
-    Args:
-        body: JSON.
-    """
-    for secret in sorted(_KNOWN, key=len, reverse=True):
-        if secret in body:
-            body = body.replace(secret, MASK)
-    if '"headers"' in body:
-        body = _HEADERS.sub(lambda found: _HEADER.sub(masked, found[0]), body)
-    if _has_secret_member(body):
-        body = _SECRET_MEMBER.sub(masked, body)
-    return body
-
-
-def _has_secret_member(body: str) -> bool:
-    lower = body.lower()
-    return any(name in lower for name in ('authorization"', 'key"', 'cookie"'))
-
-
-def without_keys(text: str) -> str:
-    """Return a text without the keys, tokens and passwords that are recognizable by their form.
-
-    Guarantee: pure.
+def add_known_secrets(values: Iterable[str]) -> None:
+    """Let all texts that are masked from now on lose the app's own secrets.
 
     Args:
-        text: of a conversation, where numbers and hashes are not secrets.
+        values: keys and passwords; short ones and ordinary words are ignored, as texts would lose their meaning.
     """
-    return without_forms(text, is_log=False)
+    for value in map(str.strip, values):
+        is_ordinary = len(value) <= _MAX_ORDINARY_CHARACTERS and _ORDINARY_TEXT.fullmatch(value)
+        if len(value) >= _MIN_SECRET_CHARACTERS and "\n" not in value and not is_ordinary:
+            _known_secrets.update({value, _encode_percent(value), _encode_json(value)})
+            forms = {form for form in _encode_secret(value) if len(form) >= _MIN_SECRET_CHARACTERS}
+            _secret_forms[:] = sorted({*_secret_forms, *_known_secrets, *forms}, key=len, reverse=True)
 
 
-def learn_redaction(redact: Callable[[str], str]) -> None:
-    """Let `without_secrets` also apply the app's redaction of conversations.
+def add_redaction(redact: Callable[[str], str]) -> None:
+    """Let `mask_secrets` also apply an app's redaction of conversations.
 
     Args:
         redact: returns a redacted text; pure, and never raises.
     """
-    if redact not in _OWN:
-        _OWN.append(redact)
+    if redact not in _redactions:
+        _redactions.append(redact)
 
 
-def learn_secrets(values: Iterable[str]) -> None:
-    """Remember values that `without_secrets` removes wherever they occur.
-
-    Args:
-        values: keys and passwords; short values and possible ordinary words are ignored, because removing them would
-            make texts meaningless.
-    """
-    for value in map(str.strip, values):
-        if _is_telling(value):
-            _KNOWN.update({value, _percent_encoded(value), _in_json(value)})
-            _QUOTED.update(_quoted(value))
-    _BY_LENGTH[:] = sorted(_KNOWN | _QUOTED, key=len, reverse=True)
-
-
-def secrets_of_settings(settings: Mapping[str, str]) -> list[str]:
-    """Find the secrets among an app's settings.
+def find_secrets(settings: Mapping[str, str]) -> list[str]:
+    """Find the secrets in an app's settings.
 
     Guarantee: pure.
 
@@ -141,51 +160,122 @@ def secrets_of_settings(settings: Mapping[str, str]) -> list[str]:
         settings: names to values, as environment variables.
 
     Returns:
-        The values whose names mark them as secret, and the passwords and keys within connection strings and URLs.
+        The values whose names mark them as secret, and the keys and passwords within connection strings and URLs.
     """
-    found: list[str] = []
-    for name, value in settings.items():
-        if _SECRET_NAME.search(name):
-            found.append(value)
-        found += re.findall(rf"(?<![a-z])(?:{ASSIGNED})=([^;&\s]+)", value, re.IGNORECASE)
-        found += re.findall(r"://[^\s/:@]*:(\S+)@", value)
-    return found
+    named = [value for name, value in settings.items() if _SECRET_SETTING.search(name)]
+    return named + [part[1] or part[2] for value in settings.values() for part in _SECRET_PART.finditer(value)]
 
 
-def _is_telling(value: str) -> bool:
-    if len(value) < 6 or "\n" in value:  # noqa: PLR2004 - shorter ones are found in ordinary words
-        return False
-    is_word = re.fullmatch(r"[a-z]+(?:[-_. ][a-z]+)*|[A-Z]+(?:[-_. ][A-Z]+)*|[A-Z][a-z]+|\d+(?:\.\d+)?", value)
-    return is_word is None or len(value) >= 24  # noqa: PLR2004 - no word is that long
+def mask_secrets(text: str) -> str:
+    """Mask the app's own secrets, tokens, and what the app redacts, in the text of an error or a log record.
+
+    Guarantee: replay-safe; the same text for the same text and the same app.
+    """
+    text = mask_known_secrets(text)
+    for redact in _redactions:
+        text = redact(text)
+    return text
 
 
-def _in_json(value: str) -> str:
+def mask_known_secrets(text: str) -> str:
+    """Mask the app's own secrets and tokens, without the app's redaction. Guarantee: replay-safe."""
+    for secret in _secret_forms:
+        text = text.replace(secret, MASK)
+    return _mask_tokens(text)
+
+
+def mask_credentials(body: str) -> str:
+    """Mask the credentials that a model request forwards, such as those for a tool service, and the app's own secrets.
+
+    Guarantee: replay-safe; the conversation stays as it is otherwise.
+
+    Args:
+        body: JSON.
+    """
+    for secret in sorted(_known_secrets, key=len, reverse=True):
+        body = body.replace(secret, MASK)
+    if '"headers"' in body:
+        body = _HEADERS.sub(lambda headers: _HEADER_VALUE.sub(rf"\1{MASK}", headers[0]), body)
+    lower_body = body.lower()
+    if any(f'{name}"' in lower_body for name in _CREDENTIAL_NAMES):
+        body = _CREDENTIAL.sub(rf"\1{MASK}", body)
+    return body
+
+
+def redact_personal_data(content: Content) -> Content:
+    """Mask card numbers, e-mail addresses, tokens and private keys in a content's text.
+
+    The host calls it for the text of every content, and for every other text in it (arguments, results, outputs,
+    citations), so a function of your own can do the same.
+
+    Guarantee: pure.
+
+    Args:
+        content: of any type; returned as it is when it has no text.
+
+    Returns:
+        The content, or a copy with `MASK` for each match. A card number has the length and first digits of an issuer's
+        cards and a valid check digit (Luhn).
+    """
+    if not content.text:
+        return content
+    text = _mask_tokens(content.text)
+    text = _mask_email_addresses(text)
+    text = _CARD.sub(lambda card: MASK if _is_card(card[0]) else card[0], text)
+    if text == content.text:
+        return content
+    redacted = copy.copy(content)
+    redacted.text = text
+    return redacted
+
+
+_hook: Any = redact_personal_data
+_hook.held_characters = HELD_CHARACTERS
+
+
+def _mask_tokens(text: str) -> str:
+    for needed_text, pattern, replacement in _PATTERNS:
+        if needed_text in text:
+            text = pattern.sub(replacement, text)
+    return text
+
+
+def _mask_email_addresses(text: str) -> str:
+    parts, end = list[str](), 0
+    for domain in _EMAIL_DOMAIN.finditer(text):
+        first = max(end, domain.start() - _MAX_EMAIL_USER_CHARACTERS)
+        if (user := _EMAIL_USER.search(text, first, domain.start())) is not None:
+            parts += [text[end : user.start()], MASK]
+            end = domain.end()
+    return "".join([*parts, text[end:]])
+
+
+def _is_card(text: str) -> bool:
+    digits = [int(character) for character in text if character.isdecimal()]
+    doubled_digits = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]  # noqa: PLR2004 - twice 5 is above 9
+    has_check_digit = (sum(digits[-1::-2]) + sum(doubled_digits)) % 10 == 0
+    return has_check_digit and _ISSUED.fullmatch("".join(map(str, digits))) is not None
+
+
+def _encode_secret(value: str) -> set[str]:
+    """Return the forms of a secret in URLs, JSON and HTML, in hexadecimal digits and in base64."""
+    data, percent = value.encode("utf-8", "surrogateescape"), _encode_percent(value)
+    forms = {percent, _encode_percent(percent), _encode_percent(value, kept="/")}
+    forms |= {re.sub("%[0-9A-F]{2}", lambda byte: byte[0].lower(), form) for form in forms}
+    forms |= {_encode_json(value).replace("/", "\\/"), json.dumps(value)[1:-1], escape(value)}
+    forms |= {data.hex(), data.hex().upper()}
+    for offset in range(3):  # the bytes before it in a longer text, such as a header, that is encoded as a whole
+        first, last = -(-8 * offset // 6), 8 * (offset + len(data)) // 6
+        encoded = b64encode(bytes(offset) + data + bytes(2))[first:last].decode()
+        forms |= {encoded, encoded.replace("+", "-").replace("/", "_")}
+    return forms
+
+
+def _encode_json(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
-def _quoted(value: str) -> set[str]:
-    """Return forms in which a service may quote a secret that it has read: as in URLs, JSON, HTML, base64, digits."""
-    data, whole = value.encode("utf-8", "surrogateescape"), _percent_encoded(value)
-    forms = {whole, _percent_encoded(whole), _percent_encoded(value, kept="/")}
-    forms |= {re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), one) for one in tuple(forms)}
-    forms |= {
-        _in_json(value).replace("/", "\\/"),
-        json.dumps(value)[1:-1],
-        escape(value),
-        data.hex(),
-        data.hex().upper(),
-    }
-    for before in range(3):  # the bytes before it in a longer text, such as a header, that is encoded as a whole
-        bits = 8 * before, 8 * (before + len(data))
-        encoded = b64encode(bytes(before) + data + bytes(2))[-(-bits[0] // 6) : bits[1] // 6].decode()
-        forms |= {encoded, encoded.replace("+", "-").replace("/", "_")}
-    return {one for one in forms if len(one) >= _LEAST_QUOTED}
-
-
-def _percent_encoded(value: str, *, kept: str = "") -> str:
-    return "".join(
-        chr(byte)
-        if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "-._~" or chr(byte) in kept)
-        else f"%{byte:02X}"
-        for byte in value.encode("utf-8", "surrogateescape")
-    )
+def _encode_percent(value: str, *, kept: str = "") -> str:
+    plain = ("-._~" + kept).encode()
+    data = value.encode("utf-8", "surrogateescape")
+    return "".join(chr(byte) if bytes((byte,)).isalnum() or byte in plain else f"%{byte:02X}" for byte in data)

@@ -5,10 +5,11 @@ from agent_framework.exceptions import ChatClientException
 from agent_framework_openai import OpenAIChatClient
 from openai import AsyncOpenAI
 
-from durable_agent_host.errors import ProviderError, failure_reason, log_reason
+from durable_agent_host.errors import ProviderError, log_reason
 from durable_agent_host.providers.openai.errors import explain_error
+from durable_agent_host.turn.error_texts import failure_reason
 
-REASON = "Orchestrator function 'a' failed: Activity function 'b' failed: ValueError: no api_key=[redacted] here"
+REASON = "Orchestrator function 'a' failed: Activity function 'b' failed: ValueError: no [redacted] here"
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ REASON = "Orchestrator function 'a' failed: Activity function 'b' failed: ValueE
 def test_the_reason_of_a_failed_orchestration_has_no_stack(own: str, details: str):
     """Whoever wrote it: a Python worker, or the Durable extension; keys are left out."""
     failed = "Orchestrator function 'a' failed: Activity function 'b' failed: "
-    assert failure_reason(f"{failed} {own}ValueError: no\n api_key=s3cr3t-k3y here{details}") == REASON
+    assert failure_reason(f"{failed} {own}ValueError: no\n sk-proj-abcdEFGH1234 here{details}") == REASON
 
 
 def test_the_reason_of_a_failed_orchestration_is_short():

@@ -8,24 +8,20 @@ import pytest
 
 from tests.house.source import DEMO, PACKAGES, SHARED, Import, Module, is_below, module_names, modules
 
-_PURE_ROOMS = {"redaction", "secret_forms", "token_forms", "errors", "model", "codec", "session", "turn", "stream"}
+_PURE_ROOMS = {"redaction", "errors", "model", "codec", "session", "turn", "stream"}
 ALLOWED_ROOMS: dict[str, set[str]] = {
-    "long_texts": set(),
-    "token_forms": set(),
-    "secret_forms": {"long_texts", "token_forms"},
-    "redaction": {"secret_forms"},
+    "redaction": set(),
     "log_records": {"redaction"},
-    "errors": {"redaction"},
+    "errors": set(),
     "hooks": {"errors"},
     "timer_schedule": set(),
     "settings": {"errors", "model", "timer_schedule"},
     "tool_calls": {"model"},
-    "personal_data": {"redaction", "secret_forms", "long_texts"},
     "loops": {"errors"},
     "model": {"errors"},
-    "codec": {"errors", "model", "long_texts"},
+    "codec": {"errors", "model"},
     # Stored entries stay JSON until a turn rehydrates them, so these call the codec, and never the other way.
-    "turn": {"errors", "redaction", "secret_forms", "model", "codec"},
+    "turn": {"errors", "redaction", "model", "codec"},
     "session": {"errors", "model", "codec", "turn", "stream"},  # receipts tell requests and the answer's text
     "stream": {"errors", "model", "codec", "turn"},
     "storage": {"errors", "loops"},
@@ -38,7 +34,7 @@ ALLOWED_ROOMS: dict[str, set[str]] = {
     },
     "agent": {
         *("errors", "redaction", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
-        *("tool_calls", "hooks", "long_texts"),
+        *("tool_calls", "hooks"),
     },
     "providers": {"errors", "redaction", "model", "codec", "stream", "agent", "loops"},
     "durable": {

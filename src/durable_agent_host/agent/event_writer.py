@@ -20,6 +20,7 @@ from durable_agent_host.agent.observer import (
 from durable_agent_host.errors import log_reason
 from durable_agent_host.loops.aside import aside_of_texts
 from durable_agent_host.model.log_entry import ATTEMPT_BEGUN, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
+from durable_agent_host.redaction import mask_secrets
 from durable_agent_host.stream.live_events import (
     HostedCallReader,
     LiveEvent,
@@ -152,9 +153,11 @@ def _note_of(moment: Moment) -> LogEntry | None:
         case AttemptBegan(replayed=True):
             return LogEntry(ATTEMPT_BEGUN, {})
         case ModelCallFailed(position, error, wait_seconds) if wait_seconds is not None:
-            return LogEntry(RETRIED, {"position": position, "reason": log_reason(error), "seconds": wait_seconds})
+            return LogEntry(
+                RETRIED, {"position": position, "reason": mask_secrets(log_reason(error)), "seconds": wait_seconds}
+            )
         case ModelCallFailed(position, error, None):
-            return LogEntry(MODEL_FAILED, {"position": position, "reason": log_reason(error)})
+            return LogEntry(MODEL_FAILED, {"position": position, "reason": mask_secrets(log_reason(error))})
         case RunRepeats(reason, wait_seconds):
             return LogEntry(RETRIED, {"reason": reason, "seconds": wait_seconds})
         case AttemptEnded(outcome=outcome) if outcome is not None and outcome.status == "suspended":

@@ -56,7 +56,6 @@ from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.codec.journal_entry import encode_tool_result
 from durable_agent_host.errors import CorruptStateError, without_words
-from durable_agent_host.redaction import without_secrets
 from durable_agent_host.tool_calls import INNER_KEYS, RUNNING_CALL
 
 _LOGGER = logging.getLogger(__name__)
@@ -339,7 +338,7 @@ def log_tool_failure(what: str, error: BaseException) -> None:
     """
     said = f"{type(error).__name__}: {error}"
     more = len(said) - _LOGGED_CHARACTERS
-    said = without_secrets(said if more <= 0 else f"{said[:_LOGGED_CHARACTERS]}... ({more:,} characters more)")
+    said = said if more <= 0 else f"{said[:_LOGGED_CHARACTERS]}... ({more:,} characters more)"
     _LOGGER.warning("%s: %s", what, said, exc_info=without_words(error))
 
 

@@ -27,7 +27,7 @@ from durable_agent_host.codec.log_entry import encode_compact
 from durable_agent_host.errors import LogError, log_reason
 from durable_agent_host.model.log_entry import MODEL_ANSWERED, MODEL_SENT, LogEntry
 from durable_agent_host.model.turn_bounds import KeptBounds
-from durable_agent_host.redaction import without_credentials, without_secrets
+from durable_agent_host.redaction import mask_credentials, mask_secrets
 from durable_agent_host.stream.event_folding import FoldedEvents, events_in
 from durable_agent_host.turn.body_delta import Part, bounded, delta_of, encode_parts, written_characters
 
@@ -278,11 +278,11 @@ class KeptCalls:
     def _answered(self, exchange: _Exchange, whole_answer: WholeAnswer, error: BaseException | None) -> None:
         data: dict[str, Any] = {"name": exchange.name, "status": exchange.status, "received_bytes": exchange.size}
         if error is not None:
-            data["error"] = log_reason(error) if isinstance(error, Exception) else "it was cut off"
+            data["error"] = mask_secrets(log_reason(error)) if isinstance(error, Exception) else "it was cut off"
         if exchange.size:
             text, said = exchange.body(whole_answer)
             if error is not None or (exchange.status or 0) >= _REFUSED:  # it may quote the request
-                text = without_secrets(text)
+                text = mask_secrets(text)
             data |= said | self._written((*exchange.key, "answer"), exchange.name, text.encode("utf-8", "replace"))
         self._writer.note(LogEntry(MODEL_ANSWERED, data), size_bytes=64, within_seconds=_LAZY_SECONDS)
 
@@ -291,7 +291,7 @@ class KeptCalls:
         most = max(min(self._bounds.call_bytes, self._left), 0)
         if len(body) > MOST_COMPARED:
             return self._written_ends(body, most)
-        text = without_credentials(body.decode("utf-8", "replace"))
+        text = mask_credentials(body.decode("utf-8", "replace"))
         base = self._base(key)
         parts = _whole_body(text) if base is None else delta_of(base.text, text)
         new = written_characters(parts)
@@ -315,7 +315,7 @@ class KeptCalls:
         half = min(most, MOST_COMPARED) // 2
         head, tail = (one.decode("utf-8", "replace") for one in (body[:half], body[len(body) - half :]))
         parts: list[Part] = [
-            part for part in (without_credentials(head), len(body) - 2 * half, without_credentials(tail)) if part
+            part for part in (mask_credentials(head), len(body) - 2 * half, mask_credentials(tail)) if part
         ]
         self._left -= 2 * half
         return {"length": len(body), "bytes": len(body), "parts": encode_parts(parts)}

@@ -17,8 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 from durable_agent_host.agent.memory import MEMORY
-from durable_agent_host.long_texts import learn_pause
-from durable_agent_host.loops.giving_way import give_way, switch_often
+from durable_agent_host.loops.giving_way import switch_often
 from durable_agent_host.loops.once import once
 from durable_agent_host.tool_calls import RUNNING_CALL
 
@@ -49,7 +48,6 @@ class _DaemonThreads(ThreadPoolExecutor):
 @once
 def _loop() -> asyncio.AbstractEventLoop:
     switch_often()
-    learn_pause(give_way)
     loop = asyncio.new_event_loop()
     loop.set_default_executor(_DaemonThreads())
     thread = threading.Thread(target=_run, args=(loop,), name="durable-agent-loop", daemon=True)

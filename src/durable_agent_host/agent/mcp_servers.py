@@ -18,7 +18,6 @@ from agent_framework.exceptions import ToolException
 
 from durable_agent_host.agent.overriding import overridden_class
 from durable_agent_host.errors import TurnError
-from durable_agent_host.redaction import without_secrets
 
 _LOGGER = logging.getLogger(__name__)
 _REFUSED: Final = "Session terminated"
@@ -148,7 +147,7 @@ class _Reconnecting:
             except ModuleNotFoundError as error:
                 raise TurnError("tools of MCP servers need the package 'mcp': add it to requirements.txt") from error
             except ToolException as error:
-                _LOGGER.warning("MCP server %r cannot be reached: %s", self.name, without_secrets(str(error)))
+                _LOGGER.warning("MCP server %r cannot be reached: %s", self.name, error)
                 raise UnreachableError(
                     f"the MCP server {self.name!r} cannot be reached: see that it runs, and try again"
                 ) from error

@@ -25,7 +25,6 @@ from durable_agent_host.errors import (
     ProviderError,
     TurnCancelledError,
     TurnError,
-    error_details,
 )
 from durable_agent_host.loops.aside import aside_of_texts
 from durable_agent_host.model.journal_entry import ToolKey
@@ -36,6 +35,7 @@ from durable_agent_host.session.closing import close_calls, finished_part
 from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.stream.live_events import answer_text
 from durable_agent_host.stream.redacted_events import without_held
+from durable_agent_host.turn.error_texts import error_details
 from durable_agent_host.turn.model_names import bounded_name
 from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn.waiting import shortened_calls

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.hooks import check_hook
-from durable_agent_host.redaction import learn_redaction
+from durable_agent_host.redaction import add_redaction
 from durable_agent_host.turn.redactor import Redact, Redactor
 
 
@@ -41,7 +41,7 @@ class Redactors(Mapping[str, Redactor]):
             except ValueError as error:
                 raise RegistrationError(f"agent {name!r} cannot have its 'redact': {error}") from None
             self._known[name] = redactor
-            learn_redaction(redactor.text_or_mask)
+            add_redaction(redactor.text_or_mask)
 
     def __getitem__(self, name: str) -> Redactor:
         """Return the redactor of an agent."""

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.codec.extension import extension_of, with_extension
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.long_texts import pause
 
 STORED: Final = "stored"
 LARGE_CHARACTERS: Final = 16 * 1024
@@ -294,7 +293,6 @@ def _bytes_of(text: str) -> tuple[str, bytes, bool]:
 
 def _parts[T: (str, bytes)](whole: T, *, start: int = 0, size: int = _PART_BYTES) -> Generator[T]:
     for place in range(start, len(whole), size):
-        pause()
         yield whole[place : place + size]
 
 

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, Literal, NamedTuple
 
-from durable_agent_host.long_texts import pause
-
 _TOKEN: Final = re.compile(r'[ \t\n\r]*(?:([{}\[\],:"])|([^ \t\n\r{}\[\],:"]+)|$)')
 _TO_THE_END: Final = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 """All of a string but its quotation marks; an escape may be cut off after its backslash."""
@@ -173,7 +171,6 @@ def _long_text(raw: str) -> str:
         while start < end:
             cut = start + _LONG_CHARACTERS
             cut = end if cut >= end else _before_escape(raw, start, cut)
-            pause()
             parts.append(json.loads(f'"{raw[start:cut]}"'))
             start = cut
     except ValueError:

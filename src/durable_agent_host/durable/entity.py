@@ -31,7 +31,6 @@ from durable_agent_host.errors import (
     StateError,
     TurnError,
     TurnRejectedError,
-    error_details,
 )
 from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id
 from durable_agent_host.model.principal import Owner
@@ -53,6 +52,7 @@ from durable_agent_host.session.ownership import bind_session, known_as, unknown
 from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.settings import Settings
+from durable_agent_host.turn.error_texts import error_details
 from durable_agent_host.turn.timeline import timeline_without_orchestration
 from durable_agent_host.turn.wire import (
     check_figures,

@@ -11,9 +11,10 @@ from azure.durable_functions import DurableOrchestrationClient, OrchestrationRun
 from durable_agent_host.durable.holders import ENDED
 from durable_agent_host.durable.hub import Unreadable
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
-from durable_agent_host.errors import CorruptStateError, RequestError, failure_reason
+from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.ids import can_be_instance
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.turn.error_texts import failure_reason
 from durable_agent_host.turn.requests import read_turn_request
 from durable_agent_host.turn.waiting import decode_waiting
 from durable_agent_host.turn.wire import check_turn_outcome, decode_turn_outcome

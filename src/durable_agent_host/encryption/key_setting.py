@@ -7,7 +7,7 @@ from typing import Final
 from durable_agent_host.encryption.key_vault import KeyVaultKey
 from durable_agent_host.encryption.wrapping import SETTING, LocalKey, WrappingKey
 from durable_agent_host.errors import SettingError
-from durable_agent_host.redaction import learn_secrets
+from durable_agent_host.redaction import add_known_secrets
 
 _FORM: Final = "'ID=KEY', or several with commas between them, the current one first"
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -52,5 +52,5 @@ def _key_of(key_id: str, text: str) -> WrappingKey:
             f"{SETTING}: the key {key_id!r} is not {_BYTES} bytes in base64, nor the URL of a key of Azure Key Vault: "
             "make one with 'openssl rand -base64 32'"
         )
-    learn_secrets([text])
+    add_known_secrets([text])
     return LocalKey(key_id, secret)

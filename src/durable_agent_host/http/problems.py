@@ -9,6 +9,7 @@ import azure.functions as func
 
 from durable_agent_host import errors
 from durable_agent_host.codec.strict_json import encode_strict
+from durable_agent_host.turn.error_texts import format_problem
 
 _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (errors.NotFoundError, HTTPStatus.NOT_FOUND),
@@ -93,7 +94,7 @@ def problem_of_error(
         headers = {"Retry-After": str(math.ceil(error.retry_after_seconds)), **(headers or {})}
     for kind, status in _STATUS:
         if isinstance(error, kind):
-            return problem(status, str(error), headers=headers, **members)
+            return problem(status, format_problem(error), headers=headers, **members)
     return problem(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         errors.HOST_FAILED,

@@ -22,6 +22,7 @@ from durable_agent_host.errors import (
 from durable_agent_host.http.gate import Gate, IncomingRequest, wait_for_even_time
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Caller, TurnRequest
+from durable_agent_host.turn.error_texts import format_problem
 from durable_agent_host.turn.message_parts import Said, checked_text
 from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.requests import hash_of, request_of_client
@@ -64,13 +65,8 @@ async def answer_tool_call(
         both as structured content.
 
     Raises:
-        NotFoundError, ForbiddenError, TooManyRequestsError: the gate refuses the call.
-        DiskFullError: there is no room for the turn; nothing was begun.
-        RequestError: the query is missing or too large, or the session id is not usable.
-        TurnError: the turn has no answer; says why. Or the host has failed, as explained in its log: the trigger shows
-            callers the text of any exception, and other errors' texts are not for them.
-        TurnTimedOutError: the turn is still running, and continues.
-        IdempotencyKeyReusedError: the key was used before with another query.
+        TurnError: the call is refused, or the turn has no answer; says why, for the caller: the trigger shows callers
+            the text of any exception. When the host has failed, its log says why.
 
     Source: upstream's tool properties, agent-framework-azurefunctions 1.0.0b260922.
     """
@@ -84,12 +80,10 @@ async def answer_tool_call(
         return await _answered(
             agent, caller, _query(arguments, max_query_bytes), arguments, client, wait_seconds=wait_seconds
         )
-    except NotFoundError:
-        if client.documents.access is not None:
+    except DurableAgentHostError as error:
+        if isinstance(error, NotFoundError) and client.documents.access is not None:
             await wait_for_even_time(began)
-        raise
-    except DurableAgentHostError:
-        raise
+        raise TurnError(format_problem(error)) from None
     except Exception as error:
         _LOGGER.exception("the MCP tool %s failed", agent)
         raise TurnError(HOST_FAILED) from error

@@ -29,7 +29,7 @@ from durable_agent_host.providers.endings import is_whole
 from durable_agent_host.providers.long_bodies import check_sent, encoded_body, is_long, sends_in_parts
 from durable_agent_host.providers.open_answers import closed_at_the_end, note_answer, noted_answers
 from durable_agent_host.providers.whole_characters import sends_whole_characters
-from durable_agent_host.redaction import learn_secrets
+from durable_agent_host.redaction import add_known_secrets
 
 _SECRET_HEADER: Final = re.compile(r"authorization|key|token|secret|cookie", re.IGNORECASE)
 _STEP_BYTES: Final = 256 * 1024
@@ -56,12 +56,12 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
             if (http := getattr(copied, "_client", None)) is not None and hasattr(http, "event_hooks"):
                 copied._client = _guarded(http)
             found[name] = sends_whole_characters(sends_in_parts(copied))
-            learn_secrets(_keys_of(copied))
+            add_known_secrets(_keys_of(copied))
         elif hasattr(value, "_api_client") and any(
             one.__module__.startswith("google.genai") for one in type(value).__mro__
         ):
             found[name] = _guarded_google(value, retries=retries)
-            learn_secrets(_keys_of(value._api_client))
+            add_known_secrets(_keys_of(value._api_client))
         elif hasattr(value, "event_hooks") and callable(getattr(value, "aclose", None)):
             found[name] = _bounded_only(value)
     return found

@@ -21,7 +21,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 
 from durable_agent_host.telemetry.instruments import SCOPE
-from durable_agent_host.telemetry.redacted_spans import redact_span
+from durable_agent_host.telemetry.span_redaction import redact_span
 from durable_agent_host.turn.trace_ids import TurnTrace
 
 _ATTRIBUTES_OF_TURN: Final = otel_context.create_key("durable-agent-host-turn")

@@ -23,7 +23,7 @@ from durable_agent_host.agent.observer import (
     WatchedTurn,
 )
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.telemetry.redacted_log_events import keep_secrets_out_of_events
+from durable_agent_host.telemetry.span_redaction import redact_log_events
 from durable_agent_host.telemetry.spans import (
     Attributes,
     Span,
@@ -66,7 +66,7 @@ class TurnSpans:
     async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
         """Handle a moment, in the task that performs the step."""
         if isinstance(moment, RunBegan):
-            keep_secrets_out_of_events()
+            redact_log_events()
         if not isinstance(moment, _NOTED) or (tracer := current_tracer()) is None:
             return
         match moment:

@@ -22,7 +22,7 @@ from durable_agent_host.errors import RedactionError
 from durable_agent_host.model.overlay import Overlay, StandIn
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.secret_forms import MASK
+from durable_agent_host.redaction import MASK
 
 REDACTED: Final = "durable_agent_host.redacted"
 """Key in the ``additional_properties`` of a content that has been redacted."""
@@ -58,7 +58,6 @@ class Redactor:
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
-        self._of_text = _function_of_texts(redact)
         self._harmless: set[str] = set()
         self.held_characters: int | None = getattr(redact, "held_characters", None)
 
@@ -89,10 +88,7 @@ class Redactor:
         """
         if not text or text.isspace() or text in self._harmless:
             return text
-        if self._of_text is not None:
-            redacted = self._of_text(text)
-        else:
-            redacted = self._call(Content.from_text(text), is_own=True).text or ""
+        redacted = self._call(Content.from_text(text), is_own=True).text or ""
         if redacted == text and len(text) <= _SHORT_CHARACTERS:
             if len(self._harmless) >= _MOST_HARMLESS:
                 self._harmless.clear()
@@ -322,8 +318,6 @@ class Redactor:
         return value if is_same else walked
 
     def _call(self, content: Content, *, is_own: bool = False) -> Content:
-        if self._of_text is not None:
-            return self._redact(content)
         given = content if is_own else copy.copy(content)
         given.additional_properties = dict(content.additional_properties)
         returned, reason = self._asked(given, type(content.text))
@@ -344,12 +338,6 @@ class Redactor:
         if isinstance(returned, Content) and returned.type == content_type and isinstance(returned.text, text_type):
             return returned, ""
         return None, f"returned {type(returned).__name__}"
-
-
-def _function_of_texts(redact: Redact) -> Callable[[str], str] | None:
-    """Return what a ready-made function does with a text; a text needs no content then, and making one takes long."""
-    of, function = getattr(redact, "of_texts", (None, None))
-    return function if of is redact else None  # and not one that has copied its attributes, as functools.wraps does
 
 
 def _renamed(message: Message, offered: Container[str], clean: Callable[[str], str]) -> Message:

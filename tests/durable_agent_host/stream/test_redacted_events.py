@@ -2,7 +2,7 @@
 
 from agent_framework import AgentResponseUpdate, Content
 
-from durable_agent_host.personal_data import redact_personal_data
+from durable_agent_host.redaction import redact_personal_data
 from durable_agent_host.stream.live_events import LiveEvents
 from durable_agent_host.stream.redacted_events import RedactedEvents
 from durable_agent_host.turn.redactor import Redactor
@@ -13,7 +13,7 @@ SECRETS = (
     "5555-5555-5555-4444",
     "someone@example.com",
     "sk-proj-abcdefghijkl",
-    "Bearer abc.def-123",
+    "Bearer abc.def-1234567890",
 )
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nabc def\nghi 12\n-----END RSA PRIVATE KEY-----"
 

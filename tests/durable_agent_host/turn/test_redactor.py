@@ -1,19 +1,19 @@
 """What an app redacts, content by content, and what of a content goes with it."""
 
-import functools
 import json
 from typing import Any
 
 import pytest
 from agent_framework import AgentResponse, Content, Message
 
-from durable_agent_host import redaction
+from durable_agent_host import redact_personal_data, redaction
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.errors import RedactionError
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.personal_data import redact_personal_data
+from durable_agent_host.redaction import add_redaction
 from durable_agent_host.stream.redacted_events import HeldText, without_held
+from durable_agent_host.turn.error_texts import error_details, format_problem
 from durable_agent_host.turn.redactor import REDACTED, Redactor
 
 CARD = "4111 1111 1111 1111"
@@ -29,29 +29,18 @@ redactor = Redactor(redact_personal_data)
         (f"pay {CARD} 123", "pay [redacted] 123"),
         ("378282246310005 and 5555-5555-5555-4444", "[redacted] and [redacted]"),
         (f"<{MAIL}>, a.b+c@sub.example.org", "<[redacted]>, [redacted]"),
-        ("Authorization: Bearer abc.def-123", "Authorization: [redacted]"),
+        ("Authorization: Bearer abc.def-1234567890", "Authorization: Bearer [redacted]"),
         ("my key is sk-proj-abcdefghijkl", "my key is [redacted]"),
-        ('password: "hunter2!"', 'password: "[redacted]"'),
-        ("password: 'hunter2'", "password: '[redacted]'"),
-        ('api_key: "abcd1234efgh"', 'api_key: "[redacted]"'),
-        ('client_secret: "Zx9~abc", x', 'client_secret: "[redacted]", x'),
-        ('password := "hunter2"', 'password := "[redacted]"'),
-        ('{"dbPassword": "hunter2", "b": "c"}', '{"dbPassword": "[redacted]", "b": "c"}'),
-        ("dbPassword=hunter2 x", "dbPassword=[redacted] x"),
-        ('{"password": "it\'s hunter2", "b": 1}', '{"password": "[redacted]", "b": 1}'),
-        (r'{"password": "a\"b-hunter2-rest"}', '{"password": "[redacted]"}'),
-        ('password="hunter two three" x', 'password="[redacted]" x'),
-        ('password="hunter two', 'password="[redacted]'),
-        (json.dumps(json.dumps({"password": 'a"b c', "d": "e"})), json.dumps('{"password": "[redacted]", "d": "e"}')),
-        ("https:\\/\\/user:hunter2@db\\/x", "https:\\/\\/user:[redacted]@db\\/x"),
         (json.dumps(f"Card:\n{CARD}\n"), r'"Card:\n[redacted]\n"'),
         (json.dumps(f"x\n{MAIL}\nb"), r'"x\n[redacted]\nb"'),
-        (json.dumps("jos\u00e9@example.com"), '"[redacted]"'),
         (f"HOME\\{MAIL}", "HOME\\[redacted]"),
         (f"{MAIL}- {MAIL}_x {MAIL}.", "[redacted]- [redacted]_x [redacted]."),
         ("bob@\u043f\u0440\u0438\u043c\u0435\u0440.\u0440\u0444", "[redacted]"),
         *((f"a {CARD.replace(' ', gap)} b", "a [redacted] b") for gap in ("\xa0", "  ", "\t", ".", "\u2009", "\u2013")),
-        *((f"{name}4111111111111111_1", f"{name}[redacted]_1") for name in ("card_", "card", "no.", "cc_")),
+        (f"card no.{CARD.replace(' ', '')}, 5500-0000-0000-0004", "card no.[redacted], [redacted]"),
+        ("\u53f74111111111111111\u5df2", "\u53f7[redacted]\u5df2"),
+        ("a@b@c@d.example.org", "a@b@[redacted]"),
+        ("30569309025904, 6011000000000000004 (19)", "[redacted], 6011000000000000004 (19)"),
     ],
 )
 def test_personal_data_is_masked(said: str, kept: str):
@@ -71,8 +60,10 @@ def test_personal_data_is_masked(said: str, kept: str):
         "a token of thanks",
         "4.111.111.111.111.111, 1.4111.1111.1111.1111",
         "cards: a4111111111111111, 4111111111111111b",
-        '{"type": "object", "properties": {"password": {"type": "string"}}, "required": ["password", "mail"]}',
-        "the password: it has to be long",
+        "git@github.com:org/repo.git, logo@2x.png, @decorator, a@b",
+        "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1, 78 33 50 8 45 39 12 99",
+        "0f0f0f0f-4111-1111-1111-111111111111, DE12 5001 0517 5407 3249 31",
+        'primary key: user_id2, ?code=python3, token: 12345 of 99999, password: "hunter2"',
     ],
 )
 def test_what_only_looks_like_it_stays(said: str):
@@ -146,18 +137,6 @@ def test_requests_and_structured_answers_are_redacted():
     assert said.value == {"mail": MAIL}
 
 
-def test_a_function_made_of_the_ready_made_one_is_asked_itself():
-    """`functools.wraps` copies the attributes of a function, with what the host knows about it."""
-
-    @functools.wraps(redact_personal_data)
-    def redact(content: Content) -> Content:
-        return redact_personal_data(Content.from_text((content.text or "").replace("Ada", "she")))
-
-    wrapping = Redactor(redact)
-    assert wrapping.text(f"Ada has {MAIL}") == "she has [redacted]"
-    assert wrapping.content(Content.from_text(f"Ada has {MAIL}")).text == "she has [redacted]"
-
-
 @pytest.mark.parametrize("redact", [lambda _: 1 / 0, lambda _: None, lambda _: Content.from_error(message="x")])
 def test_a_function_that_fails_is_an_error_that_quotes_nothing(redact: Any):
     """The error says what to do."""
@@ -167,8 +146,8 @@ def test_a_function_that_fails_is_an_error_that_quotes_nothing(redact: Any):
     assert Redactor(redact).text_or_mask(MAIL) == "[redacted]"
 
 
-def test_a_function_that_fails_for_its_own_error_fails_once(monkeypatch: pytest.MonkeyPatch):
-    """The error of the failure does not ask the function again, which would fail for that text, too."""
+def test_the_error_of_a_failed_redaction_is_shown_without_it():
+    """The function would fail for that text, too, and nothing of it would be left."""
 
     def fail_for_long(content: Content) -> Content:
         if len(content.text or "") > 20:
@@ -176,10 +155,14 @@ def test_a_function_that_fails_for_its_own_error_fails_once(monkeypatch: pytest.
         return content
 
     strict = Redactor(fail_for_long)
-    monkeypatch.setattr(redaction, "_OWN", [strict.text_or_mask])
-    with pytest.raises(RedactionError, match="raised ValueError for a content of type 'text'") as raised:
-        strict.text(f"A long text from {MAIL}")
-    assert raised.value.message == str(raised.value)
+    add_redaction(strict.text_or_mask)
+    try:
+        with pytest.raises(RedactionError) as raised:
+            strict.text(f"A long text from {MAIL}")
+        for shown in (format_problem(raised.value), error_details(raised.value)["message"]):
+            assert "'redact' raised ValueError for a content of type 'text'" in shown
+    finally:
+        redaction._redactions.clear()
 
 
 @pytest.mark.parametrize("begun", ["card 4111 1111 1111 111", "key AKIACANARYFGHIJKLMN", "mail me@examp", "Bearer ab"])
@@ -207,19 +190,15 @@ def test_what_is_nested_too_deep_is_masked_as_a_whole():
 @pytest.mark.parametrize(
     "form",
     [
-        *(
-            "Authorization:{}Bearer abcdef1234567890",
-            "the password ={}hunter2secret99",
-            "the password{}= hunter2secret99",
-        ),
-        *("Cookie:{}sid=topsecret1234", "bearer{}abcdef1234567890", "secret:{}abcdef1", 'password:{}"hunter2 three"'),
-        *("api-key:{}abcdef1", "Authorization:{0}Bearer{0}abcdef1234567890", "api_key{0}:{0}'abc def'"),
-        *("('password',{}'correct horse 7')", 'the password="correct{}horse" is it', "4111{0}1111{0}1111{0}1111"),
+        "Authorization: Bearer abcdef{}1234567890",
+        "-----BEGIN PRIVATE KEY-----{}MIIE{}-----END PRIVATE KEY-----",
+        "4111{0}1111{0}1111{0}1111",
+        "Bearer{}abcdef1234567890",
     ],
 )
 def test_a_stream_tells_what_is_stored(form: str, count: int, spaces: str):
     """White space within a form is bounded, so that a stream does not tell the beginning before it knows the end."""
-    said = f"So: {form.format(spaces * count)} and the rest of it {'z ' * 200}"
+    said = f"So: {form.replace('{0}', '{}').replace('{}', spaces * count)} and the rest of it {'z ' * 200}"
     stream = HeldText(redactor)
     told = "".join(stream.feed(said[first : first + 10]) for first in range(0, len(said), 10)) + stream.settle()
     assert told == redactor.text(said)

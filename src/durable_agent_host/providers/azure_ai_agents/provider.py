@@ -15,7 +15,7 @@ from durable_agent_host.providers.azure_ai_agents.events import complete_item, e
 from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER
 from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
 from durable_agent_host.providers.neutral import NeutralProvider
-from durable_agent_host.redaction import learn_secrets
+from durable_agent_host.redaction import add_known_secrets
 
 
 class AzureAIAgentsProvider(NeutralProvider):
@@ -33,7 +33,7 @@ class AzureAIAgentsProvider(NeutralProvider):
     def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
         """Limit what the app's client receives; no request is retried or redirected anyway."""
         del retries
-        learn_secrets([key for key in (client.api_key,) if isinstance(key, str)])
+        add_known_secrets([key for key in (client.api_key,) if isinstance(key, str)])
         return {"sdk": bounded_sdk(client.sdk)}
 
     def read_item(self, update: Any, /) -> ItemPart | None:
