@@ -103,7 +103,7 @@ def test_values_with_a_well_known_name_are_masked(text, redacted_text):
         "Previous response with id 'resp_0123456789abcdef' not found; container_id: cntr_0123456789abcdef",
         "pk_orders_customer_id, sk_buff_alloc_fast, rk-3588-board-v2, sk-learn-pipeline-for-many-columns",
         "npm_config_registry_of_the_project, hf_hub_download_with_retries, gsk_shared_configuration",
-        "xai-release-notes-and-more, pypi-attestations, ASIAN, AKIA, SG.md, hvs.py, dapi, design=123, glpat-",
+        "xai-release-notes-and-more, pypi-attestations, ASIAN, AKIA, SG.x, hvs.py, dapi, design=123, glpat-",
         "bearer of bad news, Bearer authentication-and-authorization, the bearer token",
         "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----",
         '{"key": "Images/Photo2024Large.png", "eyJ": "eyJhbGciOiJIUzI1NiJ9"}',

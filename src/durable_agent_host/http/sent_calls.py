@@ -166,12 +166,7 @@ class _Bodies:
 
 
 def _shown(call: Mapping[str, Any], redactor: Redactor | None) -> dict[str, Any]:
-    shown = dict(call)
-    if redactor is not None:
-        shown["redacted"] = True
-        if shown.get("error"):
-            shown["error"] = redactor.text(shown["error"])
-    return shown
+    return dict(call) if redactor is None else {**call, "redacted": True}
 
 
 def _body_view(pieces: list[Piece], digest: str | None, redactor: Redactor | None) -> dict[str, Any]:
