@@ -26,7 +26,7 @@ REASON = "Orchestrator function 'a' failed: Activity function 'b' failed: ValueE
 )
 @pytest.mark.parametrize("own", ["", "Result: Failure\nException: "])
 def test_the_reason_of_a_failed_orchestration_has_no_stack(own: str, details: str):
-    """Whoever wrote it: a Python worker, or the Durable extension; keys are left out."""
+    """Whoever wrote it: a Python worker, or the Durable extension; tokens are masked."""
     failed = "Orchestrator function 'a' failed: Activity function 'b' failed: "
     assert failure_reason(f"{failed} {own}ValueError: no\n sk-proj-abcdEFGH1234 here{details}") == REASON
 

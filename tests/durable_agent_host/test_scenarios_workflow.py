@@ -94,9 +94,11 @@ def test_functions_of_the_app_have_no_limit_of_ours(pipeline: AgentHost):
 
 @pytest.mark.parametrize("name", ["breaking", "outer"])
 def test_a_failed_run_tells_why_and_shows_no_stack(pipeline: AgentHost, name: str):
-    """Neither where the run waits nor in the status, also of a workflow within a workflow; keys are left out."""
+    """Neither where the run waits nor in the status, also of a workflow within a workflow; tokens are masked."""
     url = f"{pipeline.url}/api/workflow/{name}"
-    ended = requests.post(f"{url}/run?waitForResponse=true&timeoutSeconds=60", data="db?api_key=s3cr3t-k3y", timeout=90)
+    ended = requests.post(
+        f"{url}/run?waitForResponse=true&timeoutSeconds=60", data="db?api_key=sk-proj-s3cr3t-k3y00", timeout=90
+    )
     status = requests.get(f"{url}/status/{ended.json()['instanceId']}", timeout=60)
     for answer in (ended, status):
         assert answer.json()["runtimeStatus"] == "Failed"
