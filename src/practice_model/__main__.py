@@ -44,8 +44,8 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         """Stop on a signal, and exit with status 0: uvicorn itself would raise the signal again."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self.handle_exit)
+        for signal_number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signal_number, self.handle_exit)
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -57,10 +57,10 @@ def _listen(host: str, port: int) -> socket.socket:
     """Return a bound socket.
 
     Raises:
-        OSError: the address cannot be bound; the message is for the user.
+        OSError: the address cannot be bound; the message is meant for the user.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only on sockets that name TCP; with it on, short answers wait 40 ms.
+    # asyncio disables Nagle's algorithm only for IPPROTO_TCP; with it, short responses are delayed by 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -68,7 +68,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise OSError(
-            f"Port {port} on {host} cannot be used ({error.strerror}): give another --port, or 0 for a free one."
+            f"Port {port} on {host} cannot be used ({error.strerror}): use another --port, or 0 for a free one."
         ) from error
     return listener
 
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--port", type=int, default=8901, help="port to listen on, 0 for a free one (default 8901)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--recordings", type=Path, help="folder of recorded traffic that can be played")
+    parser.add_argument("--recordings", type=Path, help="folder of recorded traffic to replay")
     parser.add_argument("--requests", type=Path, help="file that every request is appended to as a JSON line")
     parser.add_argument("--strict", action="store_true", help="also enforce rules that are only inferred")
     return parser

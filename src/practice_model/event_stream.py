@@ -24,10 +24,10 @@ class EventStream:
     """An ASGI response that streams events, then reports its end and the number of events.
 
     Args:
-        ended: called once with `complete`, `broken` or `disconnected`, the number of events sent, and the POSIX time of
-            each delta, empty without the delivery's clock.
-        encode: writes an event as the service does.
-        last: what follows the last event of a whole stream.
+        on_end: called once with `complete`, `broken` or `disconnected`, the number of events sent, and the POSIX time
+            of each delta (empty unless the delivery enables `clock`).
+        encode: encodes an event in the service's format.
+        terminator: bytes after the last event of a complete stream.
     """
 
     def __init__(
@@ -35,45 +35,45 @@ class EventStream:
         events: Sequence[Json],
         delivery: Delivery,
         request: Request,
-        ended: Callable[[str, int, Sequence[float]], None],
+        on_end: Callable[[str, int, Sequence[float]], None],
         encode: Callable[[Json], bytes] = encode_event,
         *,
-        last: bytes = b"",
+        terminator: bytes = b"",
     ) -> None:
         self._events = events
         self._delivery = delivery
         self._request = request
-        self._ended = ended
+        self._on_end = on_end
         self._encode = encode
-        self._last = last
+        self._terminator = terminator
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        """Send the stream; omits the last chunk when it breaks off."""
+        """Send the stream; omit the last chunk if a plan interrupts it."""
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        stop = self._delivery.break_after_events
-        sent = 0
+        event_limit = self._delivery.break_after_events
+        sent_count = 0
         sent_at: list[float] = []
-        for event in self._events if stop is None else self._events[:stop]:
+        for event in self._events if event_limit is None else self._events[:event_limit]:
             if self._delivery.delay_milliseconds:
                 await asyncio.sleep(self._delivery.delay_milliseconds / 1000)
                 if await self._request.is_disconnected():
-                    self._ended("disconnected", sent, sent_at)
+                    self._on_end("disconnected", sent_count, sent_at)
                     return
-            if event is self._events[-1] and not await self._may_end():
-                self._ended("disconnected", sent, sent_at)
+            if event is self._events[-1] and not await self._wait_for_file():
+                self._on_end("disconnected", sent_count, sent_at)
                 return
             if self._delivery.clock and str(event.get("type")).endswith("delta"):
                 sent_at.append(time.time())
             await send({"type": "http.response.body", "body": self._encode(event), "more_body": True})
-            sent += 1
-        if stop is not None:
-            self._ended("broken", sent, sent_at)
+            sent_count += 1
+        if event_limit is not None:
+            self._on_end("broken", sent_count, sent_at)
             return
-        self._ended("complete", sent, sent_at)
-        await send({"type": "http.response.body", "body": self._last, "more_body": False})
+        self._on_end("complete", sent_count, sent_at)
+        await send({"type": "http.response.body", "body": self._terminator, "more_body": False})
 
-    async def _may_end(self) -> bool:
-        """Wait for the delivery's file; return False if the client has left meanwhile."""
+    async def _wait_for_file(self) -> bool:
+        """Wait for the delivery's file; return False if the client disconnects in the meantime."""
         while self._delivery.until_file and not Path(self._delivery.until_file).exists():  # noqa: ASYNC240 (quick)
             await asyncio.sleep(0.01)
             if await self._request.is_disconnected():

@@ -9,10 +9,8 @@ from starlette.responses import JSONResponse
 def encode_json(value: Any) -> bytes:
     """Return a value as JSON.
 
-    Guarantee: pure.
-
     Args:
-        value: a JSON value; texts may have lone surrogates.
+        value: a JSON value; strings may contain lone surrogates.
     """
     try:
         return json.dumps(value, ensure_ascii=False).encode()
@@ -20,8 +18,8 @@ def encode_json(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-class JsonAnswer(JSONResponse):
-    """A JSON response; texts may have lone surrogates."""
+class JsonResponse(JSONResponse):
+    """A JSON response; strings may contain lone surrogates."""
 
     def render(self, content: Any) -> bytes:
         """Return the body."""

@@ -1,4 +1,4 @@
-"""The log of requests with answers and durations, read by tests and appended to a file."""
+"""The log of requests with responses and durations, read by tests and appended to a file."""
 
 import json
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ class RequestLog:
     entries: list[Json] = field(default_factory=list[Json])
     count: int = 0
 
-    def open(self, *, at: str, method: str, path: str, headers: Mapping[str, str], body: Any) -> Json:
+    def open_entry(self, *, at: str, method: str, path: str, headers: Mapping[str, str], body: Any) -> Json:
         """Record a request; return its entry.
 
         Args:
             at: UTC, ISO-8601.
-            method: of HTTP.
+            method: HTTP method.
             path: without the query.
-            headers: of the request; the entry omits those with keys.
+            headers: headers of the request; the entry omits those with secrets.
             body: parsed JSON, or None if it is not JSON.
         """
         self.count += 1
@@ -52,17 +52,17 @@ class RequestLog:
         self.entries.append(entry)
         return entry
 
-    def close(self, entry: Json, *, ended: str, milliseconds: float, **seen: Any) -> None:
+    def close_entry(self, entry: Json, *, outcome: str, milliseconds: float, **details: Any) -> None:
         """Complete an entry.
 
         Args:
-            entry: what `open` returned.
-            ended: `complete`, `refused`, `broken` by a plan, or `disconnected` by the client.
+            entry: returned by `open_entry`.
+            outcome: `complete`, `refused`, `broken` by a plan, or `disconnected` by the client.
             milliseconds: from the arrival of the request to the last byte.
-            seen: `status`, `error`, `response_id`, `output` (the final items), `events`, and
-                `sent_at` of each delta where a plan asks for the clock.
+            details: `status`, `error`, `response_id`, `output` (the final items), `events`, and
+                `sent_at` of each delta where a plan enables `clock`.
         """
-        entry.update(seen, ended=ended, milliseconds_streaming=round(milliseconds, 3))
+        entry.update(details, ended=outcome, milliseconds_streaming=round(milliseconds, 3))
         if self.file:
             with self.file.open("a") as file:
                 file.write(json.dumps(entry) + "\n")

@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from practice_model.dialects.responses.errors import HttpError
-from practice_model.dialects.responses.ids import IdMint
-from practice_model.exchange import Shared
-from practice_model.json_text import JsonAnswer
+from practice_model.dialects.responses.ids import IdGenerator
+from practice_model.exchange import SharedState
+from practice_model.json_text import JsonResponse
 from practice_model.play.plans import Plan, PlanError
 from practice_model.play.recordings import Recordings
 from practice_model.request_log import RequestLog
@@ -27,24 +27,24 @@ from practice_model.services.chat_completions import chat_completions_routes
 from practice_model.services.gemini import gemini_routes
 from practice_model.services.responses import ResponsesService
 
-SERVICES: Final[tuple[Callable[[Shared], list[Route]], ...]] = (
+SERVICES: Final[tuple[Callable[[SharedState], list[Route]], ...]] = (
     agents_routes,
     anthropic_routes,
     chat_completions_routes,
     gemini_routes,
 )
-"""Of each service besides OpenAI's Responses: what makes its routes."""
+"""The functions that build the routes of each service other than OpenAI's Responses."""
 
 
 class PracticeModel:
-    """The practice model; `app` is the ASGI application, `responses` the service with the routes of OpenAI.
+    """The practice model; `app` is the ASGI application, `responses` the service with OpenAI's routes.
 
     Args:
-        recordings: recorded Responses traffic to play; None for built-in conversations only.
-        rules: enforced on requests.
+        recordings: recorded Responses traffic to replay; None for built-in conversations only.
+        rules: rules enforced on requests.
         requests_file: receives each finished request as a JSON line.
-        seed: of the generated ids; random by default, so two runs never share an id.
-        recordings_folder: from which the other services play recorded traffic.
+        seed: seed of the generated ids; random by default, so two runs never share an id.
+        recordings_folder: folder from which the other services replay recorded traffic.
     """
 
     def __init__(
@@ -56,48 +56,48 @@ class PracticeModel:
         recordings_folder: Path | None = None,
     ) -> None:
         rules = rules or Rules()
-        self._shared = Shared(
-            IdMint(seed or secrets.token_hex(8)),
+        self._shared_state = SharedState(
+            IdGenerator(seed or secrets.token_hex(8)),
             [],
             RequestLog(requests_file),
             recordings_folder,
             is_strict=rules == Rules.strict(),
         )
-        self.request_log = self._shared.request_log
-        self.plans = self._shared.plans
-        self.responses = ResponsesService(self._shared, recordings, rules)
+        self.request_log = self._shared_state.request_log
+        self.plans = self._shared_state.plans
+        self.responses = ResponsesService(self._shared_state, recordings, rules)
         self.store = self.responses.store
-        others = [route for routes in SERVICES for route in routes(self._shared)]
-        routes = [*self.responses.routes(), *others, *self._control_routes()]
-        self.app = Starlette(routes=routes, exception_handlers={Exception: _failed})
+        other_routes = [route for routes in SERVICES for route in routes(self._shared_state)]
+        routes = [*self.responses.routes(), *other_routes, *self._control_routes()]
+        self.app = Starlette(routes=routes, exception_handlers={Exception: _handle_failure})
 
     def _control_routes(self) -> list[Route]:
         return [
-            Route("/practice/plans", self.plan, methods=["GET", "POST", "DELETE"]),
-            Route("/practice/requests", self.requests, methods=["GET", "DELETE"]),
+            Route("/practice/plans", self.handle_plans, methods=["GET", "POST", "DELETE"]),
+            Route("/practice/requests", self.handle_requests, methods=["GET", "DELETE"]),
         ]
 
-    async def plan(self, request: Request) -> JsonAnswer:
+    async def handle_plans(self, request: Request) -> JsonResponse:
         """Add a plan, list the plans, or clear them."""
         if request.method == "DELETE":
-            self._shared.plans.clear()
+            self._shared_state.plans.clear()
         if request.method == "POST":
             try:
-                self._shared.plans.append(Plan.parse(await request.json()))
+                self._shared_state.plans.append(Plan.parse(await request.json()))
             except (PlanError, ValueError) as error:
-                return JsonAnswer(HttpError(400, str(error), "practice_plan").body, 400)
-        shown = [plan.shown() for plan in self._shared.plans]
-        return JsonAnswer({"plans": shown}, 201 if request.method == "POST" else 200)
+                return JsonResponse(HttpError(400, str(error), "practice_plan").body, 400)
+        plans = [plan.to_json() for plan in self._shared_state.plans]
+        return JsonResponse({"plans": plans}, 201 if request.method == "POST" else 200)
 
-    async def requests(self, request: Request) -> JsonAnswer:
+    async def handle_requests(self, request: Request) -> JsonResponse:
         """List or clear the received requests."""
         if request.method == "DELETE":
-            self._shared.request_log.entries.clear()
-        return JsonAnswer(self._shared.request_log.entries)
+            self._shared_state.request_log.entries.clear()
+        return JsonResponse(self._shared_state.request_log.entries)
 
 
-async def _failed(_request: Request, error: Exception) -> JsonAnswer:
-    return JsonAnswer(HttpError(500, f"The practice model itself failed: {error!r}", kind="server_error").body, 500)
+async def _handle_failure(_request: Request, error: Exception) -> JsonResponse:
+    return JsonResponse(HttpError(500, f"The practice model itself failed: {error!r}", kind="server_error").body, 500)
 
 
 def create_app(
@@ -118,5 +118,5 @@ def create_app(
     Raises:
         RecordingsError: the folder is missing or empty.
     """
-    loaded = Recordings.load(recordings) if recordings else None
-    return PracticeModel(loaded, rules, requests_file, seed, recordings).app
+    loaded_recordings = Recordings.load(recordings) if recordings else None
+    return PracticeModel(loaded_recordings, rules, requests_file, seed, recordings).app

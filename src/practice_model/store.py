@@ -1,6 +1,6 @@
-"""What the server has issued: responses, their items, containers and conversations; in memory.
+"""Responses, items, containers and conversations that the server has issued; in memory.
 
-It implements `Knowledge` for the rules, and holds the transcripts that `previous_response_id` and `conversation`
+It implements `ServiceState` for the rules, and holds the transcripts that `previous_response_id` and `conversation`
 continue.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from practice_model.dialects.responses import sealed
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import kind_of
+from practice_model.dialects.responses.reading import get_item_type
 from practice_model.dialects.responses.transcript import Transcript
 
 
@@ -28,7 +28,7 @@ class IssuedItem:
     """An issued item with its relations: `follower` of a reasoning item, `reasoning_id` of any other."""
 
     item: Json
-    stored: bool
+    is_stored: bool
     reasoning_id: str | None = None
     follower: Json | None = None
 
@@ -49,78 +49,78 @@ class Store:
     containers: dict[str, float] = field(default_factory=dict[str, float])
     files: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
-    def remember(
-        self, response: Json, *, stored: bool, transcript: Sequence[Json], events: Sequence[Json], now: float
+    def record_response(
+        self, response: Json, *, is_stored: bool, transcript: Sequence[Json], events: Sequence[Json], now: float
     ) -> None:
-        """Record a response and its items as issued; with `stored`, later requests can refer to them.
+        """Record a response and its items as issued; with `is_stored`, later requests can reference them.
 
         Args:
             response: the final response object.
-            stored: whether the request left `store` on.
-            transcript: that the model read, without the output.
+            is_stored: whether the request left `store` on.
+            transcript: items that the model read, without the output.
             events: the stream, for a later replay.
             now: seconds; recorded as the last use of its containers.
         """
         output: list[Json] = response["output"]
-        if stored:
-            known = transcript if isinstance(transcript, Transcript) else Transcript(transcript)
-            kept = known.continued(output)
-            self.responses[response["id"]] = StoredResponse(response, kept, events)
+        if is_stored:
+            input_transcript = transcript if isinstance(transcript, Transcript) else Transcript(transcript)
+            transcript_with_output = input_transcript.with_items(output)
+            self.responses[response["id"]] = StoredResponse(response, transcript_with_output, events)
             conversation: Any = response.get("conversation")
             if conversation:
-                self.conversations[conversation["id"]] = kept
-        self._issue(output, stored=stored)
+                self.conversations[conversation["id"]] = transcript_with_output
+        self._record_items(output, is_stored=is_stored)
         for item in output:
-            if kind_of(item) == "code_interpreter_call":
+            if get_item_type(item) == "code_interpreter_call":
                 self.containers[item["container_id"]] = now
-            for part in item.get("content") or () if kind_of(item) == "message" else ():
-                for cited in part.get("annotations") or ():
-                    if cited.get("type") == "container_file_citation":
-                        self.files[cited["file_id"]] = (cited["container_id"], cited["filename"])
+            for part in item.get("content") or () if get_item_type(item) == "message" else ():
+                for annotation in part.get("annotations") or ():
+                    if annotation.get("type") == "container_file_citation":
+                        self.files[annotation["file_id"]] = (annotation["container_id"], annotation["filename"])
 
-    def _issue(self, output: Sequence[Json], *, stored: bool) -> None:
+    def _record_items(self, output: Sequence[Json], *, is_stored: bool) -> None:
         reasoning_id: str | None = None
-        for place, item in enumerate(output):
+        for index, item in enumerate(output):
             item_id = str(item.get("id") or "")
-            self.know_encrypted([item.get("encrypted_content")])
-            if kind_of(item) == "reasoning":
-                follower = output[place + 1] if place + 1 < len(output) else None
-                self.issued[item_id] = IssuedItem(item, stored, follower=follower)
+            self.accept_encrypted([item.get("encrypted_content")])
+            if get_item_type(item) == "reasoning":
+                follower = output[index + 1] if index + 1 < len(output) else None
+                self.issued[item_id] = IssuedItem(item, is_stored, follower=follower)
                 reasoning_id = item_id
             else:
-                self.issued[item_id] = IssuedItem(item, stored, reasoning_id=reasoning_id)
+                self.issued[item_id] = IssuedItem(item, is_stored, reasoning_id=reasoning_id)
 
-    def know_encrypted(self, values: Iterable[Any]) -> None:
+    def accept_encrypted(self, values: Iterable[Any]) -> None:
         """Accept these values, such as those of recordings."""
         self.known_encrypted.update(value for value in values if isinstance(value, str))
 
-    def transcript_of(self, response_id: str) -> Transcript | None:
+    def find_transcript(self, response_id: str) -> Transcript | None:
         """Return the transcript up to and including this response; None if it is not stored."""
-        found = self.responses.get(response_id)
-        return found.transcript if found else None
+        stored_response = self.responses.get(response_id)
+        return stored_response.transcript if stored_response else None
 
-    def conversation(self, conversation_id: str) -> Transcript | None:
+    def find_conversation(self, conversation_id: str) -> Transcript | None:
         """Return the items of a conversation; None if it is unknown."""
         return self.conversations.get(conversation_id)
 
-    def issued_item(self, item_id: str) -> IssuedItem | None:
+    def find_issued_item(self, item_id: str) -> IssuedItem | None:
         """Return the item issued under this id."""
         return self.issued.get(item_id)
 
-    def is_good_encrypted(self, value: str) -> bool:
+    def is_genuine_encrypted(self, value: str) -> bool:
         """Return whether an encrypted value was issued here or is known from a recording."""
-        return value not in self.foreign_encrypted and (value in self.known_encrypted or sealed.is_sealed(value))
+        return value not in self.foreign_encrypted and (value in self.known_encrypted or sealed.is_genuine(value))
 
-    def container_is_expired(self, container_id: str, now: float) -> bool:
+    def is_container_expired(self, container_id: str, now: float) -> bool:
         """Return whether a container of this server has expired; unknown containers never do."""
-        used = self.containers.get(container_id)
-        return used is not None and now - used > CONTAINER_IDLE_SECONDS
+        last_used_at = self.containers.get(container_id)
+        return last_used_at is not None and now - last_used_at > CONTAINER_IDLE_SECONDS
 
-    def file_of_container(self, container_id: str, file_id: str, now: float) -> str | None:
-        """Return the name of a file that code has written; None when it or its container is gone."""
+    def find_container_file(self, container_id: str, file_id: str, now: float) -> str | None:
+        """Return the name of a file that code has written; None if it does not exist or its container has expired."""
         container, name = self.files.get(file_id, ("", ""))
-        is_there = container == container_id and not self.container_is_expired(container_id, now)
-        return name if is_there else None
+        is_available = container == container_id and not self.is_container_expired(container_id, now)
+        return name if is_available else None
 
     def expire_containers(self) -> int:
         """Expire all containers; return their number."""
@@ -132,6 +132,6 @@ class Store:
         self.foreign_encrypted |= self.known_encrypted
         return len(self.foreign_encrypted)
 
-    def forget(self, response_id: str) -> bool:
+    def delete_response(self, response_id: str) -> bool:
         """Delete a stored response; return whether it existed."""
         return self.responses.pop(response_id, None) is not None

@@ -9,21 +9,21 @@ from practice_model.rules import anthropic_messages, chat_requests, gemini_conte
 class _KnowsNothing:
     """A service that has issued nothing which a request could name."""
 
-    def is_good_signature(self, value: str) -> bool:
+    def is_genuine_signature(self, value: str) -> bool:
         return bool(value)
 
-    def thought_of(self, signature: str) -> str | None:
+    def find_thought(self, signature: str) -> str | None:
         del signature
 
-    def thoughts_before(self, call_id: str) -> list[str]:
+    def find_thought_signatures(self, call_id: str) -> list[str]:
         del call_id
         return []
 
-    def issued_type(self, kind: str) -> bool:
+    def has_issued_type(self, kind: str) -> bool:
         del kind
         return False
 
-    def container_trouble(self, container_id: str, now: float) -> str | None:
+    def container_error(self, container_id: str, now: float) -> str | None:
         del container_id, now
 
 
@@ -33,7 +33,7 @@ def objection(client: str, body: Any) -> Any:
         case "Responses":
             items, kept = body["input"], Transcript()
             calls = pairing.check_calls(items, kept, one_output_per_call=True)
-            shape = item_shapes.check_shape(items, annotations_required=False)
+            shape = item_shapes.check_item_schema(items, annotations_required=False)
             return shape or calls or pairing.check_duplicates(items, kept)
         case "Completions":
             return chat_requests.check_request(body)

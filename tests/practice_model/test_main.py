@@ -57,7 +57,7 @@ def test_a_port_in_use_is_said_in_one_sentence():
         port = taken.getsockname()[1]
         said = refusal("--port", str(port))
     assert said == (
-        f"Port {port} on 127.0.0.1 cannot be used (Address already in use): give another --port, or 0 for a free one.\n"
+        f"Port {port} on 127.0.0.1 cannot be used (Address already in use): use another --port, or 0 for a free one.\n"
     )
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from openai.types.responses import Response
 
-from practice_model.dialects.responses.stream_check import stream_faults
+from practice_model.dialects.responses.stream_check import find_stream_violations
 from practice_model.play import analyst
 from tests.practice_model.kit import CODE, ECHO, events_of, text_of
 
@@ -15,7 +15,7 @@ from tests.practice_model.kit import CODE, ECHO, events_of, text_of
 def test_a_stream_follows_the_grammar_on_the_wire(model):
     """The event line equals the type, nothing comes after the terminal event."""
     events = events_of(model.ask("Hello", stream=True))
-    assert stream_faults(events) == []
+    assert find_stream_violations(events) == []
     assert "[DONE]" not in model.ask("Hello", stream=True).text
 
 
@@ -119,7 +119,7 @@ def test_the_analyst_streams_code_and_cites_its_file(model):
     """Several hundred code deltas, logs on request, a second run that writes the file that the text cites."""
     wanted = {"include": ["code_interpreter_call.outputs"], "tools": [CODE], "stream": True}
     events = events_of(model.ask("Analyse the temperatures", **wanted))
-    assert stream_faults(events) == []
+    assert find_stream_violations(events) == []
     deltas = [event for event in events if event["type"] == "response.code_interpreter_call_code.delta"]
     assert len(deltas) > 300
     first, second, message = events[-1]["response"]["output"]

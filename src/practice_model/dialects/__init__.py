@@ -1,1 +1,1 @@
-"""The APIs that the server speaks, one folder each."""
+"""The wire formats of the APIs that the server implements, one folder each. All functions are pure."""

@@ -1,1 +1,1 @@
-"""What the model answers."""
+"""The model's responses: planned, recorded or derived from the request."""

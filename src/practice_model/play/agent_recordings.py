@@ -1,4 +1,4 @@
-"""Recorded runs of the Azure AI Agents service, as answers for its player."""
+"""Recorded runs of the Azure AI Agents service, as responses for its player."""
 
 import json
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from practice_model.dialects.responses.items import Json
 
 @dataclass(frozen=True)
 class _Version:
-    """A recorded stream, in the form in which the player takes recordings."""
+    """A recorded stream, with the attributes that the player reads."""
 
     events: list[Json]
     response: Json = field(default_factory=lambda: {"output": []})
@@ -19,48 +19,50 @@ class _Version:
 
 @dataclass(frozen=True)
 class _Recording:
-    streamed: _Version
-    whole: _Version
+    stream_version: _Version
+    body_version: _Version
 
 
 class AgentRecordings:
-    """Streams below a folder, by their path in it without ``.jsonl``.
+    """Streams in a folder, by their relative path without ``.jsonl``.
 
     Args:
-        folder: with a folder for each provider; None without recordings.
+        folder: folder with a subfolder for each provider; None without recordings.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
-    def matching(self, _reading: Any) -> None:
-        """Return None: recorded runs are played when a plan names them."""
+    def find_matching(self, _parsed_request: Any) -> None:
+        """Return None: recorded runs are replayed only if a plan names them."""
 
     def find(self, name: str) -> _Recording:
         """Read a recording.
 
         Raises:
-            KeyError: there is none of this name.
+            KeyError: no recording has this name.
         """
         for provider in ("azure-ai-agents", "openai-assistants"):
             path = (self._folder or Path()) / provider / f"{name}.jsonl"
             if self._folder is not None and path.is_file():
                 lines = path.read_text().splitlines()
-                events = [one for line in lines if (one := json.loads(line))["event"] != "done"]
+                events = [event for line in lines if (event := json.loads(line))["event"] != "done"]
                 return _Recording(_Version(events), _Version(events))
         raise KeyError(name)
 
 
-def as_run(events: list[Json], run: Json) -> list[Json]:
-    """Give a recorded stream the ids of a run that plays it. Guarantee: pure.
+def with_run_ids(events: list[Json], run: Json) -> list[Json]:
+    """Return a recorded stream with the ids of the run that replays it.
 
     Args:
-        events: as recorded.
-        run: of this server.
+        events: recorded events.
+        run: run object of this server.
     """
-    data = [one["data"] for one in events if one["event"].startswith("thread.run.") and "step" not in one["event"]]
+    run_objects = [
+        event["data"] for event in events if event["event"].startswith("thread.run.") and "step" not in event["event"]
+    ]
     text = json.dumps(events)
     for name in ("id", "thread_id", "assistant_id"):
-        if data and data[0].get(name):
-            text = text.replace(data[0][name], run[name])
+        if run_objects and run_objects[0].get(name):
+            text = text.replace(run_objects[0][name], run[name])
     return json.loads(text)

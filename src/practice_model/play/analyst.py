@@ -4,7 +4,7 @@ A test runs the scripts and compares their output with the logs.
 """
 
 from practice_model.dialects.responses import items
-from practice_model.dialects.responses.ids import IdMint
+from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import Json
 
 FILENAME = "station_summary.csv"
@@ -115,16 +115,18 @@ The table is here: [{FILENAME}](sandbox:/mnt/data/{FILENAME})
 You asked: "{{asked}}"."""
 
 
-def analyse(mint: IdMint, asked: str, container_id: str, *, include_outputs: bool) -> list[Json]:
+def analyse(id_generator: IdGenerator, user_text: str, container_id: str, *, include_outputs: bool) -> list[Json]:
     """Return the two code runs and the report with its file citation.
 
     Args:
-        mint: generates the ids.
-        asked: the user's text; the report quotes it.
-        container_id: of the code run and the file.
+        id_generator: generates the ids.
+        user_text: the user's text; the report quotes it.
+        container_id: container of the code run and the file.
         include_outputs: whether the request includes logs.
     """
-    first = items.code_call(mint, SCRIPT, container_id, logs=LOGS, include_outputs=include_outputs)
-    second = items.code_call(mint, SAVE_SCRIPT, container_id, logs=SAVE_LOGS, include_outputs=include_outputs)
-    text, citations = items.cite_files(mint, REPORT.replace("{asked}", asked), container_id, [FILENAME])
-    return [first, second, items.message(mint, text, citations)]
+    analysis = items.build_code_call(id_generator, SCRIPT, container_id, logs=LOGS, include_outputs=include_outputs)
+    saving = items.build_code_call(
+        id_generator, SAVE_SCRIPT, container_id, logs=SAVE_LOGS, include_outputs=include_outputs
+    )
+    text, citations = items.cite_files(id_generator, REPORT.replace("{asked}", user_text), container_id, [FILENAME])
+    return [analysis, saving, items.build_message(id_generator, text, citations)]

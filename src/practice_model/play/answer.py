@@ -1,4 +1,4 @@
-"""The model's answer: items to stream, a recording to replay, or a failure to simulate."""
+"""The model's response: items to stream, a recording to replay, or a failure to simulate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from practice_model.dialects.responses.items import Json
 
 @dataclass(frozen=True)
 class Delivery:
-    """How an answer is sent; the defaults are a complete, fast stream.
+    """How a response is sent; the defaults are a complete, fast stream.
 
     Args:
         chunk_characters: length of text, code and argument deltas.
         delay_milliseconds: pause before every event; 0 for none.
         break_after_events: the connection closes after this many events; None for never.
         clock: whether the request log records the time of each delta, to measure delays.
-        until_file: a stream sends its last event when this file exists; empty for at once.
+        until_file: a stream sends its last event once this file exists; empty to send it immediately.
     """
 
     chunk_characters: int = event_grammar.DEFAULT_CHUNK_CHARACTERS
@@ -28,8 +28,8 @@ class Delivery:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One model call's answer.
+class FakeResponse:
+    """The response to one model call.
 
     Args:
         items: final output items.

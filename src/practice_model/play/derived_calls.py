@@ -1,6 +1,6 @@
-"""Function calls derived from a user's sentence and the offered tools.
+"""Function calls derived from a user's sentence and the available tools.
 
-Pure. Three readings, tried in this order: `call NAME with {json}`; a tool's whole name in the text; every word of a
+Three patterns, tried in this order: `call NAME with {json}`; a tool's whole name in the text; every word of a
 tool's name in the text (`get_weather` ← "the weather in Oslo"). Quoted values fill string
 parameters, numbers fill numeric ones, in order. Each mention uses the values of its part of the sentence, or of the
 whole sentence if the part has none ("add and multiply the number 2 and 3").
@@ -16,9 +16,9 @@ from practice_model.dialects.responses.items import Json
 
 _EXPLICIT = re.compile(r"(?<![\w-])(?P<name>[\w-]+)\s+with\s+(?=\{)")
 _QUOTED = re.compile(r"\"([^\"]*)\"|(?<!\w)'((?:[^']|(?<=\w)'(?=\w))*)'(?!\w)|“([^”]*)”|‘([^’]*)’")  # noqa: RUF001
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
-_SMALL_WORDS = frozenset({"get", "set", "the", "do", "run", "make", "find", "fetch", "lookup", "tool"})
-_LOOKS_BACK = re.compile(
+_NUMERAL = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?")
+_IGNORED_TERMS = frozenset({"get", "set", "the", "do", "run", "make", "find", "fetch", "lookup", "tool"})
+_HISTORY_PATTERN = re.compile(
     r"\b(earlier|before|previous(ly)?|so far|remember|did (i|you|we|it)|have (i|you|we)|was|were)\b",
     re.IGNORECASE,
 )
@@ -29,15 +29,15 @@ _QUESTION = re.compile(
 
 @dataclass(frozen=True)
 class Call:
-    """A function call to make."""
+    """A derived function call."""
 
     name: str
     arguments: Json
 
 
-def looks_back(text: str) -> bool:
+def refers_to_history(text: str) -> bool:
     """Return whether a sentence, without its quotes, asks about earlier turns."""
-    return bool(_LOOKS_BACK.search(_QUOTED.sub(" ", text)))
+    return bool(_HISTORY_PATTERN.search(_QUOTED.sub(" ", text)))
 
 
 def is_question(text: str) -> bool:
@@ -48,100 +48,100 @@ def is_question(text: str) -> bool:
 def derive_calls(text: str, functions: Mapping[str, Json]) -> list[Call]:
     """Return the calls that the sentence requests, in its order; empty without a tool's name.
 
-    Guarantee: pure.
-
     Args:
         text: the user's message.
         functions: tool name → JSON schema of its parameters.
     """
-    explicit = _explicit_calls(text, functions)
-    if explicit:
-        return explicit
-    if looks_back(text):
+    explicit_calls = _parse_explicit_calls(text, functions)
+    if explicit_calls:
+        return explicit_calls
+    if refers_to_history(text):
         return []
-    mentions = _mentions(text, functions)
+    mentions = _find_mentions(text, functions)
     calls: list[Call] = []
-    for number, (start, name) in enumerate(mentions):
-        end = mentions[number + 1][0] if number + 1 < len(mentions) else len(text)
-        calls.append(Call(name, _arguments(functions[name], text[start:end], text)))
+    for index, (start, name) in enumerate(mentions):
+        end = mentions[index + 1][0] if index + 1 < len(mentions) else len(text)
+        calls.append(Call(name, _build_arguments(functions[name], text[start:end], text)))
     return calls
 
 
-def _explicit_calls(text: str, functions: Mapping[str, Json]) -> list[Call]:
+def _parse_explicit_calls(text: str, functions: Mapping[str, Json]) -> list[Call]:
     calls: list[Call] = []
-    for found in _EXPLICIT.finditer(text):
+    for match in _EXPLICIT.finditer(text):
         try:
-            arguments, _ = json.JSONDecoder().raw_decode(text, found.end())
+            arguments, _ = json.JSONDecoder().raw_decode(text, match.end())
         except json.JSONDecodeError:
             continue
-        if found["name"] in functions:
-            calls.append(Call(found["name"], cast("Json", arguments)))
+        if match["name"] in functions:
+            calls.append(Call(match["name"], cast("Json", arguments)))
     return calls
 
 
-def _mentions(text: str, functions: Mapping[str, Json]) -> list[tuple[int, str]]:
-    bare = _QUOTED.sub(lambda found: "\0" * len(found[0]), text)
-    whole = [
-        (found.start(), name)
+def _find_mentions(text: str, functions: Mapping[str, Json]) -> list[tuple[int, str]]:
+    unquoted_text = _QUOTED.sub(lambda match: "\0" * len(match[0]), text)
+    full_name_mentions = [
+        (match.start(), name)
         for name in functions
-        for found in re.finditer(rf"(?<![\w-]){re.escape(name)}(?![\w-])", bare, re.IGNORECASE)
+        for match in re.finditer(rf"(?<![\w-]){re.escape(name)}(?![\w-])", unquoted_text, re.IGNORECASE)
     ]
-    if whole:
-        return sorted(whole)
-    return sorted((place, name) for name in functions if (place := _words_place(name, bare)) is not None)
+    if full_name_mentions:
+        return sorted(full_name_mentions)
+    return sorted((offset, name) for name in functions if (offset := _find_tool_name(name, unquoted_text)) is not None)
 
 
-def _words_place(name: str, text: str) -> int | None:
-    words = [word for word in re.split(r"[\W_]+", name.lower()) if word and word not in _SMALL_WORDS]
-    places = [re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE) for word in words]
-    found = [place.start() for place in places if place]
-    return min(found) if found and len(found) == len(words) else None
+def _find_tool_name(name: str, text: str) -> int | None:
+    name_parts = [
+        name_part for name_part in re.split(r"[\W_]+", name.lower()) if name_part and name_part not in _IGNORED_TERMS
+    ]
+    matches = [re.search(rf"\b{re.escape(name_part)}\b", text, re.IGNORECASE) for name_part in name_parts]
+    offsets = [match.start() for match in matches if match]
+    return min(offsets) if offsets and len(offsets) == len(name_parts) else None
 
 
-def _arguments(schema: Json, part: str, text: str) -> Json:
+def _build_arguments(schema: Json, part: str, text: str) -> Json:
     properties = cast("dict[str, Json]", schema.get("properties") or {})
-    required = cast("list[str]", schema.get("required") or list(properties))
-    texts = _quoted(part) or _quoted(text)
-    numbers = _numbers(part) or _numbers(text)
+    required_names = cast("list[str]", schema.get("required") or list(properties))
+    texts = _find_quoted_texts(part) or _find_quoted_texts(text)
+    numerals = _find_numerals(part) or _find_numerals(text)
     arguments: Json = {}
-    for name, shape in properties.items():
-        value = _value(shape, texts, numbers)
-        if value is None and name in required:
-            value = _fallback(shape, part)
+    for name, property_schema in properties.items():
+        value = _take_value(property_schema, texts, numerals)
+        if value is None and name in required_names:
+            value = _build_default(property_schema, part)
         if value is not None:
             arguments[name] = value
     return arguments
 
 
-def _quoted(text: str) -> list[str]:
-    return [next(group for group in found.groups() if group is not None) for found in _QUOTED.finditer(text)]
+def _find_quoted_texts(text: str) -> list[str]:
+    return [next(group for group in match.groups() if group is not None) for match in _QUOTED.finditer(text)]
 
 
-def _numbers(text: str) -> list[float | int]:
-    bare = _QUOTED.sub(" ", text)
-    return [float(number) if "." in number else int(number) for number in _NUMBER.findall(bare)]
+def _find_numerals(text: str) -> list[float | int]:
+    unquoted_text = _QUOTED.sub(" ", text)
+    return [float(numeral) if "." in numeral else int(numeral) for numeral in _NUMERAL.findall(unquoted_text)]
 
 
-def _value(shape: Json, texts: list[str], numbers: list[float | int]) -> Any:
-    kind = _kind(shape)
-    if kind == "string" and texts and "enum" not in shape:
+def _take_value(value_schema: Json, texts: list[str], numerals: list[float | int]) -> Any:
+    json_type = _get_json_type(value_schema)
+    if json_type == "string" and texts and "enum" not in value_schema:
         return texts.pop(0)
-    if kind in {"integer", "number"} and numbers:
-        return numbers.pop(0)
+    if json_type in {"integer", "number"} and numerals:
+        return numerals.pop(0)
     return None
 
 
-def _kind(shape: Json) -> str:
-    kind: Any = shape.get("type")
-    options: Sequence[Any] = [option.get("type") for option in cast("list[Json]", shape.get("anyOf") or [])]
-    options = [*options, *(cast("list[Any]", kind) if isinstance(kind, list) else [kind])]
+def _get_json_type(value_schema: Json) -> str:
+    json_type: Any = value_schema.get("type")
+    options: Sequence[Any] = [option.get("type") for option in cast("list[Json]", value_schema.get("anyOf") or [])]
+    options = [*options, *(cast("list[Any]", json_type) if isinstance(json_type, list) else [json_type])]
     return str(next((option for option in options if option not in {None, "null"}), "string"))
 
 
-def _fallback(shape: Json, part: str) -> Any:
+def _build_default(value_schema: Json, part: str) -> Any:
     """Return a value of the right type for a required parameter without a value in the sentence."""
-    if shape.get("enum"):
-        return cast("list[Any]", shape["enum"])[0]
-    rest = re.sub(r"^\S+\s*(?:(?:in|for|of|with|the|to|at|about)\s+)*", "", part).strip(" .!?:,")
-    blanks: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
-    return blanks.get(_kind(shape), rest or "practice")
+    if value_schema.get("enum"):
+        return cast("list[Any]", value_schema["enum"])[0]
+    remaining_text = re.sub(r"^\S+\s*(?:(?:in|for|of|with|the|to|at|about)\s+)*", "", part).strip(" .!?:,")
+    default_values: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
+    return default_values.get(_get_json_type(value_schema), remaining_text or "practice")

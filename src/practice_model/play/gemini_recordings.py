@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from practice_model.dialects.gemini.contents import objects, read_request
+from practice_model.dialects.gemini.contents import list_objects, parse_generate_request
 from practice_model.dialects.responses.items import Json
 from practice_model.play.recordings import Recording, Recordings, Version
 
@@ -16,29 +16,29 @@ class GeminiRecording(Recording):
     """One recorded model call; its events are chunks."""
 
     @property
-    def streamed(self) -> Version:
+    def stream_version(self) -> Version:
         """The recording for a streaming request; a body is a stream of one chunk."""
         if self.events is None:
-            return self.whole
-        return Version({}, _items(self.events), self.events)
+            return self.body_version
+        return Version({}, _list_items(self.events), self.events)
 
     @property
-    def whole(self) -> Version:
-        """The recording for a request without streaming; a stream is told as one body."""
+    def body_version(self) -> Version:
+        """The recording for a request without streaming; a stream becomes one body."""
         if self.body is not None:
-            return Version(self.body, _items([self.body]), [self.body])
+            return Version(self.body, _list_items([self.body]), [self.body])
         events = self.events or []
-        joined = json.loads(json.dumps(events[-1]))
-        candidate = objects(joined.get("candidates"))[0]
-        candidate["content"] = {"role": "model", "parts": [part for event in events for part in _parts(event)]}
-        return Version(joined, _items([joined]), [joined])
+        full_response = json.loads(json.dumps(events[-1]))
+        candidate = list_objects(full_response.get("candidates"))[0]
+        candidate["content"] = {"role": "model", "parts": [part for event in events for part in _list_parts(event)]}
+        return Version(full_response, _list_items([full_response]), [full_response])
 
 
 def load_recordings(folder: Path | None) -> Recordings | None:
-    """Read the subfolder of Gemini's traffic.
+    """Load the subfolder with Gemini's traffic.
 
     Args:
-        folder: of all recordings, or None.
+        folder: folder of all recordings, or None.
 
     Returns:
         The recordings; None without the subfolder.
@@ -46,38 +46,40 @@ def load_recordings(folder: Path | None) -> Recordings | None:
     root = folder / "gemini" if folder is not None else None
     if root is None or not root.is_dir():
         return None
-    return Recordings({one.name: one for one in _load(root)})
+    return Recordings({recording.name: recording for recording in _load(root)})
 
 
 def _load(root: Path) -> Iterator[GeminiRecording]:
     paths = [*root.glob("*.jsonl"), *root.glob("*.response.json"), *root.glob("multiturn/*/[0-9]*.*")]
     stems = {path.parent / path.name.split(".")[0] for path in paths if not path.name.endswith(".request.json")}
     for stem in sorted(stems):
-        events, whole = Path(f"{stem}.jsonl"), _read(Path(f"{stem}.response.json"))
-        events = events if events.is_file() else Path(f"{stem}.events.jsonl")
-        lines = events.read_text().splitlines() if events.is_file() else None
+        events_path, body = Path(f"{stem}.jsonl"), _read_json(Path(f"{stem}.response.json"))
+        events_path = events_path if events_path.is_file() else Path(f"{stem}.events.jsonl")
+        lines = events_path.read_text().splitlines() if events_path.is_file() else None
         stream = None if lines is None else [json.loads(line)["data"] for line in lines]
-        if stream is None and (whole is None or "candidates" not in whole):
+        if stream is None and (body is None or "candidates" not in body):
             continue
-        asked = _read(Path(f"{stem}.request.json"))
-        transcript = None if asked is None else read_request("", asked, stream=True).transcript
-        model = {"model": (stream or [whole or {}])[0].get("modelVersion")}
-        yield GeminiRecording(str(stem.relative_to(root)), stream, whole, model, transcript)
+        request = _read_json(Path(f"{stem}.request.json"))
+        transcript = None if request is None else parse_generate_request("", request, stream=True).transcript
+        request_fields = {"model": (stream or [body or {}])[0].get("modelVersion")}
+        yield GeminiRecording(str(stem.relative_to(root)), stream, body, request_fields, transcript)
 
 
-def _read(path: Path) -> Json | None:
+def _read_json(path: Path) -> Json | None:
     return cast("Json", json.loads(path.read_text())) if path.is_file() else None
 
 
-def _parts(response: Json) -> list[Json]:
+def _list_parts(response: Json) -> list[Json]:
     return [
-        part for one in objects(response.get("candidates"))[:1] for part in objects(one.get("content", {}).get("parts"))
+        part
+        for candidate in list_objects(response.get("candidates"))[:1]
+        for part in list_objects(candidate.get("content", {}).get("parts"))
     ]
 
 
-def _items(responses: list[Json]) -> list[Json]:
-    """List the items of an answer, by which the recording that fits a request is found, and its parts."""
-    parts: list[Any] = [part for one in responses for part in _parts(one)]
+def _list_items(responses: list[Json]) -> list[Json]:
+    """Return the calls of a response, by which a recording is matched to a request, and its parts."""
+    parts: list[Any] = [part for response in responses for part in _list_parts(response)]
     calls = [part["functionCall"] for part in parts if part.get("functionCall", {}).get("name")]
     return [
         *({"type": "function_call", "name": call["name"], "call_id": str(call.get("id"))} for call in calls),

@@ -1,4 +1,4 @@
-"""Chooses the answer: from a plan, a matching recording, or derived from the request."""
+"""Chooses the response: from a plan, a matching recording, or derived from the request."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -6,118 +6,133 @@ from itertools import chain
 
 from practice_model.dialects.responses import items
 from practice_model.dialects.responses.errors import HttpError
-from practice_model.dialects.responses.ids import IdMint
+from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import Reading, ToolResult, kind_of
+from practice_model.dialects.responses.reading import ParsedRequest, ToolResult, get_item_type
 from practice_model.play import analyst, derived_calls, plans
-from practice_model.play.answer import Answer, Delivery
+from practice_model.play.answer import Delivery, FakeResponse
 from practice_model.play.plans import Plan
 from practice_model.play.recordings import Recordings
 
 REASONING_MODELS = "practice-reasoning"
-"""Models whose name begins so think before they speak."""
+"""Name prefix of the models that reason before they respond."""
 
-MOST_QUOTED = 16_384
-"""Characters of a text that an answer quotes whole; a model does not repeat megabytes either."""
-SHORTENED = 200
-"""Characters that it quotes of a longer one."""
+MAX_QUOTED_CHARACTERS = 16_384
+"""Longest text that a response quotes completely; a model does not repeat megabytes either."""
+EXCERPT_CHARACTERS = 200
+"""Characters quoted of a longer text."""
 
 
 @dataclass
 class Player:
-    """Answers from plans first, then recordings, then from the request itself."""
+    """Responds from plans first, then from recordings, then from the request itself."""
 
-    mint: IdMint
+    id_generator: IdGenerator
     recordings: Recordings | None = None
     plans: list[Plan] = field(default_factory=list[Plan])
 
-    def answer(self, reading: Reading) -> Answer | HttpError:
-        """Answer a request that has passed the rules.
+    def respond(self, parsed_request: ParsedRequest) -> FakeResponse | HttpError:
+        """Respond to a valid request.
 
         Raises:
             PlanError: the plan's step cannot be performed.
         """
-        plan = next((plan for plan in self.plans if plan.matches(reading)), None)
+        plan = next((plan for plan in self.plans if plan.matches(parsed_request)), None)
         if plan:
-            container = cache(lambda: self._container(reading))
-            return plans.perform(plan.take(reading), reading, self.mint, self.recordings, container)
-        recording = self.recordings.matching(reading) if self.recordings else None
+            get_container = cache(lambda: self._get_container(parsed_request))
+            return plans.run_step(
+                plan.next_step(parsed_request), parsed_request, self.id_generator, self.recordings, get_container
+            )
+        recording = self.recordings.find_matching(parsed_request) if self.recordings else None
         if recording:
             step = {"recording": recording.name}
-            return plans.replay(step, reading, self.mint, self.recordings, Delivery())
-        return Answer(self._think(self._derived(reading), reading))
+            return plans.replay(step, parsed_request, self.id_generator, self.recordings, Delivery())
+        return FakeResponse(self._think(self._derive_items(parsed_request), parsed_request))
 
-    def _derived(self, reading: Reading) -> list[Json]:
-        results = reading.results(reading.since_user)
+    def _derive_items(self, parsed_request: ParsedRequest) -> list[Json]:
+        results = parsed_request.get_results(parsed_request.since_user)
         if results:
-            return [items.message(self.mint, tell_results(results, reading))]
-        offered = {} if reading.body.get("tool_choice") == "none" else reading.functions
-        calls = derived_calls.derive_calls(reading.user_text, offered)
+            return [items.build_message(self.id_generator, summarize_results(results, parsed_request))]
+        functions = {} if parsed_request.body.get("tool_choice") == "none" else parsed_request.functions
+        calls = derived_calls.derive_calls(parsed_request.user_text, functions)
         if calls:
-            return [items.function_call(self.mint, call.name, call.arguments) for call in calls]
-        if wants_analysis(reading):
-            wanted = reading.includes("code_interpreter_call.outputs")
-            container = self._container(reading)
-            return analyst.analyse(self.mint, reading.user_text, container, include_outputs=wanted)
-        return [items.message(self.mint, tell_history(reading))]
+            return [items.build_function_call(self.id_generator, call.name, call.arguments) for call in calls]
+        if needs_analysis(parsed_request):
+            includes_outputs = parsed_request.includes("code_interpreter_call.outputs")
+            container_id = self._get_container(parsed_request)
+            return analyst.analyse(
+                self.id_generator, parsed_request.user_text, container_id, include_outputs=includes_outputs
+            )
+        return [items.build_message(self.id_generator, summarize_history(parsed_request))]
 
-    def _think(self, output: list[Json], reading: Reading) -> list[Json]:
+    def _think(self, output: list[Json], parsed_request: ParsedRequest) -> list[Json]:
         """Add reasoning before the items that models think about, if this model reasons.
 
         Parallel calls share one reasoning item, code runs and messages have their own, as on the live API.
         """
-        if not reading.model.startswith(REASONING_MODELS):
+        if not parsed_request.model.startswith(REASONING_MODELS):
             return output
-        encrypted = reading.includes("reasoning.encrypted_content")
-        thought: list[Json] = []
+        is_encrypted = parsed_request.includes("reasoning.encrypted_content")
+        items_with_reasoning: list[Json] = []
         for item in output:
-            if not (thought and kind_of(item) == kind_of(thought[-1]) == "function_call"):
-                text = f"Considering what to do about: {reading.user_text[:80]}"
-                thought.append(items.reasoning(self.mint, text, encrypted=encrypted))
-            thought.append(item)
-        return thought
+            if not (
+                items_with_reasoning
+                and get_item_type(item) == get_item_type(items_with_reasoning[-1]) == "function_call"
+            ):
+                text = f"Considering what to do about: {parsed_request.user_text[:80]}"
+                items_with_reasoning.append(items.build_reasoning(self.id_generator, text, is_encrypted=is_encrypted))
+            items_with_reasoning.append(item)
+        return items_with_reasoning
 
-    def _container(self, reading: Reading) -> str:
+    def _get_container(self, parsed_request: ParsedRequest) -> str:
         """Return the container that the request names, the last of its history, or a new one."""
-        named = [tool.get("container") for tool in reading.tools]
-        calls = (item for item in reversed(reading.transcript) if kind_of(item) == "code_interpreter_call")
-        used = (call.get("container_id") for call in calls)
-        known = (one for one in chain(named, used) if isinstance(one, str))
-        return next(known, None) or self.mint.new("cntr_")
+        tool_containers = [tool.get("container") for tool in parsed_request.tools]
+        calls = (item for item in reversed(parsed_request.transcript) if get_item_type(item) == "code_interpreter_call")
+        call_containers = (call.get("container_id") for call in calls)
+        container_ids = (
+            container for container in chain(tool_containers, call_containers) if isinstance(container, str)
+        )
+        return next(container_ids, None) or self.id_generator.new("cntr_")
 
 
-def wants_analysis(reading: Reading) -> bool:
-    """Return whether the request asks for a code run: it offers the tool and is no question about earlier turns."""
-    text = reading.user_text
-    follows_up = bool(reading.assistant_texts) and (derived_calls.is_question(text) or derived_calls.looks_back(text))
-    return reading.offers("code_interpreter") and not follows_up
+def needs_analysis(parsed_request: ParsedRequest) -> bool:
+    """Return whether the request needs a code run: it has the tool and is not a question about earlier turns."""
+    text = parsed_request.user_text
+    follows_up = bool(parsed_request.assistant_texts) and (
+        derived_calls.is_question(text) or derived_calls.refers_to_history(text)
+    )
+    return parsed_request.has_tool("code_interpreter") and not follows_up
 
 
-def tell_results(results: list[ToolResult], reading: Reading) -> str:
-    """Return the answer after tool calls; it quotes every output."""
-    told = "; ".join(f"{result.name} returned {quoted(result.output)}" for result in results)
-    return f"{told}. That answers {quoted(reading.user_text)}, message {len(reading.user_texts)} of yours."
+def summarize_results(results: list[ToolResult], parsed_request: ParsedRequest) -> str:
+    """Return the response after tool calls; it quotes every output."""
+    summary = "; ".join(f"{result.name} returned {quote(result.output)}" for result in results)
+    return (
+        f"{summary}. That answers {quote(parsed_request.user_text)}, message {len(parsed_request.user_texts)} of yours."
+    )
 
 
-def tell_history(reading: Reading) -> str:
-    """Return a plain answer that quotes the conversation, so it shows a lost or reordered history."""
-    said = reading.user_texts
-    lines = [f"You asked: {quoted(reading.user_text)}."]
-    lines.append(f"I have seen {len(said)} message{'s' * (len(said) != 1)} from you.")
-    if said[:-1]:
-        lines.append("Earlier you said: " + "; ".join(quoted(text) for text in said[:-1]) + ".")
-    results = reading.results(reading.transcript)
+def summarize_history(parsed_request: ParsedRequest) -> str:
+    """Return a text that quotes the conversation, so a lost or reordered history is visible."""
+    user_texts = parsed_request.user_texts
+    lines = [f"You asked: {quote(parsed_request.user_text)}."]
+    lines.append(f"I have seen {len(user_texts)} message{'s' * (len(user_texts) != 1)} from you.")
+    if user_texts[:-1]:
+        lines.append("Earlier you said: " + "; ".join(quote(text) for text in user_texts[:-1]) + ".")
+    results = parsed_request.get_results(parsed_request.transcript)
     if results:
-        lines.append("The tools returned: " + "; ".join(f"{one.name} {quoted(one.output)}" for one in results) + ".")
-    if reading.logs:
-        lines.append("The code printed: " + "; ".join(quoted(log) for log in reading.logs) + ".")
-    if reading.assistant_texts:
-        lines.append(f"My last answer began: {reading.assistant_texts[-1][:80]!r}.")
+        lines.append(
+            "The tools returned: " + "; ".join(f"{result.name} {quote(result.output)}" for result in results) + "."
+        )
+    if parsed_request.logs:
+        lines.append("The code printed: " + "; ".join(quote(log) for log in parsed_request.logs) + ".")
+    if parsed_request.assistant_texts:
+        lines.append(f"My last answer began: {parsed_request.assistant_texts[-1][:80]!r}.")
     return " ".join(lines)
 
 
-def quoted(text: str) -> str:
-    """Return a text in quotation marks; of one that is too long to be said again, its beginning and its length."""
-    if len(text) <= MOST_QUOTED:
+def quote(text: str) -> str:
+    """Return a text in quotation marks; for a long text, only its beginning and its remaining length."""
+    if len(text) <= MAX_QUOTED_CHARACTERS:
         return repr(text)
-    return f"{text[:SHORTENED]!r} and {len(text) - SHORTENED:,} more characters"
+    return f"{text[:EXCERPT_CHARACTERS]!r} and {len(text) - EXCERPT_CHARACTERS:,} more characters"

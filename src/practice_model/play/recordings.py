@@ -1,4 +1,4 @@
-"""A folder of recorded Responses traffic, and the recording that answers a request.
+"""A folder of recorded Responses traffic, and the lookup of the recording for a request.
 
 Layout: `name.jsonl`, `name.response.json`, `name.request.json`, and `multiturn/<name>/NN.events.jsonl`,
 `NN.response.json`, `NN.request.json`. A subfolder `openai-responses` is used if present.
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from practice_model.dialects.responses.ids import IdMint
+from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import Reading, input_items, kind_of
+from practice_model.dialects.responses.reading import ParsedRequest, get_item_type, input_items
 
 
 class RecordingsError(Exception):
-    """The recordings folder cannot be used; the message says why and what to do."""
+    """The recordings folder cannot be used; the message has the reason and the next step."""
 
 
 @dataclass(frozen=True)
@@ -37,27 +37,27 @@ class Recording:
     transcript: Sequence[Json] | None
 
     @property
-    def streamed(self) -> "Version":
+    def stream_version(self) -> "Version":
         """The recording for a streaming request."""
         if self.events is None:
-            return self.whole
-        endings: list[Json] = [event["response"] for event in self.events if "response" in event]
-        done = [event["item"] for event in self.events if event["type"] == "response.output_item.done"]
-        return Version(endings[-1] if endings else {"id": None, "output": []}, done, self.events)
+            return self.body_version
+        final_responses: list[Json] = [event["response"] for event in self.events if "response" in event]
+        done_items = [event["item"] for event in self.events if event["type"] == "response.output_item.done"]
+        return Version(final_responses[-1] if final_responses else {"id": None, "output": []}, done_items, self.events)
 
     @property
-    def whole(self) -> "Version":
-        """The recording for a request without streaming; body and stream may be of different runs."""
+    def body_version(self) -> "Version":
+        """The recording for a request without streaming; body and stream may come from different runs."""
         if self.body is None:
-            return self.streamed
+            return self.stream_version
         return Version(self.body, cast("list[Json]", self.body.get("output") or []), None)
 
     @property
     def signature(self) -> tuple[str, int] | None:
-        """What a matching request shares with the recorded one: the last user text and the tool outputs since."""
+        """The values that a matching request must share: last user text and number of tool outputs since."""
         if self.transcript is None:
             return None
-        return signature(Reading(self.request or {}, self.transcript))
+        return compute_signature(ParsedRequest(self.request or {}, self.transcript))
 
     @property
     def user_text(self) -> str | None:
@@ -78,21 +78,23 @@ class Version:
     output: list[Json]
     events: list[Json] | None
 
-    def with_ids(self, mint: IdMint) -> "Version":
-        """Return the run with new ids."""
-        new: dict[str, str] = {}
+    def with_new_ids(self, id_generator: IdGenerator) -> "Version":
+        """Return the version with new ids."""
+        new_ids: dict[str, str] = {}
 
-        def renew(found: re.Match[str]) -> str:
-            return new.setdefault(found[0], mint.like(found[0]))
+        def renew(match: re.Match[str]) -> str:
+            return new_ids.setdefault(match[0], id_generator.new_like(match[0]))
 
-        fresh = json.loads(_ANY_ID.sub(renew, json.dumps([self.response, self.output, self.events])))
-        return Version(*fresh)
+        with_replacements = json.loads(_ANY_ID.sub(renew, json.dumps([self.response, self.output, self.events])))
+        return Version(*with_replacements)
 
 
-def signature(reading: Reading) -> tuple[str, int]:
+def compute_signature(parsed_request: ParsedRequest) -> tuple[str, int]:
     """Return the last user text and the number of tool outputs and approvals after it."""
-    outputs = [item for item in reading.since_user if kind_of(item).endswith(("_output", "_approval_response"))]
-    return reading.user_text, len(outputs)
+    outputs = [
+        item for item in parsed_request.since_user if get_item_type(item).endswith(("_output", "_approval_response"))
+    ]
+    return parsed_request.user_text, len(outputs)
 
 
 @dataclass(frozen=True)
@@ -103,21 +105,21 @@ class Recordings:
 
     @classmethod
     def load(cls, folder: Path) -> "Recordings":
-        """Read a folder.
+        """Load a folder.
 
         Raises:
-            RecordingsError: the folder is missing, or holds no recording.
+            RecordingsError: the folder is missing or contains no recording.
         """
         if not folder.is_dir():
-            raise RecordingsError(f"Recordings folder {str(folder)!r} does not exist: give another --recordings DIR.")
-        inner = folder / "openai-responses"
-        root = inner if inner.is_dir() else folder
-        found = [*_load_singles(root), *_load_conversations(root / "multiturn")]
-        if not found:
+            raise RecordingsError(f"Recordings folder {str(folder)!r} does not exist: pass another --recordings DIR.")
+        subfolder = folder / "openai-responses"
+        root = subfolder if subfolder.is_dir() else folder
+        recordings = [*_load_singles(root), *_load_conversations(root / "multiturn")]
+        if not recordings:
             raise RecordingsError(
                 f"Folder {str(folder)!r} holds no recordings: expected NAME.jsonl or multiturn/NAME/NN.events.jsonl."
             )
-        return cls({recording.name: recording for recording in found})
+        return cls({recording.name: recording for recording in recordings})
 
     def find(self, name: str) -> Recording:
         """Return a recording by its name, with or without a file suffix.
@@ -125,31 +127,31 @@ class Recordings:
         Raises:
             KeyError: the name is unknown.
         """
-        bare = name
+        base_name = name
         for suffix in (".jsonl", ".response.json", ".events"):
-            bare = bare.removesuffix(suffix)
-        return self.by_name[bare]
+            base_name = base_name.removesuffix(suffix)
+        return self.by_name[base_name]
 
-    def matching(self, reading: Reading) -> Recording | None:
+    def find_matching(self, parsed_request: ParsedRequest) -> Recording | None:
         """Return the recording of an equal request at the same point, preferring the same model.
 
         A transcript with calls of a recorded conversation continues that conversation.
         """
-        wanted = signature(reading)
-        if not wanted[0]:
+        requested_signature = compute_signature(parsed_request)
+        if not requested_signature[0]:
             return None
         candidates = [
             recording
             for recording in self.by_name.values()
-            if recording.signature == wanted and _calls_only(recording, reading.functions)
+            if recording.signature == requested_signature and _calls_only_functions(recording, parsed_request.functions)
         ]
-        users, calls = len(reading.user_texts), _call_ids(reading.transcript)
+        user_message_count, call_ids = len(parsed_request.user_texts), _collect_call_ids(parsed_request.transcript)
         return max(
             candidates,
-            key=lambda one: (
-                len(calls & _call_ids(one.transcript or [])),
-                (one.request or {}).get("model") == reading.model,
-                len(Reading({}, one.transcript or []).user_texts) == users,
+            key=lambda recording: (
+                len(call_ids & _collect_call_ids(recording.transcript or [])),
+                (recording.request or {}).get("model") == parsed_request.model,
+                len(ParsedRequest({}, recording.transcript or []).user_texts) == user_message_count,
             ),
             default=None,
         )
@@ -160,20 +162,27 @@ class Recordings:
 
         A reasoning item may have one value in its `done` event and another in the terminal event; both are genuine.
         """
-        for one in self.by_name.values():
-            endings = cast("list[Json]", one.streamed.response.get("output") or [])
-            for item in [*one.streamed.output, *endings, *one.whole.output, *(one.transcript or [])]:
+        for recording in self.by_name.values():
+            final_items = cast("list[Json]", recording.stream_version.response.get("output") or [])
+            for item in [
+                *recording.stream_version.output,
+                *final_items,
+                *recording.body_version.output,
+                *(recording.transcript or []),
+            ]:
                 if isinstance(item.get("encrypted_content"), str):
                     yield item["encrypted_content"]
 
 
-def _call_ids(transcript: Sequence[Json]) -> set[str]:
+def _collect_call_ids(transcript: Sequence[Json]) -> set[str]:
     return {str(item["call_id"]) for item in transcript if "call_id" in item}
 
 
-def _calls_only(recording: Recording, functions: Mapping[str, Any]) -> bool:
-    called = {item.get("name") for item in recording.streamed.output if kind_of(item) == "function_call"}
-    return called <= set(functions)
+def _calls_only_functions(recording: Recording, functions: Mapping[str, Any]) -> bool:
+    function_names = {
+        item.get("name") for item in recording.stream_version.output if get_item_type(item) == "function_call"
+    }
+    return function_names <= set(functions)
 
 
 def _load_singles(root: Path) -> Iterable[Recording]:
@@ -187,13 +196,13 @@ def _load_singles(root: Path) -> Iterable[Recording]:
 
 def _load_conversations(root: Path) -> Iterable[Recording]:
     for folder in sorted(path for path in root.glob("*") if path.is_dir()):
-        earlier: list[Json] = []
-        for number in sorted({path.name.split(".")[0] for path in folder.glob("[0-9]*.json*")}):
-            stem = folder / number
+        earlier_items: list[Json] = []
+        for turn_number in sorted({path.name.split(".")[0] for path in folder.glob("[0-9]*.json*")}):
+            stem = folder / turn_number
             files = _Files(*(Path(f"{stem}.{kind}") for kind in ("events.jsonl", "response.json", "request.json")))
-            recording = _load(f"multiturn/{folder.name}/{number}", files, earlier)
+            recording = _load(f"multiturn/{folder.name}/{turn_number}", files, earlier_items)
             if recording:
-                earlier = [*(recording.transcript or earlier), *recording.streamed.output]
+                earlier_items = [*(recording.transcript or earlier_items), *recording.stream_version.output]
                 yield recording
 
 
@@ -205,18 +214,18 @@ class _Files(NamedTuple):
     request: Path
 
 
-def _load(name: str, files: _Files, earlier: list[Json]) -> Recording | None:
-    asked, answered = _read(files.request), _read(files.body)
+def _load(name: str, files: _Files, earlier_items: list[Json]) -> Recording | None:
+    request, body = _read_json(files.request), _read_json(files.body)
     lines = files.events.read_text().splitlines() if files.events.is_file() else None
-    stream = None if lines is None else [json.loads(line)["data"] for line in lines]
-    if stream is None and (answered is None or answered.get("object") != "response"):
+    events = None if lines is None else [json.loads(line)["data"] for line in lines]
+    if events is None and (body is None or body.get("object") != "response"):
         return None
     transcript = None
-    if asked and asked.get("input"):
-        continues = asked.get("previous_response_id") or asked.get("conversation")
-        transcript = [*(earlier if continues else []), *input_items(asked)]
-    return Recording(name, stream, answered, asked, transcript)
+    if request and request.get("input"):
+        is_continuation = request.get("previous_response_id") or request.get("conversation")
+        transcript = [*(earlier_items if is_continuation else []), *input_items(request)]
+    return Recording(name, events, body, request, transcript)
 
 
-def _read(path: Path) -> Json | None:
+def _read_json(path: Path) -> Json | None:
     return cast("Json | None", json.loads(path.read_text())) if path.is_file() else None

@@ -1,1 +1,1 @@
-"""What the live API refuses."""
+"""Validation of requests: what the live APIs reject. All functions are pure."""

@@ -1,8 +1,8 @@
-"""Rules of Chat Completions for requests, in the words of the services. Pure.
+"""Rules for requests of Chat Completions, with the services' own error messages.
 
-The rules are OpenAI's. Models of some names play other services: one whose name begins with `REFUSES_REASONING` refuses
-its own ``reasoning_content`` in input, as DeepSeek's R1 did; `WANTS_REASONING` wants it back with every call of a tool,
-as DeepSeek does since V3.2; `THINKS_IN_PARTS` takes content with parts that are thoughts, as Mistral does.
+The rules are OpenAI's. Models with some names imitate other services: one whose name starts with `REJECTS_REASONING`
+rejects its own ``reasoning_content`` in input, as DeepSeek's R1 did; `REQUIRES_REASONING` requires it with every tool
+call, as DeepSeek does since V3.2; `THINKS_IN_PARTS` accepts content with ``thinking`` parts, as Mistral does.
 """
 
 import re
@@ -12,156 +12,166 @@ from typing import Any, Final, cast
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 
-REFUSES_REASONING: Final = "practice-reasoning-r1"
-WANTS_REASONING: Final = "practice-reasoning-v4"
+REJECTS_REASONING: Final = "practice-reasoning-r1"
+REQUIRES_REASONING: Final = "practice-reasoning-v4"
 THINKS_IN_PARTS: Final = "practice-parts"
 
 _ROLES: Final = ("system", "assistant", "user", "function", "tool", "developer")
-_MAX_ID: Final = 40
+_MAX_ID_CHARACTERS: Final = 40
 _NAME: Final = re.compile(r"[^\s<|\\/>]{1,64}")
 _FUNCTION: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_PARTS: Final[dict[str, set[str]]] = {
+_PART_TYPES: Final[dict[str, set[str]]] = {
     "user": {"text", "image_url", "input_audio", "file"},
     "assistant": {"text", "refusal"},
     "system": {"text"},
     "developer": {"text"},
     "tool": {"text"},
 }
-_FOLLOWED: Final = (
+_MISSING_RESULTS: Final = (
     "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
     "The following tool_call_ids did not have response messages: "
 )
-_PRECEDED: Final = (
+_MISSING_CALL: Final = (
     "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
 )
 
 
 def check_request(body: Any) -> HttpError | None:
-    """Return the first objection to a request, or None.
+    """Return the first error of a request, or None.
 
     Args:
         body: parsed JSON.
     """
     if not isinstance(body, dict):
         return HttpError(400, "We could not parse the JSON body of your request.")
-    given = cast("Json", body)
-    if not isinstance(given.get("model"), str) or not given["model"]:
+    request = cast("Json", body)
+    if not isinstance(request.get("model"), str) or not request["model"]:
         return HttpError(400, "you must provide a model parameter")
-    if "messages" not in given:
+    if "messages" not in request:
         return HttpError(400, "Missing required parameter: 'messages'.", "missing_required_parameter", "messages")
-    messages: Any = given["messages"]
+    messages: Any = request["messages"]
     if not isinstance(messages, list):
-        said = "Invalid type for 'messages': expected an array of objects, but got something else instead."
-        return HttpError(400, said, "invalid_type", "messages")
-    said_before = cast("list[Json]", messages)
-    if not said_before:
-        return _empty("messages")
-    objections = (objection for check in _CHECKS for objection in check(given["model"], said_before))
-    return next(objections, None)
+        reason = "Invalid type for 'messages': expected an array of objects, but got something else instead."
+        return HttpError(400, reason, "invalid_type", "messages")
+    message_list = cast("list[Json]", messages)
+    if not message_list:
+        return _empty_array_error("messages")
+    violations = (violation for check in _CHECKS for violation in check(request["model"], message_list))
+    return next(violations, None)
 
 
-def _shapes(model: str, messages: Sequence[Json]) -> Iterator[HttpError]:
-    for place, message in enumerate(messages):
-        where = f"messages[{place}]"
+def _find_message_violations(model: str, messages: Sequence[Json]) -> Iterator[HttpError]:
+    for index, message in enumerate(messages):
+        path = f"messages[{index}]"
         role: Any = message.get("role")
         if role not in _ROLES:
-            known = ", ".join(f"'{one}'" for one in _ROLES[:-1]) + f", and '{_ROLES[-1]}'"
+            supported_roles = ", ".join(f"'{name}'" for name in _ROLES[:-1]) + f", and '{_ROLES[-1]}'"
             yield HttpError(
-                400, f"Invalid value: '{role}'. Supported values are: {known}.", "invalid_value", f"{where}.role"
+                400,
+                f"Invalid value: '{role}'. Supported values are: {supported_roles}.",
+                "invalid_value",
+                f"{path}.role",
             )
             return
         name: Any = message.get("name")
         if name is not None and not _NAME.fullmatch(str(name)):
             pattern = r"'^[^\s<|\\/>]+$'"
-            said = f"Invalid '{where}.name': string does not match pattern. Expected a string that matches the pattern "
-            yield HttpError(400, f"{said}{pattern}.", "invalid_value", f"{where}.name")
-        yield from _content(model, message, place)
-        yield from _calls(message, place)
+            reason = (
+                f"Invalid '{path}.name': string does not match pattern. Expected a string that matches the pattern "
+            )
+            yield HttpError(400, f"{reason}{pattern}.", "invalid_value", f"{path}.name")
+        yield from _find_content_violations(model, message, index)
+        yield from _find_call_violations(message, index)
 
 
-def _content(model: str, message: Json, place: int) -> Iterator[HttpError]:
+def _find_content_violations(model: str, message: Json, index: int) -> Iterator[HttpError]:
     content: Any = message.get("content")
     role = message["role"]
     if content is None:
-        stands_in = ("tool_calls", "function_call", "refusal", "audio")
-        if role != "assistant" or not any(message.get(name) for name in stands_in):
-            said = "Invalid value for 'content': expected a string, got null."
-            yield HttpError(400, said, None, f"messages.[{place}].content")
+        replacement_fields = ("tool_calls", "function_call", "refusal", "audio")
+        if role != "assistant" or not any(message.get(name) for name in replacement_fields):
+            reason = "Invalid value for 'content': expected a string, got null."
+            yield HttpError(400, reason, None, f"messages.[{index}].content")
     elif isinstance(content, list):
-        for number, part in enumerate(cast("list[Json]", content)):
-            kinds = _PARTS.get(role, {"text"}) | ({"thinking"} if model.startswith(THINKS_IN_PARTS) else set[str]())
-            if part.get("type") not in kinds:
-                known = ", ".join(f"'{one}'" for one in sorted(kinds))
-                said = f"Invalid value: '{part.get('type')}'. Supported values are: {known}."
-                yield HttpError(400, said, "invalid_value", f"messages[{place}].content[{number}].type")
+        for part_index, part in enumerate(cast("list[Json]", content)):
+            part_types = _PART_TYPES.get(role, {"text"}) | (
+                {"thinking"} if model.startswith(THINKS_IN_PARTS) else set[str]()
+            )
+            if part.get("type") not in part_types:
+                supported_types = ", ".join(f"'{part_type}'" for part_type in sorted(part_types))
+                reason = f"Invalid value: '{part.get('type')}'. Supported values are: {supported_types}."
+                yield HttpError(400, reason, "invalid_value", f"messages[{index}].content[{part_index}].type")
     elif not isinstance(content, str):
-        said = f"Invalid type for 'messages[{place}].content': expected one of a string or array of objects."
-        yield HttpError(400, said, "invalid_type", f"messages[{place}].content")
+        reason = f"Invalid type for 'messages[{index}].content': expected one of a string or array of objects."
+        yield HttpError(400, reason, "invalid_type", f"messages[{index}].content")
 
 
-def _calls(message: Json, place: int) -> Iterator[HttpError]:
+def _find_call_violations(message: Json, index: int) -> Iterator[HttpError]:
     calls: Any = message.get("tool_calls")
     if calls == []:
-        yield _empty(f"messages[{place}].tool_calls")
-    for number, call in enumerate(cast("list[Json]", calls or [])):
-        where = f"messages[{place}].tool_calls[{number}]"
+        yield _empty_array_error(f"messages[{index}].tool_calls")
+    for call_index, call in enumerate(cast("list[Json]", calls or [])):
+        path = f"messages[{index}].tool_calls[{call_index}]"
         call_id: Any = call.get("id")
         if not call_id:
             yield HttpError(
-                400, f"Missing required parameter: '{where}.id'.", "missing_required_parameter", f"{where}.id"
+                400, f"Missing required parameter: '{path}.id'.", "missing_required_parameter", f"{path}.id"
             )
-        elif len(call_id) > _MAX_ID:
-            said = (
-                f"Expected a string with maximum length {_MAX_ID}, but got a string with length {len(call_id)} instead."
+        elif len(call_id) > _MAX_ID_CHARACTERS:
+            reason = (
+                f"Expected a string with maximum length {_MAX_ID_CHARACTERS}, "
+                f"but got a string with length {len(call_id)} instead."
             )
             yield HttpError(
-                400, f"Invalid '{where}.id': string too long. {said}", "string_above_max_length", f"{where}.id"
+                400, f"Invalid '{path}.id': string too long. {reason}", "string_above_max_length", f"{path}.id"
             )
         function: Any = call.get("function")
-        called: Any = function or call.get("custom") or {}
-        name: Any = called.get("name")
+        function_or_custom: Any = function or call.get("custom") or {}
+        name: Any = function_or_custom.get("name")
         if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
-            at = f"{where}.function.name"
-            said = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-            yield HttpError(400, f"Invalid '{at}': {said}", "invalid_value", at)
+            field_path = f"{path}.function.name"
+            reason = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+            yield HttpError(400, f"Invalid '{field_path}': {reason}", "invalid_value", field_path)
         if isinstance(function, dict) and not isinstance(cast("Json", function).get("arguments"), str):
-            at = f"{where}.function.arguments"
-            yield HttpError(400, f"Missing required parameter: '{at}'.", "missing_required_parameter", at)
+            field_path = f"{path}.function.arguments"
+            yield HttpError(
+                400, f"Missing required parameter: '{field_path}'.", "missing_required_parameter", field_path
+            )
 
 
-def _pairs(_model: str, messages: Sequence[Json]) -> Iterator[HttpError]:
-    open_ids: list[str] = []
-    told: dict[str, int] = {}
-    asked_at = 0
-    for place, message in enumerate([*messages, {"role": "end"}]):
+def _find_pairing_violations(_model: str, messages: Sequence[Json]) -> Iterator[HttpError]:
+    open_call_ids: list[str] = []
+    result_indices: dict[str, int] = {}
+    call_message_index = 0
+    for index, message in enumerate([*messages, {"role": "end"}]):
         if message["role"] == "tool":
             if "tool_call_id" not in message:
-                said = "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'."
-                yield HttpError(400, said, None, f"messages.[{place}].tool_call_id")
-            elif (first := told.get(message["tool_call_id"])) is not None:
-                said = f"Duplicate value for 'tool_call_id' of '{message['tool_call_id']}'"
-                where = f"messages.[{place}].tool_call_id"
+                reason = "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'."
+                yield HttpError(400, reason, None, f"messages.[{index}].tool_call_id")
+            elif (first_index := result_indices.get(message["tool_call_id"])) is not None:
+                reason = f"Duplicate value for 'tool_call_id' of '{message['tool_call_id']}'"
+                path = f"messages.[{index}].tool_call_id"
                 yield HttpError(
-                    400, f"Invalid parameter: {said}, in messages[{first}] and messages[{place}].", None, where
+                    400, f"Invalid parameter: {reason}, in messages[{first_index}] and messages[{index}].", None, path
                 )
-            elif message["tool_call_id"] not in open_ids:
-                yield HttpError(400, _PRECEDED, None, f"messages.[{place}].role")
+            elif message["tool_call_id"] not in open_call_ids:
+                yield HttpError(400, _MISSING_CALL, None, f"messages.[{index}].role")
             else:
-                open_ids.remove(message["tool_call_id"])
-                told[message["tool_call_id"]] = place
+                open_call_ids.remove(message["tool_call_id"])
+                result_indices[message["tool_call_id"]] = index
             continue
-        told = {}
-        if open_ids:
-            yield HttpError(400, _FOLLOWED + ", ".join(open_ids), None, f"messages.[{asked_at}].role")
-        open_ids, asked_at = (
-            [str(call.get("id")) for call in cast("list[Json]", message.get("tool_calls") or [])],
-            place,
-        )
+        result_indices = {}
+        if open_call_ids:
+            yield HttpError(
+                400, _MISSING_RESULTS + ", ".join(open_call_ids), None, f"messages.[{call_message_index}].role"
+            )
+        open_call_ids = [str(call.get("id")) for call in cast("list[Json]", message.get("tool_calls") or [])]
+        call_message_index = index
 
 
-def _reasoning(model: str, messages: Sequence[Json]) -> Iterator[HttpError]:
+def _find_reasoning_violations(model: str, messages: Sequence[Json]) -> Iterator[HttpError]:
     for message in messages:
-        if model.startswith(REFUSES_REASONING) and "reasoning_content" in message:
+        if model.startswith(REJECTS_REASONING) and "reasoning_content" in message:
             yield HttpError(
                 400,
                 "The reasoning_content is an intermediate result for display purposes only and will not be included in "
@@ -169,14 +179,18 @@ def _reasoning(model: str, messages: Sequence[Json]) -> Iterator[HttpError]:
                 "traffic.",
                 "invalid_request_error",
             )
-        if model.startswith(WANTS_REASONING) and message.get("tool_calls") and "reasoning_content" not in message:
-            said = "The `reasoning_content` in the thinking mode must be passed back to the API."
-            yield HttpError(400, said, "invalid_request_error")
+        if model.startswith(REQUIRES_REASONING) and message.get("tool_calls") and "reasoning_content" not in message:
+            reason = "The `reasoning_content` in the thinking mode must be passed back to the API."
+            yield HttpError(400, reason, "invalid_request_error")
 
 
-_CHECKS: Final[tuple[Callable[[str, Sequence[Json]], Iterator[HttpError]], ...]] = (_shapes, _pairs, _reasoning)
+_CHECKS: Final[tuple[Callable[[str, Sequence[Json]], Iterator[HttpError]], ...]] = (
+    _find_message_violations,
+    _find_pairing_violations,
+    _find_reasoning_violations,
+)
 
 
-def _empty(where: str) -> HttpError:
-    said = "Expected an array with minimum length 1, but got an empty array instead."
-    return HttpError(400, f"Invalid '{where}': empty array. {said}", "empty_array", where)
+def _empty_array_error(path: str) -> HttpError:
+    reason = "Expected an array with minimum length 1, but got an empty array instead."
+    return HttpError(400, f"Invalid '{path}': empty array. {reason}", "empty_array", path)

@@ -1,7 +1,7 @@
-"""Rules on the parts of a message that a caller sends, and of a rich tool result: text, image, file, audio. Pure.
+"""Rules for the parts of a caller's message and of a rich tool result: text, image, file, audio.
 
-Source: openai-python 3.52 `types/responses/response_input_*_param.py`. The messages for images and files are those
-that users of the live API have reported; that every type of file is taken is its changelog of February 2026.
+Source: openai-python 3.52 `types/responses/response_input_*_param.py`. The error messages for images and files
+are those reported by users of the live API; it accepts all file types since its changelog of February 2026.
 """
 
 import base64
@@ -14,9 +14,9 @@ from practice_model.dialects.responses.errors import HttpError
 
 PARTS = ("input_text", "input_image", "output_text", "refusal", "input_file", "input_audio")
 MAX_FILE_BYTES = 50 * 1024 * 1024
-"""Of all files of a request, and of all its images."""
+"""Limit for all files of a request, and for all its images."""
 
-_IMAGES = ("png", "jpeg", "gif", "webp")
+_IMAGE_TYPES = ("png", "jpeg", "gif", "webp")
 _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*),(.*)", re.DOTALL)
 _URL = re.compile(r"https?://\S+")
 _FIELDS = {
@@ -27,101 +27,103 @@ _FIELDS = {
 }
 
 
-def check_parts(parts: list[Any], where: str) -> Iterator[HttpError]:
-    """Yield the objections to the parts of a message or tool result.
+def check_parts(parts: list[Any], path: str) -> Iterator[HttpError]:
+    """Yield the violations in the parts of a message or tool result.
 
     Args:
         parts: its content.
-        where: path of the content, such as ``input[0].content``.
+        path: path of the content, such as ``input[0].content``.
     """
-    for number, part in enumerate(parts):
-        place = f"{where}[{number}]"
+    for index, part in enumerate(parts):
+        part_path = f"{path}[{index}]"
         if not isinstance(part, dict):
-            yield HttpError(400, f"Invalid type for '{place}': expected an object.", "invalid_type", place)
+            yield HttpError(400, f"Invalid type for '{part_path}': expected an object.", "invalid_type", part_path)
             return
-        given = cast("dict[str, Any]", part)
-        kind = given.get("type")
-        if kind not in PARTS:
-            listed = ", ".join(f"'{one}'" for one in PARTS[:-1])
-            shown = f"Invalid value: '{kind}'. Supported values are: {listed}, and '{PARTS[-1]}'."
-            yield HttpError(400, shown, "invalid_value", place)
+        part_fields = cast("dict[str, Any]", part)
+        part_type = part_fields.get("type")
+        if part_type not in PARTS:
+            supported_values = ", ".join(f"'{name}'" for name in PARTS[:-1])
+            reason = f"Invalid value: '{part_type}'. Supported values are: {supported_values}, and '{PARTS[-1]}'."
+            yield HttpError(400, reason, "invalid_value", part_path)
             return
-        for name in given.keys() - _FIELDS.get(kind, given.keys()):
-            yield HttpError(400, f"Unknown parameter: '{place}.{name}'.", "unknown_parameter", f"{place}.{name}")
-        yield from _CHECKS.get(kind, _nothing)(given, place)
+        for name in part_fields.keys() - _FIELDS.get(part_type, part_fields.keys()):
+            yield HttpError(
+                400, f"Unknown parameter: '{part_path}.{name}'.", "unknown_parameter", f"{part_path}.{name}"
+            )
+        yield from _CHECKS.get(part_type, _check_nothing)(part_fields, part_path)
 
 
-def _nothing(_part: Mapping[str, Any], _place: str) -> Iterator[HttpError]:
+def _check_nothing(_part: Mapping[str, Any], _path: str) -> Iterator[HttpError]:
     yield from ()
 
 
-def _check_text(part: Mapping[str, Any], place: str) -> Iterator[HttpError]:
+def _check_text(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
     if not isinstance(part.get("text"), str):
-        yield _missing(f"{place}.text")
+        yield _missing_parameter_error(f"{path}.text")
 
 
-def _check_image(part: Mapping[str, Any], place: str) -> Iterator[HttpError]:
-    url, where = part.get("image_url"), f"{place}.image_url"
+def _check_image(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
+    url, url_path = part.get("image_url"), f"{path}.image_url"
     if part.get("detail", "auto") not in {"auto", "low", "high", "original"}:
-        yield HttpError(400, f"Invalid value: '{part['detail']}'.", "invalid_value", f"{place}.detail")
+        yield HttpError(400, f"Invalid value: '{part['detail']}'.", "invalid_value", f"{path}.detail")
     if url is None:
         if not part.get("file_id"):
-            yield _missing(where)
+            yield _missing_parameter_error(url_path)
         return
-    found = _DATA_URL.fullmatch(str(url))
-    if found is None:
+    match = _DATA_URL.fullmatch(str(url))
+    if match is None:
         if not _URL.fullmatch(str(url)):
-            shown = f"Invalid '{where}'. Expected a valid URL, but got a value with an invalid format."
-            yield HttpError(400, shown, "invalid_value", where)
+            reason = f"Invalid '{url_path}'. Expected a valid URL, but got a value with an invalid format."
+            yield HttpError(400, reason, "invalid_value", url_path)
         return
-    expected = (
-        f"Invalid '{where}'. Expected a base64-encoded data URL with an image MIME type "
+    message_start = (
+        f"Invalid '{url_path}'. Expected a base64-encoded data URL with an image MIME type "
         "(e.g. 'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), but got"
     )
-    if found[1] not in {f"image/{one}" for one in _IMAGES}:
-        yield HttpError(400, f"{expected} unsupported MIME type '{found[1]}'.", "invalid_value", where)
-    elif found[2] != ";base64" or not _is_base64(found[3]):
-        yield HttpError(400, f"{expected} an invalid base64-encoded value.", "invalid_value", where)
+    if match[1] not in {f"image/{image_type}" for image_type in _IMAGE_TYPES}:
+        yield HttpError(400, f"{message_start} unsupported MIME type '{match[1]}'.", "invalid_value", url_path)
+    elif match[2] != ";base64" or not _is_base64(match[3]):
+        yield HttpError(400, f"{message_start} an invalid base64-encoded value.", "invalid_value", url_path)
     else:
-        yield from _check_size(found[3], where)
+        yield from _check_size(match[3], url_path)
 
 
-def _check_file(part: Mapping[str, Any], place: str) -> Iterator[HttpError]:
-    given = [name for name in ("file_id", "file_data", "file_url") if part.get(name)]
-    if not given:
-        yield _missing(f"{place}.file_id")
+def _check_file(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
+    source_fields = [name for name in ("file_id", "file_data", "file_url") if part.get(name)]
+    if not source_fields:
+        yield _missing_parameter_error(f"{path}.file_id")
         return
-    if len(given) > 1:
-        listed = ", ".join(f"'{place}.{name}'" for name in given)
-        shown = f"Mutually exclusive parameters: {listed}. Ensure you are only providing one of: {listed}."
-        yield HttpError(400, shown, "mutually_exclusive_parameters", place)
-    if given == ["file_url"] and not _URL.fullmatch(str(part["file_url"])):
-        where = f"{place}.file_url"
-        shown = f"Invalid '{where}'. Expected a valid URL, but got a value with an invalid format."
-        yield HttpError(400, shown, "invalid_value", where)
-    if given == ["file_data"]:
-        found, where = _DATA_URL.fullmatch(str(part["file_data"])), f"{place}.file_data"
+    if len(source_fields) > 1:
+        source_paths = ", ".join(f"'{path}.{name}'" for name in source_fields)
+        reason = f"Mutually exclusive parameters: {source_paths}. Ensure you are only providing one of: {source_paths}."
+        yield HttpError(400, reason, "mutually_exclusive_parameters", path)
+    if source_fields == ["file_url"] and not _URL.fullmatch(str(part["file_url"])):
+        field_path = f"{path}.file_url"
+        reason = f"Invalid '{field_path}'. Expected a valid URL, but got a value with an invalid format."
+        yield HttpError(400, reason, "invalid_value", field_path)
+    if source_fields == ["file_data"]:
+        match, field_path = _DATA_URL.fullmatch(str(part["file_data"])), f"{path}.file_data"
         if not part.get("filename"):
-            yield _missing(f"{place}.filename")
-        if found is None or found[2] != ";base64" or not _is_base64(found[3]):
-            yield HttpError(400, f"Invalid '{where}'.", "invalid_value", where)
+            yield _missing_parameter_error(f"{path}.filename")
+        if match is None or match[2] != ";base64" or not _is_base64(match[3]):
+            yield HttpError(400, f"Invalid '{field_path}'.", "invalid_value", field_path)
         else:
-            yield from _check_size(found[3], where)
+            yield from _check_size(match[3], field_path)
 
 
-def _check_audio(part: Mapping[str, Any], place: str) -> Iterator[HttpError]:
-    given: Any = part.get("input_audio")
-    audio = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+def _check_audio(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
+    input_audio: Any = part.get("input_audio")
+    audio = cast("dict[str, Any]", input_audio) if isinstance(input_audio, dict) else {}
     for name in ("data", "format"):
         if not audio.get(name):
-            yield _missing(f"{place}.input_audio.{name}")
+            yield _missing_parameter_error(f"{path}.input_audio.{name}")
             return
     if audio["format"] not in {"wav", "mp3"}:
-        shown = f"Invalid value: '{audio['format']}'. Supported values are: 'wav' and 'mp3'."
-        yield HttpError(400, shown, "invalid_value", f"{place}.input_audio.format")
+        reason = f"Invalid value: '{audio['format']}'. Supported values are: 'wav' and 'mp3'."
+        yield HttpError(400, reason, "invalid_value", f"{path}.input_audio.format")
     if not _is_base64(str(audio["data"])):
-        where = f"{place}.input_audio.data"
-        yield HttpError(400, f"Invalid '{where}': expected base64-encoded audio.", "invalid_value", where)
+        data_path = f"{path}.input_audio.data"
+        yield HttpError(400, f"Invalid '{data_path}': expected base64-encoded audio.", "invalid_value", data_path)
 
 
 _CHECKS = {
@@ -132,9 +134,9 @@ _CHECKS = {
 }
 
 
-def _check_size(encoded: str, where: str) -> Iterator[HttpError]:
-    if len(encoded) * 3 // 4 > MAX_FILE_BYTES:
-        yield HttpError(400, f"Invalid '{where}': the file is larger than 50 MB.", "string_above_max_length", where)
+def _check_size(data: str, path: str) -> Iterator[HttpError]:
+    if len(data) * 3 // 4 > MAX_FILE_BYTES:
+        yield HttpError(400, f"Invalid '{path}': the file is larger than 50 MB.", "string_above_max_length", path)
 
 
 def _is_base64(value: str) -> bool:
@@ -144,5 +146,5 @@ def _is_base64(value: str) -> bool:
         return False
 
 
-def _missing(where: str) -> HttpError:
-    return HttpError(400, f"Missing required parameter: '{where}'.", "missing_required_parameter", where)
+def _missing_parameter_error(path: str) -> HttpError:
+    return HttpError(400, f"Missing required parameter: '{path}'.", "missing_required_parameter", path)

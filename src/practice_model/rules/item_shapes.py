@@ -1,4 +1,4 @@
-"""Rules on the shape of input items: allowed and required fields of each type, and its ids. Pure.
+"""The schema of input items: allowed and required fields of each type, and its ids.
 
 Source: openai-python 3.52 `types/responses`, narrowed by recorded accepted requests.
 """
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import kind_of, role_of
+from practice_model.dialects.responses.reading import get_item_type, get_role
 from practice_model.rules.input_parts import check_parts
 
 MAX_ID_CHARACTERS = 64
@@ -17,8 +17,8 @@ _FUNCTION = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 ROLES = ("assistant", "system", "developer", "user")
 
 
-def _fields(required: str, optional: str = "") -> tuple[frozenset[str], frozenset[str]]:
-    return frozenset(required.split()), frozenset(f"{required} {optional} type".split())
+def _fields(required_names: str, optional_names: str = "") -> tuple[frozenset[str], frozenset[str]]:
+    return frozenset(required_names.split()), frozenset(f"{required_names} {optional_names} type".split())
 
 
 FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
@@ -80,108 +80,106 @@ ID_PREFIXES: dict[str, str] = {
     "program_output": "cmo",
     "compaction": "cmp",
 }
-"""What the id of an item of this type begins with; call ids are free, they may come from another provider."""
+"""Item type → prefix of its ids; call ids are not restricted: they may come from another provider."""
 
 
-def check_shape(items: Sequence[Json], *, annotations_required: bool) -> HttpError | None:
-    """Return the first objection to the shape of these input items.
-
-    Guarantee: pure.
+def check_item_schema(items: Sequence[Json], *, annotations_required: bool) -> HttpError | None:
+    """Return the first schema violation of these input items.
 
     Args:
         items: the input, as sent.
-        annotations_required: whether an `output_text` part without `annotations` is refused, as strict servers do.
+        annotations_required: whether an `output_text` part without `annotations` is rejected, as strict servers do.
     """
-    for number, item in enumerate(items):
-        where = f"input[{number}]"
-        for objection in _objections(item, where, annotations_required=annotations_required):
-            return objection
+    for index, item in enumerate(items):
+        path = f"input[{index}]"
+        for violation in _find_violations(item, path, annotations_required=annotations_required):
+            return violation
     return None
 
 
-def _objections(item: Json, where: str, *, annotations_required: bool) -> Iterator[HttpError]:
-    kind = kind_of(item)
-    if kind not in FIELDS:
-        yield invalid_value(kind, sorted(FIELDS), where)
+def _find_violations(item: Json, path: str, *, annotations_required: bool) -> Iterator[HttpError]:
+    item_type = get_item_type(item)
+    if item_type not in FIELDS:
+        yield invalid_value_error(item_type, sorted(FIELDS), path)
         return
-    required, allowed = FIELDS[kind]
+    required_fields, allowed_fields = FIELDS[item_type]
     for name in item:
-        if name not in allowed or (kind == "reasoning" and name == "status" and item[name] is None):
-            yield HttpError(400, f"Unknown parameter: '{where}.{name}'.", "unknown_parameter", f"{where}.{name}")
-    for name in sorted(required - set(item)):
-        yield missing(f"{where}.{name}")
-    if kind == "reasoning" and not item.get("encrypted_content") and item.get("id") is None:
-        yield missing(f"{where}.id")
-    if kind == "function_call" and not (isinstance(item.get("name"), str) and _FUNCTION.fullmatch(item["name"])):
-        said = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-        yield HttpError(400, f"Invalid '{where}.name': {said}", "invalid_value", f"{where}.name")
-    yield from _id_objections(item, kind, where)
-    if kind == "function_call_output" and isinstance(item.get("output"), list):
-        yield from check_parts(item["output"], f"{where}.output")
-    if kind == "message":
-        yield from _message_objections(item, where, annotations_required=annotations_required)
+        if name not in allowed_fields or (item_type == "reasoning" and name == "status" and item[name] is None):
+            yield HttpError(400, f"Unknown parameter: '{path}.{name}'.", "unknown_parameter", f"{path}.{name}")
+    for name in sorted(required_fields - set(item)):
+        yield missing_parameter_error(f"{path}.{name}")
+    if item_type == "reasoning" and not item.get("encrypted_content") and item.get("id") is None:
+        yield missing_parameter_error(f"{path}.id")
+    if item_type == "function_call" and not (isinstance(item.get("name"), str) and _FUNCTION.fullmatch(item["name"])):
+        reason = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+        yield HttpError(400, f"Invalid '{path}.name': {reason}", "invalid_value", f"{path}.name")
+    yield from _find_id_violations(item, item_type, path)
+    if item_type == "function_call_output" and isinstance(item.get("output"), list):
+        yield from check_parts(item["output"], f"{path}.output")
+    if item_type == "message":
+        yield from _find_message_violations(item, path, annotations_required=annotations_required)
 
 
-def _id_objections(item: Json, kind: str, where: str) -> Iterator[HttpError]:
+def _find_id_violations(item: Json, item_type: str, path: str) -> Iterator[HttpError]:
     item_id = item.get("id")
     if item_id is not None:
-        yield from _name_objections(item_id, f"{where}.id")
-        prefix = ID_PREFIXES.get(kind)
+        yield from _find_character_violations(item_id, f"{path}.id")
+        prefix = ID_PREFIXES.get(item_type)
         if prefix and not str(item_id).startswith(prefix):
-            shown = f"Invalid '{where}.id': '{item_id}'. Expected an ID that begins with '{prefix}'."
-            yield HttpError(400, shown, "invalid_id_prefix", f"{where}.id")
-        yield from _length_objections(str(item_id), f"{where}.id")
+            reason = f"Invalid '{path}.id': '{item_id}'. Expected an ID that begins with '{prefix}'."
+            yield HttpError(400, reason, "invalid_id_prefix", f"{path}.id")
+        yield from _find_length_violations(str(item_id), f"{path}.id")
     if item.get("call_id") is not None:
-        yield from _length_objections(str(item["call_id"]), f"{where}.call_id")
+        yield from _find_length_violations(str(item["call_id"]), f"{path}.call_id")
 
 
-def _name_objections(value: Any, where: str) -> Iterator[HttpError]:
+def _find_character_violations(value: Any, path: str) -> Iterator[HttpError]:
     if not (isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]+", value)):
-        shown = (
-            f"Invalid '{where}': '{value}'. Expected an ID that contains letters, numbers, underscores, or dashes, "
+        reason = (
+            f"Invalid '{path}': '{value}'. Expected an ID that contains letters, numbers, underscores, or dashes, "
             "but this value contained additional characters."
         )
-        yield HttpError(400, shown, "invalid_value", where)
+        yield HttpError(400, reason, "invalid_value", path)
 
 
-def _length_objections(value: str, where: str) -> Iterator[HttpError]:
+def _find_length_violations(value: str, path: str) -> Iterator[HttpError]:
     if len(value) > MAX_ID_CHARACTERS:
-        shown = (
-            f"Invalid '{where}': string too long. Expected a string with maximum length {MAX_ID_CHARACTERS}, "
+        reason = (
+            f"Invalid '{path}': string too long. Expected a string with maximum length {MAX_ID_CHARACTERS}, "
             f"but got a string with length {len(value)} instead."
         )
-        yield HttpError(400, shown, "string_above_max_length", where)
+        yield HttpError(400, reason, "string_above_max_length", path)
 
 
-def _message_objections(item: Json, where: str, *, annotations_required: bool) -> Iterator[HttpError]:
-    role = role_of(item)
+def _find_message_violations(item: Json, path: str, *, annotations_required: bool) -> Iterator[HttpError]:
+    role = get_role(item)
     if role not in ROLES:
-        shown = f"Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
-        yield HttpError(400, shown, "invalid_value", where)
+        reason = f"Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
+        yield HttpError(400, reason, "invalid_value", path)
     content: Any = item["content"]
     if not isinstance(content, str | list):
-        yield wrong_type(f"{where}.content", (str, list), content)
+        yield wrong_type_error(f"{path}.content", (str, list), content)
     if not isinstance(content, list):
         return
     if role != "assistant":
-        yield from check_parts(cast("list[Any]", content), f"{where}.content")
+        yield from check_parts(cast("list[Any]", content), f"{path}.content")
         return
-    for number, part in enumerate(cast("list[Mapping[str, Any]]", content)):
-        place = f"{where}.content[{number}]"
+    for index, part in enumerate(cast("list[Mapping[str, Any]]", content)):
+        part_path = f"{path}.content[{index}]"
         if not isinstance(part, dict):
-            yield wrong_type(place, (dict,), part)
+            yield wrong_type_error(part_path, (dict,), part)
             return
         kind = part.get("type")
         if kind not in {"output_text", "refusal"}:
-            shown = f"Invalid value: '{kind}'. Supported values are: 'output_text' and 'refusal'."
-            yield HttpError(400, shown, "invalid_value", place)
+            reason = f"Invalid value: '{kind}'. Supported values are: 'output_text' and 'refusal'."
+            yield HttpError(400, reason, "invalid_value", part_path)
         if annotations_required and kind == "output_text" and "annotations" not in part:
-            yield missing(f"{place}.annotations")
+            yield missing_parameter_error(f"{part_path}.annotations")
 
 
-def missing(where: str) -> HttpError:
-    """Return the objection to a missing required parameter."""
-    return HttpError(400, f"Missing required parameter: '{where}'.", "missing_required_parameter", where)
+def missing_parameter_error(path: str) -> HttpError:
+    """Return the error for a missing required parameter."""
+    return HttpError(400, f"Missing required parameter: '{path}'.", "missing_required_parameter", path)
 
 
 _JSON_TYPES: dict[type, str] = {
@@ -194,17 +192,23 @@ _JSON_TYPES: dict[type, str] = {
 }
 
 
-def wrong_type(where: str, expected: Sequence[type], value: Any) -> HttpError:
-    """Return the objection to a value of another JSON type."""
-    wanted = " or ".join(_JSON_TYPES[one].split()[-1] if len(expected) > 1 else _JSON_TYPES[one] for one in expected)
-    wanted = f"one of {wanted}" if len(expected) > 1 else wanted
-    got = next((name for kind, name in _JSON_TYPES.items() if type(value) is kind), "null")
+def wrong_type_error(path: str, types: Sequence[type], value: Any) -> HttpError:
+    """Return the error for a value of the wrong JSON type."""
+    expected_types = " or ".join(
+        _JSON_TYPES[expected_type].split()[-1] if len(types) > 1 else _JSON_TYPES[expected_type]
+        for expected_type in types
+    )
+    expected_types = f"one of {expected_types}" if len(types) > 1 else expected_types
+    actual_type = next((name for json_type, name in _JSON_TYPES.items() if type(value) is json_type), "null")
     return HttpError(
-        400, f"Invalid type for '{where}': expected {wanted}, but got {got} instead.", "invalid_type", where
+        400,
+        f"Invalid type for '{path}': expected {expected_types}, but got {actual_type} instead.",
+        "invalid_type",
+        path,
     )
 
 
-def invalid_value(value: str, supported: Sequence[str], where: str) -> HttpError:
-    """Return the objection to a value outside a closed set."""
-    listed = ", ".join(f"'{one}'" for one in supported[:-1]) + f", and '{supported[-1]}'"
-    return HttpError(400, f"Invalid value: '{value}'. Supported values are: {listed}.", "invalid_value", where)
+def invalid_value_error(value: str, values: Sequence[str], path: str) -> HttpError:
+    """Return the error for a value outside a closed set."""
+    supported_values = ", ".join(f"'{name}'" for name in values[:-1]) + f", and '{values[-1]}'"
+    return HttpError(400, f"Invalid value: '{value}'. Supported values are: {supported_values}.", "invalid_value", path)

@@ -1,8 +1,8 @@
-"""Rules between items: calls and outputs, reasoning and its follower, unique ids. Pure.
+"""Rules between items: calls and outputs, reasoning and its follower, unique ids.
 
-Theory: a request sends `replayed` items; the service prepends `kept` items of a previous response or a conversation.
-Kept items are valid by construction, so only replayed items can break a rule about reasoning; but a call may be kept
-and its output replayed.
+Theory: a request sends `replayed_items`; the service prepends `previous_items` of a previous response or a
+conversation. Previous items are valid by construction, so only replayed items can break a rule about reasoning; but a
+call may be among the previous items and its output be replayed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import kind_of, role_of
+from practice_model.dialects.responses.reading import get_item_type, get_role
 from practice_model.dialects.responses.transcript import (
     APPROVAL_REQUEST,
     CALLS,
-    Question,
+    RequestId,
     Transcript,
-    answered_by,
-    question_of,
+    get_request_id,
+    request_id_of_result,
 )
 
 HOSTED_CALLS = frozenset(
@@ -28,7 +28,7 @@ HOSTED_CALLS = frozenset(
 _INPUT_ONLY = frozenset({"function_call_output", "custom_tool_call_output", "item_reference", "mcp_approval_response"})
 
 
-class Issued(Protocol):
+class IssuedItemInfo(Protocol):
     """An item that the service issued, with its related items."""
 
     @property
@@ -37,7 +37,7 @@ class Issued(Protocol):
         ...
 
     @property
-    def stored(self) -> bool:
+    def is_stored(self) -> bool:
         """Whether its response was stored."""
         ...
 
@@ -52,10 +52,10 @@ class Issued(Protocol):
         ...
 
 
-class IssuedItems(Protocol):
+class IssuedItemLookup(Protocol):
     """Looks up issued items by id."""
 
-    def issued_item(self, item_id: str) -> Issued | None:
+    def find_issued_item(self, item_id: str) -> IssuedItemInfo | None:
         """Return the item issued under this id."""
         ...
 
@@ -70,127 +70,154 @@ class ReasoningRules:
     unstored_message_needs_id: bool
 
 
-def check_duplicates(replayed: Sequence[Json], kept: Transcript) -> HttpError | None:
-    """Return the objection to a duplicate item id."""
-    seen: set[str] = set()
-    for item in replayed:
+def check_duplicates(replayed_items: Sequence[Json], previous_items: Transcript) -> HttpError | None:
+    """Return the error for a duplicate item id."""
+    item_ids: set[str] = set()
+    for item in replayed_items:
         item_id = item.get("id")
-        if item_id and (item_id in seen or kept.has_id(item_id)):
+        if item_id and (item_id in item_ids or previous_items.has_id(item_id)):
             hint = "Remove duplicate items from your input and try again."
-            return _refuse(f"Duplicate item found with id {item_id}. {hint}")
+            return _input_error(f"Duplicate item found with id {item_id}. {hint}")
         if item_id:
-            seen.add(item_id)
+            item_ids.add(item_id)
     return None
 
 
-def check_calls(replayed: Sequence[Json], kept: Transcript, *, one_output_per_call: bool) -> HttpError | None:
-    """Return the objection to a call of the app's tools without an output, or an output without a call.
+def check_calls(
+    replayed_items: Sequence[Json], previous_items: Transcript, *, one_output_per_call: bool
+) -> HttpError | None:
+    """Return the error for a call of the app's tools without an output, or an output without a call.
 
     An output belongs to the nearest open call of its id: ids may recur in a later turn.
     """
-    waiting = [question for question in kept.open if question[0] in CALLS]
-    answered: set[Question] = set()
-    for item in replayed:
-        question, answer = question_of(item), answered_by(item)
-        if question and question[0] in CALLS:
-            waiting.append(question)
-        elif answer and answer[0] in CALLS:
-            if answer in waiting:
-                waiting.remove(answer)
-                answered.add(answer)
-            elif one_output_per_call or not (answer in answered or kept.has_answered(answer)):
-                return _refuse(f"No tool call found for {CALLS[answer[0]]} output with call_id {answer[1]}.")
-    for kind, call_id in waiting:
-        return _refuse(f"No tool output found for {CALLS[kind]} {call_id}.")
+    open_calls = [request_id for request_id in previous_items.open if request_id[0] in CALLS]
+    completed_calls: set[RequestId] = set()
+    for item in replayed_items:
+        request_id, result_request_id = get_request_id(item), request_id_of_result(item)
+        if request_id and request_id[0] in CALLS:
+            open_calls.append(request_id)
+        elif result_request_id and result_request_id[0] in CALLS:
+            if result_request_id in open_calls:
+                open_calls.remove(result_request_id)
+                completed_calls.add(result_request_id)
+            elif one_output_per_call or not (
+                result_request_id in completed_calls or previous_items.has_result(result_request_id)
+            ):
+                return _input_error(
+                    f"No tool call found for {CALLS[result_request_id[0]]} output with call_id {result_request_id[1]}."
+                )
+    for kind, call_id in open_calls:
+        return _input_error(f"No tool output found for {CALLS[kind]} {call_id}.")
     return None
 
 
-def check_approvals(replayed: Sequence[Json], kept: Transcript) -> HttpError | None:
-    """Return the objection to approval requests without an answer."""
-    answers = {answered_by(item) for item in replayed}
-    asked = [*kept.open, *(question_of(item) for item in replayed)]
-    missing = [one[1] for one in asked if one and one[0] == APPROVAL_REQUEST and one not in answers]
+def check_approvals(replayed_items: Sequence[Json], previous_items: Transcript) -> HttpError | None:
+    """Return the error for approval requests without an approval."""
+    approved_ids = {request_id_of_result(item) for item in replayed_items}
+    request_ids = [*previous_items.open, *(get_request_id(item) for item in replayed_items)]
+    missing_ids = [
+        request_id[1]
+        for request_id in request_ids
+        if request_id and request_id[0] == APPROVAL_REQUEST and request_id not in approved_ids
+    ]
     return (
-        _refuse(f"The following MCP approval requests do not have an approval: {', '.join(missing)}")
-        if missing
+        _input_error(f"The following MCP approval requests do not have an approval: {', '.join(missing_ids)}")
+        if missing_ids
         else None
     )
 
 
 def check_reasoning(
-    replayed: Sequence[Json], kept: Transcript, issued: IssuedItems, rules: ReasoningRules, *, stored: bool
+    replayed_items: Sequence[Json],
+    previous_items: Transcript,
+    issued_items: IssuedItemLookup,
+    rules: ReasoningRules,
+    *,
+    is_stored: bool,
 ) -> HttpError | None:
-    """Return the objection to reasoning without its follower, or a stored item without its reasoning.
+    """Return the error for reasoning without its follower, or a stored item without its reasoning.
 
     Args:
-        replayed: the request's input, references resolved.
-        kept: items that the service prepends.
-        issued: items issued before.
+        replayed_items: the request's input, references resolved.
+        previous_items: items that the service prepends.
+        issued_items: lookup of the items issued before.
         rules: enabled inferred rules.
-        stored: whether the request leaves `store` on.
+        is_stored: whether the request leaves `store` on.
     """
-    for objection in _reasoning_objections(replayed, kept, issued, rules, stored=stored):
-        return objection
+    for violation in _find_reasoning_violations(
+        replayed_items, previous_items, issued_items, rules, is_stored=is_stored
+    ):
+        return violation
     return None
 
 
-def _reasoning_objections(
-    replayed: Sequence[Json], kept: Transcript, issued: IssuedItems, rules: ReasoningRules, *, stored: bool
+def _find_reasoning_violations(
+    replayed_items: Sequence[Json],
+    previous_items: Transcript,
+    issued_items: IssuedItemLookup,
+    rules: ReasoningRules,
+    *,
+    is_stored: bool,
 ) -> Iterator[HttpError]:
-    before: set[Any] = set()
-    for item, following in zip(replayed, [*replayed, None][1:], strict=True):
-        known = issued.issued_item(str(item.get("id")))
-        if kind_of(item) == "reasoning" and item.get("id"):
-            pairs = stored or bool(known and known.stored)
-            fits = _follows if pairs else _follows_unstored
-            if not fits(following, known.follower if known else None, rules):
-                yield _refuse(
+    earlier_ids: set[Any] = set()
+    for item, next_item in zip(replayed_items, [*replayed_items, None][1:], strict=True):
+        issued_item = issued_items.find_issued_item(str(item.get("id")))
+        if get_item_type(item) == "reasoning" and item.get("id"):
+            must_pair = is_stored or bool(issued_item and issued_item.is_stored)
+            is_valid_follower = _follows if must_pair else _follows_unstored
+            if not is_valid_follower(next_item, issued_item.follower if issued_item else None, rules):
+                yield _input_error(
                     f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
                 )
-        elif known and known.stored and known.reasoning_id and not _was_before(known.reasoning_id, before, kept):
-            yield _refuse(
-                f"Item '{item['id']}' of type '{kind_of(item)}' was provided without its required 'reasoning' item: "
-                f"'{known.reasoning_id}'."
+        elif (
+            issued_item
+            and issued_item.is_stored
+            and issued_item.reasoning_id
+            and not _is_present(issued_item.reasoning_id, earlier_ids, previous_items)
+        ):
+            yield _input_error(
+                f"Item '{item['id']}' of type '{get_item_type(item)}' was provided without its required 'reasoning' "
+                f"item: '{issued_item.reasoning_id}'."
             )
-        before.add(item.get("id"))
+        earlier_ids.add(item.get("id"))
 
 
-def _was_before(item_id: str, before: set[Any], kept: Transcript) -> bool:
-    return item_id in before or kept.has_id(item_id)
+def _is_present(item_id: str, earlier_ids: set[Any], previous_items: Transcript) -> bool:
+    return item_id in earlier_ids or previous_items.has_id(item_id)
 
 
-def _follows(following: Json | None, expected: Json | None, rules: ReasoningRules) -> bool:
+def _follows(next_item: Json | None, follower: Json | None, rules: ReasoningRules) -> bool:
     """Return whether the item after a stored reasoning item is its follower."""
-    if expected is None:
-        return _may_follow(following, rules) and not _is_message_without_id(following)
-    if following is not None and following.get("id") == expected.get("id"):
+    if follower is None:
+        return _may_follow(next_item, rules) and not _is_message_without_id(next_item)
+    if next_item is not None and next_item.get("id") == follower.get("id"):
         return True
-    if kind_of(expected) in HOSTED_CALLS and not rules.dropped_hosted_call:
+    if get_item_type(follower) in HOSTED_CALLS and not rules.dropped_hosted_call:
         return True
-    same_call = following is not None and _call(following) == _call(expected) is not None
-    return same_call and not rules.call_needs_id
+    is_same_call = next_item is not None and _get_call_id(next_item) == _get_call_id(follower) is not None
+    return is_same_call and not rules.call_needs_id
 
 
-def _follows_unstored(following: Json | None, _expected: Json | None, rules: ReasoningRules) -> bool:
-    if rules.unstored_needs_follower and not _may_follow(following, rules):
+def _follows_unstored(next_item: Json | None, _follower: Json | None, rules: ReasoningRules) -> bool:
+    if rules.unstored_needs_follower and not _may_follow(next_item, rules):
         return False
-    return not (rules.unstored_message_needs_id and _is_message_without_id(following))
+    return not (rules.unstored_message_needs_id and _is_message_without_id(next_item))
 
 
-def _may_follow(following: Json | None, rules: ReasoningRules) -> bool:
+def _may_follow(next_item: Json | None, rules: ReasoningRules) -> bool:
     """Return whether a model can produce this item right after reasoning."""
-    if following is None or kind_of(following) == "reasoning" or role_of(following) not in {"", "assistant"}:
+    if next_item is None or get_item_type(next_item) == "reasoning" or get_role(next_item) not in {"", "assistant"}:
         return not rules.dropped_hosted_call
-    return kind_of(following) not in _INPUT_ONLY
+    return get_item_type(next_item) not in _INPUT_ONLY
 
 
 def _is_message_without_id(item: Json | None) -> bool:
-    return item is not None and role_of(item) == "assistant" and not item.get("id")
+    return item is not None and get_role(item) == "assistant" and not item.get("id")
 
 
-def _call(item: Mapping[str, Any]) -> str | None:
-    return str(item["call_id"]) if kind_of(item) == "function_call" else None
+def _get_call_id(item: Mapping[str, Any]) -> str | None:
+    return str(item["call_id"]) if get_item_type(item) == "function_call" else None
 
 
-def _refuse(message: str) -> HttpError:
+def _input_error(message: str) -> HttpError:
     return HttpError(400, message, param="input")

@@ -1,8 +1,8 @@
 """Rules for requests, with the live API's own error messages.
 
-Pure: clock and server state come as arguments. This module checks parameters and references to state (previous
-responses, encrypted content, containers) and orders all checks; `item_shapes` checks the shape of input items,
-`pairing` the rules between items.
+Clock and server state are arguments. This module checks parameters and references to state (previous responses,
+encrypted content, containers) and orders all checks; `item_shapes` checks the schema of input items, `pairing` the
+rules between items.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,10 +11,10 @@ from typing import Any, Protocol, cast
 
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import input_items, kind_of
+from practice_model.dialects.responses.reading import get_item_type, input_items
 from practice_model.dialects.responses.transcript import Transcript
 from practice_model.rules import item_shapes, pairing
-from practice_model.rules.pairing import Issued, ReasoningRules
+from practice_model.rules.pairing import IssuedItemInfo, ReasoningRules
 
 PARAMETERS = frozenset(
     {"access_programs", "background", "context_management", "conversation", "image", "include", "input", "instructions"}
@@ -27,7 +27,7 @@ PARAMETERS = frozenset(
 """Parameters of `POST /responses` (openai-python 3.52), the last two of Foundry's (agent-framework-foundry 1.15)."""
 
 UNKNOWN_MODELS = "unknown"
-"""A model whose name begins so does not exist."""
+"""Prefix of the names of models that do not exist."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Rules:
     """Rules inferred, but not observed on the live API; observed rules are always enforced.
 
     Args:
-        dropped_hosted_call: refuse stored reasoning whose hosted call (code, search, MCP, image) was left out. On by
-            default, since the same is recorded for messages.
-        call_needs_id: refuse stored reasoning before its function call when the call comes without its item id.
-        unstored_needs_follower: refuse reasoning without a follower also with `store=false`.
-        unstored_message_needs_id: with `store=false`, refuse reasoning with an id before a message without one.
-        one_output_per_call: refuse a second output for the same function call.
-        annotations_required: refuse assistant text parts without `annotations`, as some strict servers do.
+        dropped_hosted_call: reject stored reasoning whose hosted call (code, search, MCP, image) is missing. On by
+            default, since the same was recorded for messages.
+        call_needs_id: reject stored reasoning before its function call if the call has no item id.
+        unstored_needs_follower: reject reasoning without a follower also with `store=false`.
+        unstored_message_needs_id: with `store=false`, reject reasoning with an id before a message without one.
+        one_output_per_call: reject a second output for the same function call.
+        annotations_required: reject assistant text parts without `annotations`, as some strict servers do.
     """
 
     dropped_hosted_call: bool = True
@@ -64,75 +64,76 @@ class Rules:
         )
 
 
-class Knowledge(Protocol):
+class ServiceState(Protocol):
     """The service's state from earlier requests."""
 
-    def transcript_of(self, response_id: str) -> Transcript | None:
+    def find_transcript(self, response_id: str) -> Transcript | None:
         """Return the items up to and with a stored response; None if it is not stored."""
         ...
 
-    def conversation(self, conversation_id: str) -> Transcript | None:
+    def find_conversation(self, conversation_id: str) -> Transcript | None:
         """Return the items of a conversation; None if it is unknown."""
         ...
 
-    def issued_item(self, item_id: str) -> Issued | None:
+    def find_issued_item(self, item_id: str) -> IssuedItemInfo | None:
         """Return the item issued under this id."""
         ...
 
-    def is_good_encrypted(self, value: str) -> bool:
+    def is_genuine_encrypted(self, value: str) -> bool:
         """Return whether an encrypted value is genuine."""
         ...
 
-    def container_is_expired(self, container_id: str, now: float) -> bool:
+    def is_container_expired(self, container_id: str, now: float) -> bool:
         """Return whether a container is known and has expired."""
         ...
 
 
-def conversation_id(body: Mapping[str, Any]) -> str | None:
+def get_conversation_id(body: Mapping[str, Any]) -> str | None:
     """Return the id of the conversation that the request continues."""
-    given: Any = body.get("conversation")
-    return cast("Json", given).get("id") if isinstance(given, dict) else given
+    conversation: Any = body.get("conversation")
+    return cast("Json", conversation).get("id") if isinstance(conversation, dict) else conversation
 
 
-def check_request(body: Any, known: Knowledge, rules: Rules, *, now: float) -> HttpError | None:
+def check_request(body: Any, service_state: ServiceState, rules: Rules, *, now: float) -> HttpError | None:
     """Return the live API's error for this request; None if it is accepted.
-
-    Guarantee: pure.
 
     Args:
         body: the parsed body, or None if it is not JSON.
-        known: the service's state.
+        service_state: the service's state.
         rules: enabled inferred rules.
-        now: seconds, on the clock of `known`'s containers.
+        now: seconds, on the clock of the containers.
     """
     if not isinstance(body, dict):
         hint = "The API expects a JSON payload, but what was sent was not valid JSON."
         return HttpError(400, f"We could not parse the JSON body of your request. {hint}")
-    for objection in _objections(cast("Json", body), known, rules, now):
-        return objection
+    for violation in _find_violations(cast("Json", body), service_state, rules, now):
+        return violation
     return None
 
 
-def _objections(body: Json, known: Knowledge, rules: Rules, now: float) -> Iterator[HttpError]:
-    yield from _type_objections(body)
-    yield from _parameter_objections(body)
-    yield from _tool_objections(body, known, now)
-    sent = input_items(body)
-    shape = item_shapes.check_shape(sent, annotations_required=rules.annotations_required)
-    if shape:
-        yield shape
-    yield from _continuation_objections(body, known)
-    yield from _item_objections(sent, known, now)
-    replayed, kept = [resolve(item, known) for item in sent], kept_items(body, known)
-    stored = body.get("store") is not False
-    for objection in (
-        pairing.check_duplicates(replayed, kept),
-        pairing.check_reasoning(replayed, kept, known, rules.reasoning, stored=stored),
-        pairing.check_approvals(replayed, kept),
-        pairing.check_calls(replayed, kept, one_output_per_call=rules.one_output_per_call),
+def _find_violations(body: Json, service_state: ServiceState, rules: Rules, now: float) -> Iterator[HttpError]:
+    yield from _find_type_violations(body)
+    yield from _find_parameter_violations(body)
+    yield from _find_tool_violations(body, service_state, now)
+    items = input_items(body)
+    schema_error = item_shapes.check_item_schema(items, annotations_required=rules.annotations_required)
+    if schema_error:
+        yield schema_error
+    yield from _find_continuation_violations(body, service_state)
+    yield from _find_item_violations(items, service_state, now)
+    replayed_items, previous_items = (
+        [resolve_reference(item, service_state) for item in items],
+        get_previous_items(body, service_state),
+    )
+    is_stored = body.get("store") is not False
+    for violation in (
+        pairing.check_duplicates(replayed_items, previous_items),
+        pairing.check_reasoning(replayed_items, previous_items, service_state, rules.reasoning, is_stored=is_stored),
+        pairing.check_approvals(replayed_items, previous_items),
+        pairing.check_calls(replayed_items, previous_items, one_output_per_call=rules.one_output_per_call),
     ):
-        if objection:
-            yield objection
+        if violation:
+            yield violation
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -147,76 +148,76 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "stream": (bool,),
     "tools": (list,),
 }
-"""The parameters that this server itself reads, with the types that they may have."""
+"""The parameters that this server reads, with their allowed types."""
 
 
-def _type_objections(body: Json) -> Iterator[HttpError]:
+def _find_type_violations(body: Json) -> Iterator[HttpError]:
     for name, types in _TYPES.items():
         if body.get(name) is not None and not isinstance(body[name], types):
-            yield item_shapes.wrong_type(name, types, body[name])
+            yield item_shapes.wrong_type_error(name, types, body[name])
     for name in ("input", "tools"):
-        given: Any = body.get(name)
-        for number, one in enumerate(cast("list[Any]", given) if isinstance(given, list) else []):
-            if not isinstance(one, dict):
-                yield item_shapes.wrong_type(f"{name}[{number}]", (dict,), one)
+        values: Any = body.get(name)
+        for index, value in enumerate(cast("list[Any]", values) if isinstance(values, list) else []):
+            if not isinstance(value, dict):
+                yield item_shapes.wrong_type_error(f"{name}[{index}]", (dict,), value)
     if isinstance(body.get("conversation"), dict) and not isinstance(body["conversation"].get("id"), str):
-        yield item_shapes.missing("conversation.id")
+        yield item_shapes.missing_parameter_error("conversation.id")
 
 
-def _parameter_objections(body: Json) -> Iterator[HttpError]:
+def _find_parameter_violations(body: Json) -> Iterator[HttpError]:
     for name in body:
         if name not in PARAMETERS:
             yield HttpError(400, f"Unknown parameter: '{name}'.", "unknown_parameter", name)
     for name in ("model", "input"):
         if body.get(name) is None:
-            yield item_shapes.missing(name)
+            yield item_shapes.missing_parameter_error(name)
     for name in ("temperature", "top_p"):
         value = body.get(name)
         if isinstance(value, int | float) and value < 0:
-            shown = f"Invalid '{name}': decimal below minimum value. Expected a value >= 0, but got {value} instead."
-            yield HttpError(400, shown, "decimal_below_min_value", name)
+            reason = f"Invalid '{name}': decimal below minimum value. Expected a value >= 0, but got {value} instead."
+            yield HttpError(400, reason, "decimal_below_min_value", name)
     if str(body["model"]).startswith(UNKNOWN_MODELS):
         yield HttpError(400, f"The requested model '{body['model']}' does not exist.", "model_not_found", "model")
 
 
-def _tool_objections(body: Json, known: Knowledge, now: float) -> Iterator[HttpError]:
-    for number, tool in enumerate(cast("list[Json]", body.get("tools") or [])):
+def _find_tool_violations(body: Json, service_state: ServiceState, now: float) -> Iterator[HttpError]:
+    for index, tool in enumerate(cast("list[Json]", body.get("tools") or [])):
         if tool.get("type") == "function" and not isinstance(tool.get("name"), str):
-            yield item_shapes.missing(f"tools[{number}].name")
+            yield item_shapes.missing_parameter_error(f"tools[{index}].name")
         if tool.get("type") != "code_interpreter":
             continue
         container = tool.get("container")
         if container is None:
-            yield item_shapes.missing(f"tools[{number}].container")
-        if isinstance(container, str) and known.container_is_expired(container, now):
+            yield item_shapes.missing_parameter_error(f"tools[{index}].container")
+        if isinstance(container, str) and service_state.is_container_expired(container, now):
             yield HttpError(400, "Container is expired.")
 
 
-def _continuation_objections(body: Json, known: Knowledge) -> Iterator[HttpError]:
-    previous, conversation = body.get("previous_response_id"), conversation_id(body)
+def _find_continuation_violations(body: Json, service_state: ServiceState) -> Iterator[HttpError]:
+    previous, conversation = body.get("previous_response_id"), get_conversation_id(body)
     if previous and conversation:
-        shown = (
+        reason = (
             "Mutually exclusive parameters: ''. "
             "Ensure you are only providing one of: 'previous_response_id' or 'conversation'."
         )
-        yield HttpError(400, shown, "mutually_exclusive_parameters")
-    if previous and known.transcript_of(previous) is None:
-        shown = f"Previous response with id '{previous}' not found."
-        yield HttpError(400, shown, "previous_response_not_found", "previous_response_id")
-    if conversation and known.conversation(conversation) is None:
+        yield HttpError(400, reason, "mutually_exclusive_parameters")
+    if previous and service_state.find_transcript(previous) is None:
+        reason = f"Previous response with id '{previous}' not found."
+        yield HttpError(400, reason, "previous_response_not_found", "previous_response_id")
+    if conversation and service_state.find_conversation(conversation) is None:
         yield HttpError(404, f"Conversation with id '{conversation}' not found.")
 
 
-def _item_objections(sent: Sequence[Json], known: Knowledge, now: float) -> Iterator[HttpError]:
-    """Yield the objections to single items that depend on the service's state."""
-    for item in sent:
-        kind, encrypted = kind_of(item), item.get("encrypted_content")
-        if isinstance(encrypted, str) and not known.is_good_encrypted(encrypted):
-            yield HttpError(400, _encrypted_message(item, encrypted), "invalid_encrypted_content")
-        refers = kind == "item_reference" or (kind == "reasoning" and encrypted is None)
-        if refers and not _is_stored(item["id"], known):
+def _find_item_violations(items: Sequence[Json], service_state: ServiceState, now: float) -> Iterator[HttpError]:
+    """Yield the violations of single items that depend on the service's state."""
+    for item in items:
+        item_type, encrypted_content = get_item_type(item), item.get("encrypted_content")
+        if isinstance(encrypted_content, str) and not service_state.is_genuine_encrypted(encrypted_content):
+            yield HttpError(400, _encrypted_message(item, encrypted_content), "invalid_encrypted_content")
+        is_reference = item_type == "item_reference" or (item_type == "reasoning" and encrypted_content is None)
+        if is_reference and not _is_stored(item["id"], service_state):
             yield HttpError(404, _not_persisted_message(item["id"]), param="input")
-        if kind == "code_interpreter_call" and known.container_is_expired(item["container_id"], now):
+        if item_type == "code_interpreter_call" and service_state.is_container_expired(item["container_id"], now):
             yield HttpError(400, f"Expected container_id: {item['container_id']}", param="input")
 
 
@@ -236,20 +237,20 @@ def _not_persisted_message(item_id: str) -> str:
     )
 
 
-def _is_stored(item_id: str, known: Knowledge) -> bool:
-    issued = known.issued_item(item_id)
-    return issued is not None and issued.stored
+def _is_stored(item_id: str, service_state: ServiceState) -> bool:
+    issued_item = service_state.find_issued_item(item_id)
+    return issued_item is not None and issued_item.is_stored
 
 
-def resolve(item: Json, known: Knowledge) -> Json:
+def resolve_reference(item: Json, service_state: ServiceState) -> Json:
     """Return the stored item of a reference, any other item unchanged."""
-    issued = known.issued_item(item["id"]) if kind_of(item) == "item_reference" else None
-    return issued.item if issued else item
+    issued_item = service_state.find_issued_item(item["id"]) if get_item_type(item) == "item_reference" else None
+    return issued_item.item if issued_item else item
 
 
-def kept_items(body: Json, known: Knowledge) -> Transcript:
+def get_previous_items(body: Json, service_state: ServiceState) -> Transcript:
     """Return the items that the service prepends to the input."""
     if body.get("previous_response_id"):
-        return known.transcript_of(body["previous_response_id"]) or Transcript()
-    conversation = conversation_id(body)
-    return (known.conversation(conversation) if conversation else None) or Transcript()
+        return service_state.find_transcript(body["previous_response_id"]) or Transcript()
+    conversation = get_conversation_id(body)
+    return (service_state.find_conversation(conversation) if conversation else None) or Transcript()

@@ -1,6 +1,6 @@
-"""The rules of threads and runs, in the service's words. Pure.
+"""The rules of threads and runs, with the service's own error messages.
 
-Source: the service's documentation and its answers as its SDK's public issues quote them.
+Source: the service's documentation, and its responses as quoted in public issues of its SDK.
 """
 
 from collections.abc import Mapping
@@ -10,67 +10,67 @@ from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 
 ACTIVE = frozenset({"queued", "in_progress", "requires_action", "cancelling"})
-"""Statuses in which a run keeps its thread."""
+"""Statuses in which a run locks its thread."""
 
 
-def no_such(kind: str, given: str) -> HttpError:
-    """Refuse an unknown id."""
-    return HttpError(404, f"No {kind} found with id '{given}'.")
+def not_found_error(kind: str, object_id: str) -> HttpError:
+    """Return the error for an unknown id."""
+    return HttpError(404, f"No {kind} found with id '{object_id}'.")
 
 
-def check_message(body: Any, thread_id: str, active: str | None) -> HttpError | None:
-    """Check a message that is posted.
+def check_message(body: Any, thread_id: str, active_run_id: str | None) -> HttpError | None:
+    """Check a posted message.
 
     Args:
-        body: of the request.
-        thread_id: of the thread.
-        active: id of the run that keeps it, or None.
+        body: parsed body of the request.
+        thread_id: id of the thread.
+        active_run_id: id of the run that locks it, or None.
     """
-    given = cast("Json", body) if isinstance(body, dict) else {}
-    if given.get("role") not in {"user", "assistant"}:
-        why = f"Invalid value: '{given.get('role')}'. Supported values are: 'user' and 'assistant'."
-        return HttpError(400, why, "invalid_value", "role")
-    if not given.get("content"):
+    message = cast("Json", body) if isinstance(body, dict) else {}
+    if message.get("role") not in {"user", "assistant"}:
+        reason = f"Invalid value: '{message.get('role')}'. Supported values are: 'user' and 'assistant'."
+        return HttpError(400, reason, "invalid_value", "role")
+    if not message.get("content"):
         return HttpError(400, "Message content must be non-empty.", None, "content")
-    if active:
-        return HttpError(400, f"Can't add messages to {thread_id} while a run {active} is active.")
+    if active_run_id:
+        return HttpError(400, f"Can't add messages to {thread_id} while a run {active_run_id} is active.")
     return None
 
 
-def check_new_run(body: Any, agents: Mapping[str, Json], thread_id: str, active: str | None) -> HttpError | None:
-    """Check a run that is to be made.
+def check_new_run(body: Any, agents: Mapping[str, Json], thread_id: str, active_run_id: str | None) -> HttpError | None:
+    """Check the request for a new run.
 
     Args:
-        body: of the request.
-        agents: by id.
-        thread_id: of the thread.
-        active: id of the run that keeps it, or None.
+        body: parsed body of the request.
+        agents: agents by id.
+        thread_id: id of the thread.
+        active_run_id: id of the run that locks it, or None.
     """
-    given = cast("Json", body) if isinstance(body, dict) else {}
-    if not given.get("assistant_id"):
+    request = cast("Json", body) if isinstance(body, dict) else {}
+    if not request.get("assistant_id"):
         return HttpError(400, "Missing required parameter: 'assistant_id'.", "missing_required_parameter")
-    if given["assistant_id"] not in agents:
-        return no_such("assistant", str(given["assistant_id"]))
-    if active:
-        return HttpError(400, f"Thread {thread_id} already has an active run {active}.")
+    if request["assistant_id"] not in agents:
+        return not_found_error("assistant", str(request["assistant_id"]))
+    if active_run_id:
+        return HttpError(400, f"Thread {thread_id} already has an active run {active_run_id}.")
     return None
 
 
-def check_answers(body: Any, run: Mapping[str, Any]) -> HttpError | None:
-    """Check what is submitted to a run: all of its calls at once, and no others.
+def check_tool_outputs(body: Any, run: Mapping[str, Any]) -> HttpError | None:
+    """Check tool outputs or approvals submitted to a run: exactly one for each of its open calls.
 
     Args:
-        body: of the request.
-        run: as it is.
+        body: parsed body of the request.
+        run: current state of the run.
     """
     status = run["status"]
     if status != "requires_action":
         return HttpError(400, f'Runs in status "{status}" do not accept tool outputs.')
     action = run["required_action"]
-    asked = [call["id"] for call in action[action["type"]]["tool_calls"]]
-    given = cast("Json", body) if isinstance(body, dict) else {}
-    field = "tool_outputs" if action["type"] == "submit_tool_outputs" else "tool_approvals"
-    got = [one.get("tool_call_id") for one in cast("list[Json]", given.get(field) or [])]
-    if sorted(map(str, got)) != sorted(asked):
-        return HttpError(400, f"Expected tool outputs for call_ids {asked}, got {got}")
+    expected_ids = [call["id"] for call in action[action["type"]]["tool_calls"]]
+    request = cast("Json", body) if isinstance(body, dict) else {}
+    field_name = "tool_outputs" if action["type"] == "submit_tool_outputs" else "tool_approvals"
+    actual_ids = [output.get("tool_call_id") for output in cast("list[Json]", request.get(field_name) or [])]
+    if sorted(map(str, actual_ids)) != sorted(expected_ids):
+        return HttpError(400, f"Expected tool outputs for call_ids {expected_ids}, got {actual_ids}")
     return None

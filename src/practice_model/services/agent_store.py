@@ -1,6 +1,6 @@
-"""What the Azure AI Agents service keeps: threads, their messages and runs, files. In memory.
+"""State of the Azure AI Agents service: threads, their messages and runs, files. In memory.
 
-The events of a run tell all that is to know of it, so what is kept is read from them.
+The events of a run contain its full state, so the stored state is read from them.
 """
 
 import base64
@@ -12,147 +12,157 @@ from starlette.requests import Request
 
 from practice_model.dialects.agents import objects
 from practice_model.dialects.responses.errors import HttpError
-from practice_model.dialects.responses.ids import IdMint
+from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import PIXEL, Json
 from practice_model.rules import threads as rules
 
-_MOST_LISTED = 100
+MAX_PAGE_ITEMS = 100
 
 
 @dataclass
 class StoredRun:
-    """A run, and what is to become of it."""
+    """A run, with the events and items that are still to come."""
 
-    shown: Json
+    json_object: Json
     steps: dict[str, Json] = field(default_factory=dict[str, Json])
     outputs: dict[str, list[Json]] = field(default_factory=dict[str, list[Json]])
-    coming: list[Json] = field(default_factory=list[Json])
-    looks: int | None = None
-    after_approval: dict[str, Any] = field(default_factory=dict[str, Any])
-    rest: list[Json] = field(default_factory=list[Json])
+    pending_events: list[Json] = field(default_factory=list[Json])
+    remaining_polls: int | None = None
+    approved_outputs: dict[str, Any] = field(default_factory=dict[str, Any])
+    remaining_items: list[Json] = field(default_factory=list[Json])
 
 
 @dataclass
 class StoredThread:
-    """A thread, and what the model reads of it."""
+    """A thread, with the transcript that the model reads."""
 
-    shown: Json
+    json_object: Json
     messages: list[Json] = field(default_factory=list[Json])
     runs: dict[str, StoredRun] = field(default_factory=dict[str, StoredRun])
     transcript: list[Json] = field(default_factory=list[Json])
 
     @property
-    def active(self) -> str | None:
-        """The run that keeps it."""
-        return next((key for key, run in self.runs.items() if run.shown["status"] in rules.ACTIVE), None)
+    def active_run_id(self) -> str | None:
+        """The id of the run that locks the thread."""
+        return next((key for key, run in self.runs.items() if run.json_object["status"] in rules.ACTIVE), None)
 
 
 @dataclass
 class AgentStore:
-    """What was made since the start of the process."""
+    """Everything created since the start of the process."""
 
-    mint: IdMint
+    id_generator: IdGenerator
     agents: dict[str, Json] = field(default_factory=dict[str, Json])
     threads: dict[str, StoredThread] = field(default_factory=dict[str, StoredThread])
     files: dict[str, tuple[Json, bytes]] = field(default_factory=dict[str, tuple[Json, bytes]])
 
     def new_id(self, prefix: str) -> str:
-        """Make an id."""
-        return self.mint.like(f"{prefix}_{'0' * 24}")
+        """Return a new id."""
+        return self.id_generator.new_like(f"{prefix}_{'0' * 24}")
 
-    def post(self, thread: StoredThread, body: Json) -> Json:
+    def add_message(self, thread: StoredThread, body: Json) -> Json:
         """Add a message to a thread."""
-        message = objects.message(self.new_id("msg"), thread.shown["id"], body, now())
+        message = objects.build_message(self.new_id("msg"), thread.json_object["id"], body, now())
         thread.messages.append(message)
         texts = [{"text": part["text"]["value"]} for part in message["content"] if part["type"] == "text"]
         thread.transcript.append({"type": "message", "role": message["role"], "content": texts})
         return message
 
-    def kept(self, item: Json) -> Json:
-        """Keep the images of a code run and the files that a text cites as files of the service."""
+    def store_files(self, item: Json) -> Json:
+        """Store the images of a code run and the files that a text cites; return the item with their ids."""
         if item.get("type") == "code_interpreter_call":
             outputs: list[Json] = item.get("outputs") or []
-            return {**item, "outputs": [self._output(one) for one in outputs]}
+            return {**item, "outputs": [self._store_image(output) for output in outputs]}
         for part in item.get("content") or () if item.get("type") == "message" else ():
-            for note in part.get("annotations") or ():
-                if note.get("type") == "container_file_citation":
-                    self.keep(note["file_id"], note["filename"], f"written by code: {note['filename']}\n".encode())
+            for annotation in part.get("annotations") or ():
+                if annotation.get("type") == "container_file_citation":
+                    self.add_file(
+                        annotation["file_id"],
+                        annotation["filename"],
+                        f"written by code: {annotation['filename']}\n".encode(),
+                    )
         return item
 
-    def _output(self, output: Json) -> Json:
+    def _store_image(self, output: Json) -> Json:
         if output.get("type") != "image":
             return output
         file_id = self.new_id("assistant")
-        self.keep(file_id, "plot.png", base64.b64decode(PIXEL.partition(",")[2]))
+        self.add_file(file_id, "plot.png", base64.b64decode(PIXEL.partition(",")[2]))
         return {"type": "image", "image": {"file_id": file_id}}
 
-    def keep(self, file_id: str, name: str, data: bytes, purpose: str = "assistants_output") -> Json:
-        """Keep a file."""
-        named = {"object": "file", "id": file_id, "purpose": purpose, "filename": name, "bytes": len(data)}
-        shown = {**named, "created_at": now(), "status": "processed", "status_details": None}
-        self.files[file_id] = shown, data
-        return shown
+    def add_file(self, file_id: str, name: str, data: bytes, purpose: str = "assistants_output") -> Json:
+        """Store a file; return its description."""
+        file_fields = {"object": "file", "id": file_id, "purpose": purpose, "filename": name, "bytes": len(data)}
+        file_object = {**file_fields, "created_at": now(), "status": "processed", "status_details": None}
+        self.files[file_id] = file_object, data
+        return file_object
 
     @staticmethod
-    def settle(thread: StoredThread, run: StoredRun) -> None:
-        """Keep what the events of a run say."""
-        known = {one["id"]: place for place, one in enumerate(thread.messages)}
-        for one in run.coming:
-            name, data = one["event"], one["data"]
-            if name.startswith("thread.run.step.") and not name.endswith("delta"):
+    def apply_run_events(thread: StoredThread, run: StoredRun) -> None:
+        """Apply the pending events of a run to it and its thread."""
+        message_ids = {event["id"]: index for index, event in enumerate(thread.messages)}
+        for event in run.pending_events:
+            event_name, data = event["event"], event["data"]
+            if event_name.startswith("thread.run.step.") and not event_name.endswith("delta"):
                 run.steps[data["id"]] = data
-            elif name.startswith("thread.run."):
-                run.shown = data
-            elif name in {"thread.message.completed", "thread.message.incomplete"} and data["id"] not in known:
-                thread.messages.append({**data, "status": name.rpartition(".")[2]})
-        action = run.shown.get("required_action")
-        if run.shown["status"] == "requires_action" and action:
-            waiting = next(step for step in reversed(run.steps.values()) if step["status"] == "in_progress")
+            elif event_name.startswith("thread.run."):
+                run.json_object = data
+            elif (
+                event_name in {"thread.message.completed", "thread.message.incomplete"}
+                and data["id"] not in message_ids
+            ):
+                thread.messages.append({**data, "status": event_name.rpartition(".")[2]})
+        action = run.json_object.get("required_action")
+        if run.json_object["status"] == "requires_action" and action:
+            waiting_step = next(step for step in reversed(run.steps.values()) if step["status"] == "in_progress")
             calls = action[action["type"]]["tool_calls"]
-            run.steps[waiting["id"]] = {**waiting, "step_details": {"type": "tool_calls", "tool_calls": calls}}
-        run.coming = []
+            run.steps[waiting_step["id"]] = {
+                **waiting_step,
+                "step_details": {"type": "tool_calls", "tool_calls": calls},
+            }
+        run.pending_events = []
 
 
 def now() -> int:
-    """Give the time in seconds, as the service shows it."""
+    """Return the time in seconds, as the service reports it."""
     return int(time.time())
 
 
-class RefusedError(Exception):
-    """A request that the service refuses."""
+class RejectedError(Exception):
+    """The service rejects the request."""
 
     def __init__(self, error: HttpError) -> None:
         super().__init__(error.message)
         self.error = error
 
 
-def found[T](known: dict[str, T], given: str, kind: str) -> T:
-    """Find what an id names, or refuse the request."""
-    if given not in known:
-        raise RefusedError(rules.no_such(kind, given))
-    return known[given]
+def find_or_reject[T](objects_by_id: dict[str, T], object_id: str, kind: str) -> T:
+    """Return the object with this id, or reject the request."""
+    if object_id not in objects_by_id:
+        raise RejectedError(rules.not_found_error(kind, object_id))
+    return objects_by_id[object_id]
 
 
 def with_outputs(step: Json, outputs: dict[str, Any]) -> Json:
-    """Fill in what comes after the end of a step, which listed steps have."""
+    """Return a step with the outputs that come after its end, as listed steps have them."""
     calls: list[Json] = []
-    made: list[Json] = step["step_details"].get("tool_calls") or []
-    for call in made:
+    step_calls: list[Json] = step["step_details"].get("tool_calls") or []
+    for call in step_calls:
         if call["id"] not in outputs:
             calls.append(call)
         elif call["type"] == "code_interpreter":
-            ran: Json = {**call["code_interpreter"], "outputs": outputs[call["id"]]}
-            calls.append({**call, "code_interpreter": ran})
+            code_run: Json = {**call["code_interpreter"], "outputs": outputs[call["id"]]}
+            calls.append({**call, "code_interpreter": code_run})
         else:
             calls.append({**call, "output": outputs[call["id"]]})
     return {**step, "step_details": {**step["step_details"], "tool_calls": calls}} if calls else step
 
 
-def page(request: Request, listed: list[Json]) -> Json:
-    """Return a page, newest first unless asked otherwise."""
-    ordered = listed if request.query_params.get("order") == "asc" else listed[::-1]
+def paginate(request: Request, entries: list[Json]) -> Json:
+    """Return a page, newest first unless `order=asc` is requested."""
+    ordered_entries = entries if request.query_params.get("order") == "asc" else entries[::-1]
     if after := request.query_params.get("after"):
-        ids = [one["id"] for one in ordered]
-        ordered = ordered[ids.index(after) + 1 :] if after in ids else []
-    limit = min(int(request.query_params.get("limit", "20")), _MOST_LISTED)
-    return objects.listing(ordered[:limit], has_more=len(ordered) > limit)
+        ids = [entry["id"] for entry in ordered_entries]
+        ordered_entries = ordered_entries[ids.index(after) + 1 :] if after in ids else []
+    limit = min(int(request.query_params.get("limit", "20")), MAX_PAGE_ITEMS)
+    return objects.build_page(ordered_entries[:limit], has_more=len(ordered_entries) > limit)

@@ -1,8 +1,8 @@
 """The Azure AI Agents service: agents, threads, messages, runs with their steps, files; below ``/agents``.
 
-A run is played when it is made. Its events tell all that is to know, so what the service keeps of it is read from them:
-at once when the stream was sent whole, else when the run was looked at a few times, as a run goes on when its reader
-has left. For tests: ``/practice/agents/expire`` (POST) lets the runs expire that wait.
+The events of a run are generated when it is created. They contain its full state, which the service stores when the
+stream was sent completely, or after the run was polled a few times: a run continues after its reader has disconnected.
+For tests: ``/practice/agents/expire`` (POST) expires the runs that wait for tool outputs or approvals.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,315 +17,333 @@ from practice_model.dialects.agents import objects
 from practice_model.dialects.agents.run_events import RunScript
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import Reading
+from practice_model.dialects.responses.reading import ParsedRequest
 from practice_model.event_stream import EventStream
-from practice_model.exchange import Exchange, Shared
-from practice_model.json_text import JsonAnswer, encode_json
-from practice_model.play.agent_recordings import AgentRecordings, as_run
-from practice_model.play.answer import Answer
+from practice_model.exchange import Exchange, SharedState
+from practice_model.json_text import JsonResponse, encode_json
+from practice_model.play.agent_recordings import AgentRecordings, with_run_ids
+from practice_model.play.answer import FakeResponse
 from practice_model.play.plans import PlanError
 from practice_model.play.player import Player
 from practice_model.rules import threads as rules
 from practice_model.services.agent_store import (
     AgentStore,
-    RefusedError,
+    RejectedError,
     StoredRun,
     StoredThread,
-    found,
+    find_or_reject,
     now,
-    page,
+    paginate,
     with_outputs,
 )
 
-_LOOKS = 2
-"""How often a run whose reader has left is looked at before it has ended."""
+_POLLS_UNTIL_COMPLETE = 2
+"""Number of polls after which a run without a reader has ended."""
 _DONE = b"event: done\ndata: [DONE]\n\n"
 
 
 class AgentsService:
     """The routes and their state."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._mint = shared.mint
-        self._store = AgentStore(shared.mint)
-        recordings = AgentRecordings(shared.recordings_folder)
-        self._player = Player(shared.mint, cast("Any", recordings), shared.plans)
+    def __init__(self, shared_state: SharedState) -> None:
+        self._shared_state = shared_state
+        self._id_generator = shared_state.id_generator
+        self._store = AgentStore(shared_state.id_generator)
+        recordings = AgentRecordings(shared_state.recordings_folder)
+        self._player = Player(shared_state.id_generator, cast("Any", recordings), shared_state.plans)
 
     def routes(self) -> list[Route]:
         """List the routes."""
-        thread, run = "/agents/threads/{thread}", "/agents/threads/{thread}/runs/{run}"
+        thread_path, run_path = "/agents/threads/{thread}", "/agents/threads/{thread}/runs/{run}"
         table: list[tuple[str, str, Callable[[Request, Exchange], ASGIApp]]] = [
             ("GET", "/agents/assistants", self.list_agents),
             ("POST", "/agents/assistants", self.create_agent),
             ("GET", "/agents/assistants/{agent}", self.read_agent),
             ("GET", "/agents/threads", self.list_threads),
             ("POST", "/agents/threads", self.create_thread),
-            ("GET", thread, self.read_thread),
-            ("DELETE", thread, self.delete_thread),
-            ("GET", f"{thread}/messages", self.list_messages),
-            ("POST", f"{thread}/messages", self.post_message),
-            ("GET", f"{thread}/messages/{{message}}", self.read_message),
-            ("GET", f"{thread}/runs", self.list_runs),
-            ("POST", f"{thread}/runs", self.create_run),
-            ("GET", run, self.read_run),
-            ("POST", f"{run}/cancel", self.cancel_run),
-            ("POST", f"{run}/submit_tool_outputs", self.submit),
-            ("GET", f"{run}/steps", self.list_steps),
-            ("GET", f"{run}/steps/{{step}}", self.read_step),
+            ("GET", thread_path, self.read_thread),
+            ("DELETE", thread_path, self.delete_thread),
+            ("GET", f"{thread_path}/messages", self.list_messages),
+            ("POST", f"{thread_path}/messages", self.post_message),
+            ("GET", f"{thread_path}/messages/{{message}}", self.read_message),
+            ("GET", f"{thread_path}/runs", self.list_runs),
+            ("POST", f"{thread_path}/runs", self.create_run),
+            ("GET", run_path, self.read_run),
+            ("POST", f"{run_path}/cancel", self.cancel_run),
+            ("POST", f"{run_path}/submit_tool_outputs", self.submit_tool_outputs),
+            ("GET", f"{run_path}/steps", self.list_steps),
+            ("GET", f"{run_path}/steps/{{step}}", self.read_step),
             ("GET", "/agents/files/{file}", self.read_file),
             ("GET", "/agents/files/{file}/content", self.read_content),
         ]
-        made = [Route(path, self._served(handler), methods=[method]) for method, path, handler in table]
+        exchange_routes = [
+            Route(path, self._build_handler(handler), methods=[method]) for method, path, handler in table
+        ]
         return [
-            *made,
+            *exchange_routes,
             Route("/agents/files", self.upload, methods=["POST"]),
             Route("/practice/agents/expire", self.expire, methods=["POST"]),
         ]
 
-    def _served(self, handler: Callable[[Request, Exchange], ASGIApp]) -> Any:
+    def _build_handler(self, handler: Callable[[Request, Exchange], ASGIApp]) -> Any:
         async def serve(request: Request) -> ASGIApp:
-            call = await Exchange.begin(request, self._shared.request_log)
+            exchange = await Exchange.start(request, self._shared_state.request_log)
             if not (request.headers.get("authorization") or request.headers.get("api-key")):
-                return call.refuse(401, HttpError(401, "Access denied due to missing credentials.").body)
+                return exchange.reject(401, HttpError(401, "Access denied due to missing credentials.").body)
             try:
-                return handler(request, call)
-            except RefusedError as refused:
-                return call.refuse(refused.error.status, refused.error.body, refused.error.retry_after)
+                return handler(request, exchange)
+            except RejectedError as rejection:
+                return exchange.reject(rejection.error.status, rejection.error.body, rejection.error.retry_after)
 
         return serve
 
-    def _thread(self, request: Request) -> StoredThread:
+    def _find_thread(self, request: Request) -> StoredThread:
         thread_id = request.path_params["thread"]
-        return found(self._store.threads, thread_id, "thread")
+        return find_or_reject(self._store.threads, thread_id, "thread")
 
-    def _run(self, request: Request) -> tuple[StoredThread, StoredRun]:
-        thread = self._thread(request)
-        return thread, found(thread.runs, request.path_params["run"], "run")
+    def _find_run(self, request: Request) -> tuple[StoredThread, StoredRun]:
+        thread = self._find_thread(request)
+        return thread, find_or_reject(thread.runs, request.path_params["run"], "run")
 
-    def list_agents(self, request: Request, call: Exchange) -> ASGIApp:
+    def list_agents(self, request: Request, exchange: Exchange) -> ASGIApp:
         """List the agents."""
-        return call.answer(page(request, list(self._store.agents.values())))
+        return exchange.respond(paginate(request, list(self._store.agents.values())))
 
-    def create_agent(self, request: Request, call: Exchange) -> ASGIApp:
+    def create_agent(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Create an agent."""
         del request
-        agent = objects.agent(self._store.new_id("asst"), call.body or {}, now())
+        agent = objects.build_agent(self._store.new_id("asst"), exchange.body or {}, now())
         self._store.agents[agent["id"]] = agent
-        return call.answer(agent)
+        return exchange.respond(agent)
 
-    def read_agent(self, request: Request, call: Exchange) -> ASGIApp:
+    def read_agent(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Read an agent."""
-        return call.answer(found(self._store.agents, request.path_params["agent"], "assistant"))
+        return exchange.respond(find_or_reject(self._store.agents, request.path_params["agent"], "assistant"))
 
-    def list_threads(self, request: Request, call: Exchange) -> ASGIApp:
+    def list_threads(self, request: Request, exchange: Exchange) -> ASGIApp:
         """List the threads."""
-        return call.answer(page(request, [one.shown for one in self._store.threads.values()]))
+        return exchange.respond(paginate(request, [thread.json_object for thread in self._store.threads.values()]))
 
-    def create_thread(self, request: Request, call: Exchange) -> ASGIApp:
+    def create_thread(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Create a thread, with messages."""
         del request
-        body: Json = call.body or {}
-        thread = StoredThread(objects.thread(self._store.new_id("thread"), body, now()))
-        for posted in cast("list[Json]", body.get("messages") or []):
-            if refused := rules.check_message(posted, thread.shown["id"], None):
-                raise RefusedError(refused)
-            self._store.post(thread, posted)
-        self._store.threads[thread.shown["id"]] = thread
-        return call.answer(thread.shown)
+        body: Json = exchange.body or {}
+        thread = StoredThread(objects.build_thread(self._store.new_id("thread"), body, now()))
+        for message in cast("list[Json]", body.get("messages") or []):
+            if violation := rules.check_message(message, thread.json_object["id"], None):
+                raise RejectedError(violation)
+            self._store.add_message(thread, message)
+        self._store.threads[thread.json_object["id"]] = thread
+        return exchange.respond(thread.json_object)
 
-    def read_thread(self, request: Request, call: Exchange) -> ASGIApp:
+    def read_thread(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Read a thread."""
-        return call.answer(self._thread(request).shown)
+        return exchange.respond(self._find_thread(request).json_object)
 
-    def delete_thread(self, request: Request, call: Exchange) -> ASGIApp:
+    def delete_thread(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Delete a thread."""
-        thread_id = self._thread(request).shown["id"]
+        thread_id = self._find_thread(request).json_object["id"]
         del self._store.threads[thread_id]
-        return call.answer({"id": thread_id, "object": "thread.deleted", "deleted": True})
+        return exchange.respond({"id": thread_id, "object": "thread.deleted", "deleted": True})
 
-    def list_messages(self, request: Request, call: Exchange) -> ASGIApp:
+    def list_messages(self, request: Request, exchange: Exchange) -> ASGIApp:
         """List the messages of a thread."""
-        return call.answer(page(request, self._thread(request).messages))
+        return exchange.respond(paginate(request, self._find_thread(request).messages))
 
-    def post_message(self, request: Request, call: Exchange) -> ASGIApp:
+    def post_message(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Add a message to a thread."""
-        thread = self._thread(request)
-        if refused := rules.check_message(call.body, thread.shown["id"], thread.active):
-            raise RefusedError(refused)
-        return call.answer(self._store.post(thread, call.body))
+        thread = self._find_thread(request)
+        if violation := rules.check_message(exchange.body, thread.json_object["id"], thread.active_run_id):
+            raise RejectedError(violation)
+        return exchange.respond(self._store.add_message(thread, exchange.body))
 
-    def read_message(self, request: Request, call: Exchange) -> ASGIApp:
+    def read_message(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Read a message."""
-        by_id = {one["id"]: one for one in self._thread(request).messages}
-        return call.answer(found(by_id, request.path_params["message"], "message"))
+        messages_by_id = {message["id"]: message for message in self._find_thread(request).messages}
+        return exchange.respond(find_or_reject(messages_by_id, request.path_params["message"], "message"))
 
-    def list_runs(self, request: Request, call: Exchange) -> ASGIApp:
+    def list_runs(self, request: Request, exchange: Exchange) -> ASGIApp:
         """List the runs of a thread."""
-        return call.answer(page(request, [one.shown for one in self._thread(request).runs.values()]))
-
-    def create_run(self, request: Request, call: Exchange) -> ASGIApp:
-        """Make a run, streamed or not."""
-        thread = self._thread(request)
-        if refused := rules.check_new_run(call.body, self._store.agents, thread.shown["id"], thread.active):
-            raise RefusedError(refused)
-        body: Json = call.body
-        shown = objects.run(
-            self._store.new_id("run"), thread.shown["id"], body, self._store.agents[body["assistant_id"]], now()
+        return exchange.respond(
+            paginate(request, [run.json_object for run in self._find_thread(request).runs.values()])
         )
-        run = StoredRun(shown)
-        answer = self._answer(thread, run)
-        thread.runs[shown["id"]] = run
-        script = RunScript(shown, self._mint, now(), answer.delivery.chunk_characters)
-        script.begins()
-        return self._deliver((thread, run), script, answer, request, call)
 
-    def _answer(self, thread: StoredThread, run: StoredRun) -> Answer:
-        """Ask the player what the model says now."""
-        tools = [{**tool, **tool.get("function", {})} for tool in run.shown["tools"]]
+    def create_run(self, request: Request, exchange: Exchange) -> ASGIApp:
+        """Create a run, streamed or not."""
+        thread = self._find_thread(request)
+        if violation := rules.check_new_run(
+            exchange.body, self._store.agents, thread.json_object["id"], thread.active_run_id
+        ):
+            raise RejectedError(violation)
+        body: Json = exchange.body
+        run_object = objects.build_run(
+            self._store.new_id("run"), thread.json_object["id"], body, self._store.agents[body["assistant_id"]], now()
+        )
+        run = StoredRun(run_object)
+        fake_response = self._generate(thread, run)
+        thread.runs[run_object["id"]] = run
+        script = RunScript(run_object, self._id_generator, now(), fake_response.delivery.chunk_characters)
+        script.start()
+        return self._deliver((thread, run), script, fake_response, request, exchange)
+
+    def _generate(self, thread: StoredThread, run: StoredRun) -> FakeResponse:
+        """Return the model's next response."""
+        tools = [{**tool, **tool.get("function", {})} for tool in run.json_object["tools"]]
         body = {
-            "model": run.shown["model"],
-            "instructions": run.shown["instructions"],
+            "model": run.json_object["model"],
+            "instructions": run.json_object["instructions"],
             "tools": tools,
             "stream": True,
             "include": ["code_interpreter_call.outputs"],
-            "tool_choice": run.shown["tool_choice"],
+            "tool_choice": run.json_object["tool_choice"],
         }
-        if run.rest:
-            items, run.rest = run.rest, []
-            return Answer(items)
+        if run.remaining_items:
+            items, run.remaining_items = run.remaining_items, []
+            return FakeResponse(items)
         try:
-            answer = self._player.answer(Reading(body, thread.transcript))
+            fake_response = self._player.respond(ParsedRequest(body, thread.transcript))
         except PlanError as error:
-            raise RefusedError(HttpError(400, str(error), "practice_plan")) from error
-        if isinstance(answer, HttpError):
-            raise RefusedError(answer)
-        return answer
+            raise RejectedError(HttpError(400, str(error), "practice_plan")) from error
+        if isinstance(fake_response, HttpError):
+            raise RejectedError(fake_response)
+        return fake_response
 
     def _deliver(
-        self, place: tuple[StoredThread, StoredRun], script: RunScript, answer: Answer, request: Request, call: Exchange
+        self,
+        thread_and_run: tuple[StoredThread, StoredRun],
+        script: RunScript,
+        fake_response: FakeResponse,
+        request: Request,
+        exchange: Exchange,
     ) -> ASGIApp:
-        """Send the events of a run, and keep what they say when they were sent."""
-        thread, run = place
-        items = [self._store.kept(item) for item in answer.items]
-        asking = next((n for n, item in enumerate(items) if item.get("approval")), len(items) - 1)
-        items, run.rest = items[: asking + 1], items[asking + 1 :]
-        if answer.recorded_events:
-            script.events = as_run(answer.recorded_events, run.shown)
+        """Send the events of a run, and apply them once they were sent."""
+        thread, run = thread_and_run
+        items = [self._store.store_files(item) for item in fake_response.items]
+        last_index = next((index for index, item in enumerate(items) if item.get("approval")), len(items) - 1)
+        items, run.remaining_items = items[: last_index + 1], items[last_index + 1 :]
+        if fake_response.recorded_events:
+            script.events = with_run_ids(fake_response.recorded_events, run.json_object)
         else:
-            script.plays(items)
-            usage = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30, **(answer.usage or {})}
-            script.ends(answer.failure, answer.incomplete, usage)
+            script.play_items(items)
+            usage = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30, **(fake_response.usage or {})}
+            script.complete(fake_response.failure, fake_response.incomplete, usage)
         thread.transcript += items
-        run.after_approval = {item["name"]: item.get("output") for item in items if item.get("approval")}
+        run.approved_outputs = {item["name"]: item.get("output") for item in items if item.get("approval")}
         run.outputs |= script.outputs
-        run.coming, run.looks = script.events, None
-        run.shown = {**run.shown, "status": "in_progress"}
-        call.response_id, call.output = run.shown["id"], items
-        asked: Json = call.body
-        if not asked.get("stream"):
-            run.looks = _LOOKS
-            return call.answer(script.events[0]["data"])
+        run.pending_events, run.remaining_polls = script.events, None
+        run.json_object = {**run.json_object, "status": "in_progress"}
+        exchange.response_id, exchange.output = run.json_object["id"], items
+        body: Json = exchange.body
+        if not body.get("stream"):
+            run.remaining_polls = _POLLS_UNTIL_COMPLETE
+            return exchange.respond(script.events[0]["data"])
 
-        def ended(how: str, events: int, sent_at: Sequence[float]) -> None:
-            run.looks = _LOOKS
-            if how == "complete":
-                self._store.settle(thread, run)
-            call.ended(how, events, sent_at)
+        def on_end(outcome: str, event_count: int, sent_at: Sequence[float]) -> None:
+            run.remaining_polls = _POLLS_UNTIL_COMPLETE
+            if outcome == "complete":
+                self._store.apply_run_events(thread, run)
+            exchange.record_end(outcome, event_count, sent_at)
 
-        typed = [{**one, "type": one["event"]} for one in script.events]
-        return EventStream(typed, answer.delivery, request, ended, _encode, last=_DONE)
+        typed_events = [{**event, "type": event["event"]} for event in script.events]
+        return EventStream(typed_events, fake_response.delivery, request, on_end, _encode_event, terminator=_DONE)
 
-    def read_run(self, request: Request, call: Exchange) -> ASGIApp:
-        """Read a run; it ends after a few looks once nobody reads its stream."""
-        thread, run = self._run(request)
-        if run.coming and run.looks is not None:
-            run.looks -= 1
-            if run.looks <= 0:
-                self._store.settle(thread, run)
-        return call.answer(run.shown)
+    def read_run(self, request: Request, exchange: Exchange) -> ASGIApp:
+        """Read a run; without a reader of its stream, it ends after a few polls."""
+        thread, run = self._find_run(request)
+        if run.pending_events and run.remaining_polls is not None:
+            run.remaining_polls -= 1
+            if run.remaining_polls <= 0:
+                self._store.apply_run_events(thread, run)
+        return exchange.respond(run.json_object)
 
-    def cancel_run(self, request: Request, call: Exchange) -> ASGIApp:
+    def cancel_run(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Cancel a run."""
-        _, run = self._run(request)
-        if run.shown["status"] not in rules.ACTIVE:
-            raise RefusedError(HttpError(400, f"Cannot cancel run with status '{run.shown['status']}'."))
-        run.shown = {**run.shown, "status": "cancelled", "cancelled_at": now(), "required_action": None}
-        run.coming = []
-        return call.answer({**run.shown, "status": "cancelling"})
+        _, run = self._find_run(request)
+        if run.json_object["status"] not in rules.ACTIVE:
+            raise RejectedError(HttpError(400, f"Cannot cancel run with status '{run.json_object['status']}'."))
+        run.json_object = {**run.json_object, "status": "cancelled", "cancelled_at": now(), "required_action": None}
+        run.pending_events = []
+        return exchange.respond({**run.json_object, "status": "cancelling"})
 
-    def submit(self, request: Request, call: Exchange) -> ASGIApp:
-        """Take the answers to the calls for which a run waits, and go on."""
-        thread, run = self._run(request)
-        if refused := rules.check_answers(call.body, run.shown):
-            raise RefusedError(refused)
-        body: Json = call.body
-        given: list[Json] = body.get("tool_outputs") or []
-        outputs: dict[str, Any] = {one["tool_call_id"]: one.get("output") for one in given}
+    def submit_tool_outputs(self, request: Request, exchange: Exchange) -> ASGIApp:
+        """Accept the results or approvals for which a run waits, and continue it."""
+        thread, run = self._find_run(request)
+        if violation := rules.check_tool_outputs(exchange.body, run.json_object):
+            raise RejectedError(violation)
+        body: Json = exchange.body
+        tool_outputs: list[Json] = body.get("tool_outputs") or []
+        outputs: dict[str, Any] = {
+            tool_output["tool_call_id"]: tool_output.get("output") for tool_output in tool_outputs
+        }
         for call_id, output in outputs.items():
             thread.transcript.append({"type": "function_call_output", "call_id": call_id, "output": output})
-        step = next(one for one in reversed(run.steps.values()) if one["status"] == "in_progress")
-        names = {one["id"]: one.get("name") for one in step["step_details"]["tool_calls"]}
-        decided: list[Json] = body.get("tool_approvals") or []
-        for one in decided:
-            said = run.after_approval.get(str(names[one["tool_call_id"]])) if one["approve"] else "The call was denied."
-            outputs[one["tool_call_id"]] = said
-        answer = self._answer(thread, run)
-        script = RunScript(run.shown, self._mint, now(), answer.delivery.chunk_characters)
-        script.answers(step, outputs)
+        step = next(step for step in reversed(run.steps.values()) if step["status"] == "in_progress")
+        names = {call["id"]: call.get("name") for call in step["step_details"]["tool_calls"]}
+        approvals: list[Json] = body.get("tool_approvals") or []
+        for approval in approvals:
+            call_id = approval["tool_call_id"]
+            output = run.approved_outputs.get(str(names[call_id])) if approval["approve"] else "The call was denied."
+            outputs[call_id] = output
+        fake_response = self._generate(thread, run)
+        script = RunScript(run.json_object, self._id_generator, now(), fake_response.delivery.chunk_characters)
+        script.complete_calls(step, outputs)
         for call_id, output in outputs.items():
-            if names[call_id]:  # of a server: listed steps have what came after the step's end
+            if names[call_id]:  # hosted tools: listed steps have outputs that came after the step's end
                 run.outputs[call_id] = output
-        return self._deliver((thread, run), script, answer, request, call)
+        return self._deliver((thread, run), script, fake_response, request, exchange)
 
-    def list_steps(self, request: Request, call: Exchange) -> ASGIApp:
-        """List the steps of a run, with what code has put out."""
-        _, run = self._run(request)
-        known = dict(run.steps)
-        for one in run.coming:
-            if one["event"].startswith("thread.run.step.") and not one["event"].endswith("delta"):
-                known[one["data"]["id"]] = one["data"]
-        return call.answer(page(request, [with_outputs(step, run.outputs) for step in known.values()]))
+    def list_steps(self, request: Request, exchange: Exchange) -> ASGIApp:
+        """List the steps of a run, with the outputs of code."""
+        _, run = self._find_run(request)
+        steps_by_id = dict(run.steps)
+        for event in run.pending_events:
+            if event["event"].startswith("thread.run.step.") and not event["event"].endswith("delta"):
+                steps_by_id[event["data"]["id"]] = event["data"]
+        return exchange.respond(paginate(request, [with_outputs(step, run.outputs) for step in steps_by_id.values()]))
 
-    def read_step(self, request: Request, call: Exchange) -> ASGIApp:
+    def read_step(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Read a step."""
-        _, run = self._run(request)
-        return call.answer(with_outputs(found(run.steps, request.path_params["step"], "run step"), run.outputs))
+        _, run = self._find_run(request)
+        return exchange.respond(
+            with_outputs(find_or_reject(run.steps, request.path_params["step"], "run step"), run.outputs)
+        )
 
     async def upload(self, request: Request) -> ASGIApp:
-        """Take a file."""
+        """Accept an uploaded file."""
         async with request.form() as form:
-            sent: Any = form["file"]
-            data, purpose = await sent.read(), str(form.get("purpose"))
-            return JsonAnswer(self._store.keep(self._store.new_id("assistant"), sent.filename, data, purpose))
+            uploaded_file: Any = form["file"]
+            data, purpose = await uploaded_file.read(), str(form.get("purpose"))
+            return JsonResponse(
+                self._store.add_file(self._store.new_id("assistant"), uploaded_file.filename, data, purpose)
+            )
 
-    def read_file(self, request: Request, call: Exchange) -> ASGIApp:
-        """Read what is known of a file."""
-        return call.answer(found(self._store.files, request.path_params["file"], "file")[0])
+    def read_file(self, request: Request, exchange: Exchange) -> ASGIApp:
+        """Read the description of a file."""
+        return exchange.respond(find_or_reject(self._store.files, request.path_params["file"], "file")[0])
 
-    def read_content(self, request: Request, call: Exchange) -> ASGIApp:
+    def read_content(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Download a file."""
-        data = found(self._store.files, request.path_params["file"], "file")[1]
-        call.ended("complete", 0, ())
+        data = find_or_reject(self._store.files, request.path_params["file"], "file")[1]
+        exchange.record_end("complete", 0, ())
         return Response(data, media_type="application/octet-stream")
 
     async def expire(self, _request: Request) -> ASGIApp:
-        """Let the runs expire that wait, as after ten minutes."""
-        waiting = [
+        """Expire the runs that wait for the client, as after ten minutes."""
+        waiting_runs = [
             run
             for thread in self._store.threads.values()
             for run in thread.runs.values()
-            if run.shown["status"] == "requires_action"
+            if run.json_object["status"] == "requires_action"
         ]
-        for run in waiting:
-            run.shown = {**run.shown, "status": "expired", "required_action": None}
-        return JsonAnswer({"expired": len(waiting)})
+        for run in waiting_runs:
+            run.json_object = {**run.json_object, "status": "expired", "required_action": None}
+        return JsonResponse({"expired": len(waiting_runs)})
 
 
-def _encode(one: Json) -> bytes:
-    return b"event: " + str(one["event"]).encode() + b"\ndata: " + encode_json(one["data"]) + b"\n\n"
+def _encode_event(event: Json) -> bytes:
+    return b"event: " + str(event["event"]).encode() + b"\ndata: " + encode_json(event["data"]) + b"\n\n"
 
 
-def agents_routes(shared: Shared) -> list[Route]:
+def agents_routes(shared_state: SharedState) -> list[Route]:
     """List the routes of a new service."""
-    return AgentsService(shared).routes()
+    return AgentsService(shared_state).routes()

@@ -8,16 +8,16 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from practice_model.dialects.chat_completions.completion import completion, stream_events
-from practice_model.dialects.chat_completions.messages import tools_of, transcript_of
+from practice_model.dialects.chat_completions.completion import build_completion, stream_events
+from practice_model.dialects.chat_completions.messages import items_from_messages, parse_tools
 from practice_model.dialects.responses import response_object
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import Reading
+from practice_model.dialects.responses.reading import ParsedRequest
 from practice_model.event_stream import EventStream
-from practice_model.exchange import Exchange, Shared
+from practice_model.exchange import Exchange, SharedState
 from practice_model.json_text import encode_json
-from practice_model.play.answer import Answer
+from practice_model.play.answer import FakeResponse
 from practice_model.play.plans import PlanError
 from practice_model.play.player import Player
 from practice_model.rules.chat_requests import check_request
@@ -30,64 +30,72 @@ class ChatCompletionsService:
     """The route of chat completions.
 
     Args:
-        shared: with the other services.
+        shared_state: common to all services.
     """
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._player = Player(shared.mint, None, shared.plans)
+    def __init__(self, shared_state: SharedState) -> None:
+        self._shared_state = shared_state
+        self._player = Player(shared_state.id_generator, None, shared_state.plans)
 
     async def create(self, request: Request) -> ASGIApp:
         """Answer `POST /chat/completions`, streaming or not."""
-        call = await Exchange.begin(request, self._shared.request_log)
-        answer = self._refuse(request, call.body)
-        if answer is None:
-            body: Json = {**call.body, "tools": tools_of(call.body)}
-            reading = Reading(body, transcript_of(call.body["messages"]))
+        exchange = await Exchange.start(request, self._shared_state.request_log)
+        result = self._check_request(request, exchange.body)
+        if result is None:
+            body: Json = {**exchange.body, "tools": parse_tools(exchange.body)}
+            parsed_request = ParsedRequest(body, items_from_messages(exchange.body["messages"]))
             try:
-                answer = self._player.answer(reading)
+                result = self._player.respond(parsed_request)
             except PlanError as error:
-                answer = HttpError(400, str(error), "practice_plan")
-            if isinstance(answer, Answer):
-                return await self._deliver(answer, reading, request, call)
-        return call.refuse(answer.status, answer.body, answer.retry_after)
+                result = HttpError(400, str(error), "practice_plan")
+            if isinstance(result, FakeResponse):
+                return await self._deliver(result, parsed_request, request, exchange)
+        return exchange.reject(result.status, result.body, result.retry_after)
 
-    def _refuse(self, request: Request, body: Any) -> HttpError | None:
+    def _check_request(self, request: Request, body: Any) -> HttpError | None:
         if not (request.headers.get("authorization") or request.headers.get("api-key")):
             return HttpError(401, MISSING_KEY, "invalid_api_key")
         return check_request(body)
 
-    async def _deliver(self, answer: Answer, reading: Reading, request: Request, call: Exchange) -> ASGIApp:
-        usage = response_object.usage(reading.body, reading.transcript, answer.items)
-        whole = completion(
-            answer.items,
-            completion_id="chatcmpl-" + self._shared.mint.new("resp_").removeprefix("resp_")[:29],
-            created=int(time.time()),
-            model=reading.model,
-            usage=usage | dict(answer.usage or {}),
-            incomplete=answer.incomplete,
+    async def _deliver(
+        self, fake_response: FakeResponse, parsed_request: ParsedRequest, request: Request, exchange: Exchange
+    ) -> ASGIApp:
+        usage = response_object.count_usage(parsed_request.body, parsed_request.transcript, fake_response.items)
+        completion_object = build_completion(
+            fake_response.items,
+            completion_id="chatcmpl-" + self._shared_state.id_generator.new("resp_").removeprefix("resp_")[:29],
+            created_at=int(time.time()),
+            model=parsed_request.model,
+            usage=usage | dict(fake_response.usage or {}),
+            incomplete=fake_response.incomplete,
         )
-        call.response_id, call.output = whole["id"], answer.items
-        if reading.body.get("stream"):
-            asked: Json = reading.body.get("stream_options") or {}
-            with_usage = bool(asked.get("include_usage"))
-            characters = answer.delivery.chunk_characters
-            events = stream_events(whole, answer.items, characters, answer.failure, with_usage=with_usage)
-            last = b"" if answer.failure else _DONE
-            return EventStream(events, answer.delivery, request, call.ended, _encode_event, last=last)
-        await asyncio.sleep(answer.delivery.delay_milliseconds / 1000)
-        if answer.failure:
-            error = HttpError(500, str(answer.failure.get("message")), answer.failure.get("code"), kind="server_error")
-            return call.refuse(error.status, error.body)
-        return call.answer(whole)
+        exchange.response_id, exchange.output = completion_object["id"], fake_response.items
+        if parsed_request.body.get("stream"):
+            stream_options: Json = parsed_request.body.get("stream_options") or {}
+            with_usage = bool(stream_options.get("include_usage"))
+            chunk_characters = fake_response.delivery.chunk_characters
+            events = stream_events(
+                completion_object, fake_response.items, chunk_characters, fake_response.failure, with_usage=with_usage
+            )
+            terminator = b"" if fake_response.failure else _DONE
+            return EventStream(
+                events, fake_response.delivery, request, exchange.record_end, _encode_event, terminator=terminator
+            )
+        await asyncio.sleep(fake_response.delivery.delay_milliseconds / 1000)
+        if fake_response.failure:
+            error = HttpError(
+                500, str(fake_response.failure.get("message")), fake_response.failure.get("code"), kind="server_error"
+            )
+            return exchange.reject(error.status, error.body)
+        return exchange.respond(completion_object)
 
 
 def _encode_event(event: Json) -> bytes:
     return b"data: " + encode_json(event) + b"\n\n"
 
 
-def chat_completions_routes(shared: Shared) -> list[Route]:
-    """List the routes, below the prefixes that the clients of OpenAI and Azure use."""
-    service = ChatCompletionsService(shared)
+def chat_completions_routes(shared_state: SharedState) -> list[Route]:
+    """List the routes, with each of the prefixes that OpenAI's and Azure's clients use."""
+    service = ChatCompletionsService(shared_state)
     paths = ("/v1", "/openai/v1", "/openai/deployments/{deployment}")
     return [Route(f"{prefix}/chat/completions", service.create, methods=["POST"]) for prefix in paths]

@@ -15,9 +15,9 @@ from http.client import OK
 from itertools import pairwise
 from typing import Any
 
-from practice_model.dialects.anthropic.reading import reading_of
-from practice_model.dialects.chat_completions.messages import transcript_of
-from practice_model.dialects.gemini.contents import read_request
+from practice_model.dialects.anthropic.reading import parse_request
+from practice_model.dialects.chat_completions.messages import items_from_messages
+from practice_model.dialects.gemini.contents import parse_generate_request
 from tests.durable_agent_host.crash import clients
 from tests.durable_agent_host.crash.clients import Asked, Stream
 from tests.durable_agent_host.crash.scenarios import Case
@@ -163,8 +163,12 @@ def _items_of(entry: dict[str, Any]) -> Iterable[dict[str, Any]]:
     if "input" in body:
         return body["input"]
     if entry["path"].startswith("/anthropic"):
-        return reading_of(body).transcript
-    return transcript_of(body["messages"]) if "messages" in body else read_request("", body, stream=True).transcript
+        return parse_request(body).transcript
+    return (
+        items_from_messages(body["messages"])
+        if "messages" in body
+        else parse_generate_request("", body, stream=True).transcript
+    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import time
 import httpx2
 import pytest
 
-from practice_model.dialects.responses.stream_check import stream_faults
+from practice_model.dialects.responses.stream_check import find_stream_violations
 from tests.practice_model.kit import CODE, ECHO, events_of, text_of
 from tests.processes import wait_until
 
@@ -73,7 +73,7 @@ def test_calls_keep_an_exact_argument_string(model):
     exact = '{ "b":1.0,"a" : "\\u00e9"}'
     model.plan({"calls": [{"name": "f", "arguments": exact}, {"name": "g", "arguments": {"x": [1]}}, {"name": "h"}]})
     events = events_of(model.ask(stream=True))
-    assert stream_faults(events) == []
+    assert find_stream_violations(events) == []
     calls = events[-1]["response"]["output"]
     assert [call["arguments"] for call in calls] == [exact, '{"x": [1]}', "{}"]
     assert len({call["call_id"] for call in calls}) == 3
@@ -124,7 +124,7 @@ def test_a_stream_can_fail_after_its_items(model):
     """An error event, then response.failed with the same error."""
     model.plan({"text": "So far", "fail": {"code": "server_error", "message": "It broke."}})
     events = events_of(model.ask(stream=True))
-    assert stream_faults(events) == []
+    assert find_stream_violations(events) == []
     assert events[-2]["error"]["message"] == "It broke."
     assert events[-1]["response"]["error"] == {"code": "server_error", "message": "It broke."}
 
@@ -204,7 +204,7 @@ def test_a_plan_can_write_an_item_out(model):
     custom = {"type": "custom_tool_call", "name": "grep", "input": "needle"}
     model.plan({"items": [{"item": refusal}, {"item": custom}]})
     events = events_of(model.ask(stream=True))
-    assert stream_faults(events) == []
+    assert find_stream_violations(events) == []
     said, called = events[-1]["response"]["output"]
     assert said["id"].startswith("msg_")
     assert called["id"].startswith("ctc_")

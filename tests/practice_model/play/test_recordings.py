@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from practice_model.dialects.responses.stream_check import stream_faults
+from practice_model.dialects.responses.stream_check import find_stream_violations
 from practice_model.dialects.responses.transcript import Transcript
 from practice_model.play.recordings import Recordings, RecordingsError
 from practice_model.rules import requests
@@ -35,7 +35,7 @@ def test_recorded_streams_follow_the_grammar(recordings):
     """All but the three that are known not to be whole streams of the API."""
     streams = {name: one.events for name, one in recordings.by_name.items() if one.events}
     assert len(streams) > 60
-    assert {name for name, events in streams.items() if stream_faults(events)} == set(NOT_A_WHOLE_STREAM)
+    assert {name for name, events in streams.items() if find_stream_violations(events)} == set(NOT_A_WHOLE_STREAM)
 
 
 def test_recorded_requests_pass_or_break_the_rules_as_they_did_live(recordings, recordings_dir):
@@ -43,24 +43,24 @@ def test_recorded_requests_pass_or_break_the_rules_as_they_did_live(recordings, 
     checked, refused = 0, []
     for folder in sorted((recordings_dir / "openai-responses" / "multiturn").iterdir()):
         store = Store()
-        store.know_encrypted(recordings.encrypted_values)
+        store.accept_encrypted(recordings.encrypted_values)
         for turn in json.loads((folder / "turns.json").read_text())["turns"]:
             recording = recordings.by_name.get(f"multiturn/{folder.name}/{turn['n']:02d}")
             body = json.loads((folder / turn["request"]).read_text()) if turn["request"] else None
             if body and "model" in body:
                 checked += 1
                 if body.get("conversation"):
-                    store.conversations.setdefault(requests.conversation_id(body), Transcript())
+                    store.conversations.setdefault(requests.get_conversation_id(body), Transcript())
                 refusal = requests.check_request(body, store, Rules(), now=0)
                 assert (refusal.status if refusal else 200) == turn["status"], (folder.name, turn, refusal)
                 if refusal:
                     refused.append(folder.name)
                     assert refusal.body == json.loads((folder / turn["response"]).read_text())
             if recording:
-                version = recording.streamed
-                store.remember(
+                version = recording.stream_version
+                store.record_response(
                     version.response | {"output": version.output},
-                    stored=version.response.get("store") is not False,
+                    is_stored=version.response.get("store") is not False,
                     transcript=recording.transcript or [],
                     events=[],
                     now=0,

@@ -16,7 +16,7 @@ CALL, CNTR = "call_" + "e" * 24, "cntr_" + "f" * 48
 USER = {"role": "user", "content": "Hello"}
 ANSWER = {"role": "assistant", "content": [{"type": "output_text", "text": "Hi", "annotations": []}], "type": "message"}
 OWN_ANSWER = ANSWER | {"id": MSG, "status": "completed"}
-REASONING = {"type": "reasoning", "id": RS, "summary": [], "encrypted_content": sealed.seal(RS, "thought")}
+REASONING = {"type": "reasoning", "id": RS, "summary": [], "encrypted_content": sealed.sign_reasoning(RS, "thought")}
 CALLING = {"type": "function_call", "id": FC, "call_id": CALL, "name": "echo", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": CALL, "output": "done"}
 CODE = {"type": "code_interpreter_call", "id": CI, "code": "1", "container_id": CNTR, "outputs": None}
@@ -35,10 +35,10 @@ def message(*items, **kwargs):
     return refusal.message
 
 
-def given_out(*output, stored=True, transcript=(), response_id="resp_1"):
+def given_out(*output, is_stored=True, transcript=(), response_id="resp_1"):
     store = Store()
     response = {"id": response_id, "output": list(output)}
-    store.remember(response, stored=stored, transcript=list(transcript), events=[], now=0.0)
+    store.record_response(response, is_stored=is_stored, transcript=list(transcript), events=[], now=0.0)
     return store
 
 
@@ -227,7 +227,7 @@ def test_reasoning_at_the_end_or_before_a_question_is_refused_when_stored():
 
 def test_a_dropped_hosted_call_leaves_reasoning_alone():
     """Two reasoning items in a row are refused by default; the rule can be switched off."""
-    second = REASONING | {"id": "rs_2", "encrypted_content": sealed.seal("rs_2", "more")}
+    second = REASONING | {"id": "rs_2", "encrypted_content": sealed.sign_reasoning("rs_2", "more")}
     known = given_out(REASONING, CODE, second, OWN_ANSWER)
     assert check(USER, REASONING, CODE, second, OWN_ANSWER, USER, known=known) is None
     assert message(USER, REASONING, second, OWN_ANSWER, USER, known=known) == (
@@ -256,7 +256,7 @@ def test_a_stored_item_needs_its_reasoning(item):
         f"Item '{item['id']}' of type '{item['type']}' was provided without its required 'reasoning' item: '{RS}'."
     )
     assert check(USER, REASONING, item, *rest, known=known) is None
-    assert check(USER, item, *rest, known=given_out(REASONING, item, stored=False), store=False) is None
+    assert check(USER, item, *rest, known=given_out(REASONING, item, is_stored=False), store=False) is None
 
 
 def test_an_item_id_comes_once():
@@ -274,7 +274,7 @@ def test_unstored_items_cannot_be_referred_to():
         "Try again with `store` set to true, or remove this item from your input."
     )
     bare = REASONING | {"encrypted_content": None}
-    refusal = check(USER, {"type": "item_reference", "id": RS}, known=given_out(REASONING, stored=False))
+    refusal = check(USER, {"type": "item_reference", "id": RS}, known=given_out(REASONING, is_stored=False))
     assert (refusal.status, refusal.message) == (404, expected)
     assert message(USER, bare, OWN_ANSWER) == expected
     known = given_out(REASONING, OWN_ANSWER)
@@ -294,7 +294,7 @@ def test_encrypted_content_must_come_back_as_it_was():
     )
     anonymous = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAAforeign"}
     assert message(USER, anonymous, ANSWER, store=False) == ("The encrypted content gAAA...eign could not be verified.")
-    assert check(USER, REASONING | {"encrypted_content": sealed.unfinished(RS)}, OWN_ANSWER)
+    assert check(USER, REASONING | {"encrypted_content": sealed.unsigned_value(RS)}, OWN_ANSWER)
 
 
 def test_an_unknown_previous_response_is_refused():
@@ -302,7 +302,7 @@ def test_an_unknown_previous_response_is_refused():
     refusal = check(USER, previous_response_id="resp_gone")
     assert refusal.message == "Previous response with id 'resp_gone' not found."
     assert (refusal.code, refusal.param) == ("previous_response_not_found", "previous_response_id")
-    assert check(USER, previous_response_id="resp_1", known=given_out(OWN_ANSWER, stored=False))
+    assert check(USER, previous_response_id="resp_1", known=given_out(OWN_ANSWER, is_stored=False))
 
 
 def test_a_conversation_must_exist_and_excludes_a_previous_response():
@@ -404,7 +404,7 @@ def test_a_custom_call_needs_its_output():
 
 def test_encrypted_content_of_another_key_is_refused():
     """What was given out before the key changed, and nothing that came after."""
-    known = given_out(REASONING, OWN_ANSWER, stored=False)
+    known = given_out(REASONING, OWN_ANSWER, is_stored=False)
     assert check(USER, REASONING, OWN_ANSWER, USER, store=False, known=known) is None
     known.expire_encrypted()
     assert "could not be verified" in message(USER, REASONING, OWN_ANSWER, USER, store=False, known=known)

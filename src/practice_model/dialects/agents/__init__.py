@@ -1,1 +1,1 @@
-"""The Azure AI Agents service's forms: threads, messages, runs, steps and the events of runs."""
+"""The Azure AI Agents service's objects: threads, messages, runs, steps and the events of runs."""

@@ -1,1 +1,1 @@
-"""The wire of Anthropic's Messages API: requests as the model reads them, its answers, events and errors."""
+"""The wire format of Anthropic's Messages API: requests, responses, events and errors."""

@@ -14,17 +14,21 @@ TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-"""Status → the type of its error."""
+"""Status code → error type."""
 
-_KINDS = {"server_error": "api_error", "rate_limit_exceeded": "rate_limit_error", "server_is_overloaded": TYPES[529]}
-"""OpenAI's names of failures → those of this API."""
+_TYPES_BY_OPENAI_CODE = {
+    "server_error": "api_error",
+    "rate_limit_exceeded": "rate_limit_error",
+    "server_is_overloaded": TYPES[529],
+}
+"""OpenAI's error codes → error types of this API."""
 
 
 def error_body(error: HttpError) -> Json:
-    """Return the body of an error. Guarantee: pure.
+    """Return the body of an error.
 
     Args:
-        error: its ``code`` names the type where it is one of this API's.
+        error: its ``code`` is the error type if it is one of this API's.
     """
     kind = error.code if error.code in TYPES.values() else TYPES.get(error.status)
     kind = kind or (TYPES[400] if error.status < 500 else TYPES[500])  # noqa: PLR2004
@@ -32,11 +36,11 @@ def error_body(error: HttpError) -> Json:
 
 
 def error_event(code: str | None, message: str | None) -> Json:
-    """Return the event that ends a stream with a failure. Guarantee: pure.
+    """Return the event that ends a stream with a failure.
 
     Args:
-        code: of this API, or of OpenAI's.
-        message: for people.
+        code: error type of this API, or OpenAI's error code.
+        message: text for people.
     """
-    kind = _KINDS.get(code or "", code or TYPES[500])
+    kind = _TYPES_BY_OPENAI_CODE.get(code or "", code or TYPES[500])
     return {"type": "error", "error": {"type": kind, "message": message or "Internal server error"}}

@@ -1,6 +1,6 @@
-"""The answer as a message of the API: items of the Responses API in blocks. Pure.
+"""The response as a message of the API: items of the Responses API as blocks.
 
-An item whose type is one of this API's blocks goes out as it is, so a plan can say any block.
+An item whose type is one of this API's block types is sent unchanged, so a plan can contain any block.
 """
 
 import json
@@ -10,104 +10,100 @@ from typing import Any, cast
 
 from practice_model.dialects.responses import sealed
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import text_of
+from practice_model.dialects.responses.reading import extract_text
 
 CONTAINER_SECONDS = 300
-"""How long a container lives after its last use; recorded answers name four to five minutes."""
+"""Lifetime of a container after its last use; recorded responses have four to five minutes."""
 
 _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 _WITH_ID = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 
 
-def blocks_of_items(items: Sequence[Json]) -> list[Json]:
-    """Write output items as blocks, in order.
-
-    Guarantee: pure.
+def blocks_from_items(items: Sequence[Json]) -> list[Json]:
+    """Convert output items to blocks, in order.
 
     Args:
-        items: of an answer. The files that a text cites are put on the code run before it, which has made them.
+        items: items of a response. Files that a text cites are added to the code run before it.
     """
     blocks: list[Json] = []
     for item in items:
         write = _WRITERS.get(str(item.get("type")))
         if item.get("type") == "message":
             _add_files(blocks, item)
-        blocks += write(item) if write else [_native(item)]
+        blocks += write(item) if write else [_native_block(item)]
     return blocks
 
 
-def exact_inputs(items: Sequence[Json]) -> dict[str, str]:
-    """Give the exact text of each call's arguments, by the block's id: it may be no JSON. Guarantee: pure."""
-    calls = (item for item in items if item.get("type") == "function_call")
-    return {_tool_id(item): str(item.get("arguments") or "") for item in calls}
+def get_exact_inputs(items: Sequence[Json]) -> dict[str, str]:
+    """Return the exact text of each call's arguments by block id; it may be invalid JSON."""
+    has_calls = (item for item in items if item.get("type") == "function_call")
+    return {_build_tool_id(item): str(item.get("arguments") or "") for item in has_calls}
 
 
-def container_id(named: str) -> str:
-    """Return a container's id as this API writes it. Guarantee: pure."""
-    return "container_" + named.removeprefix("cntr_") if named.startswith("cntr_") else named
+def to_container_id(name: str) -> str:
+    """Return a container's id in this API's format."""
+    return "container_" + name.removeprefix("cntr_") if name.startswith("cntr_") else name
 
 
-def message(
+def build_message(
     message_id: str, model: Any, blocks: Sequence[Json], *, incomplete: str | None, usage: Json, container: Json | None
 ) -> Json:
     """Return the message object.
 
-    Guarantee: pure.
-
     Args:
-        message_id: of the answer.
-        model: that answers.
-        blocks: its content.
-        incomplete: why it is not whole, as a plan says it; a stop reason of this API is taken as it is.
+        message_id: id of the message.
+        model: name of the model.
+        blocks: content of the message.
+        incomplete: a plan's reason for an incomplete response, or a stop reason of this API.
         usage: token counts.
-        container: in which code ran, or None.
+        container: container in which code ran, or None.
     """
-    calls = any(block.get("type") == "tool_use" for block in blocks)
-    stop = _STOP_REASONS.get(incomplete, incomplete) if incomplete else "tool_use" if calls else "end_turn"
-    made: Json = {
+    has_calls = any(block.get("type") == "tool_use" for block in blocks)
+    stop_reason = _STOP_REASONS.get(incomplete, incomplete) if incomplete else "tool_use" if has_calls else "end_turn"
+    message_object: Json = {
         "model": model,
         "id": message_id,
         "type": "message",
         "role": "assistant",
         "content": list(blocks),
-        "stop_reason": stop,
+        "stop_reason": stop_reason,
         "stop_sequence": None,
         "usage": usage,
     }
-    return made | ({"container": container} if container else {})
+    return message_object | ({"container": container} if container else {})
 
 
-def container_object(name: str, now: float) -> Json:
-    """Return a container as an answer names it. Guarantee: pure."""
+def build_container(name: str, now: float) -> Json:
+    """Return the container object of a message."""
     expires = datetime.fromtimestamp(now + CONTAINER_SECONDS, UTC)
     return {"id": name, "expires_at": expires.isoformat().replace("+00:00", "Z")}
 
 
-def _said(item: Json) -> list[Json]:
-    return [{"type": "text", "text": text_of(item.get("content"))}]
+def _text_blocks(item: Json) -> list[Json]:
+    return [{"type": "text", "text": extract_text(item.get("content"))}]
 
 
-def _thinking(item: Json) -> list[Json]:
-    said = text_of(item.get("summary"))
-    signature = item.get("encrypted_content") or sealed.seal(str(item.get("id")), said)
-    if not said:
+def _thinking_blocks(item: Json) -> list[Json]:
+    thinking = extract_text(item.get("summary"))
+    signature = item.get("encrypted_content") or sealed.sign_reasoning(str(item.get("id")), thinking)
+    if not thinking:
         return [{"type": "redacted_thinking", "data": signature}]
-    return [{"type": "thinking", "thinking": said, "signature": signature}]
+    return [{"type": "thinking", "thinking": thinking, "signature": signature}]
 
 
-def _tool_id(item: Json) -> str:
+def _build_tool_id(item: Json) -> str:
     return "toolu_" + str(item["call_id"]).removeprefix("call_").removeprefix("toolu_")
 
 
-def _tool_use(item: Json) -> list[Json]:
+def _tool_use_blocks(item: Json) -> list[Json]:
     try:
-        given: Any = json.loads(str(item.get("arguments") or "{}"))
+        tool_input: Any = json.loads(str(item.get("arguments") or "{}"))
     except ValueError:
-        given = {}
-    return [{"type": "tool_use", "id": _tool_id(item), "name": item.get("name"), "input": given}]
+        tool_input = {}
+    return [{"type": "tool_use", "id": _build_tool_id(item), "name": item.get("name"), "input": tool_input}]
 
 
-def _code_run(item: Json) -> list[Json]:
+def _code_run_blocks(item: Json) -> list[Json]:
     call_id = "srvtoolu_" + str(item["id"]).removeprefix("ci_")
     outputs = cast("list[Json]", item.get("outputs") or [])
     logs = "".join(str(output.get("logs") or "") for output in outputs)
@@ -120,46 +116,54 @@ def _code_run(item: Json) -> list[Json]:
     ]
 
 
-def _compaction(item: Json) -> list[Json]:
+def _compaction_blocks(item: Json) -> list[Json]:
     return [{"type": "compaction", "content": None, "encrypted_content": item.get("encrypted_content")}]
 
 
 _WRITERS: dict[str, Callable[[Json], list[Json]]] = {
-    "message": _said,
-    "reasoning": _thinking,
-    "function_call": _tool_use,
-    "code_interpreter_call": _code_run,
-    "compaction": _compaction,
+    "message": _text_blocks,
+    "reasoning": _thinking_blocks,
+    "function_call": _tool_use_blocks,
+    "code_interpreter_call": _code_run_blocks,
+    "compaction": _compaction_blocks,
 }
 
 
-def _native(item: Json) -> Json:
-    """Return a block that a plan wrote; the id that plans give to every item is not of this API."""
-    made_up = str(item.get("id") or "").startswith("item_") and item.get("type") not in _WITH_ID
-    return {name: value for name, value in item.items() if not (made_up and name == "id")}
+def _native_block(item: Json) -> Json:
+    """Return a plan's literal block, without the generated id that this API does not have."""
+    has_generated_id = str(item.get("id") or "").startswith("item_") and item.get("type") not in _WITH_ID
+    return {name: value for name, value in item.items() if not (has_generated_id and name == "id")}
 
 
-def named_files(items: Iterable[Json]) -> dict[str, str]:
-    """List the files that items cite, id → name. Guarantee: pure."""
+def list_cited_files(items: Iterable[Json]) -> dict[str, str]:
+    """Return the files that items cite: id → name."""
     return {
-        file_id(note): str(note["filename"]) for item in items if item.get("type") == "message" for note in _cited(item)
+        to_file_id(citation): str(citation["filename"])
+        for item in items
+        if item.get("type") == "message"
+        for citation in _get_file_citations(item)
     }
 
 
-def _cited(item: Json) -> list[Mapping[str, Any]]:
+def _get_file_citations(item: Json) -> list[Mapping[str, Any]]:
     parts = cast("list[Json]", item.get("content") or [])
-    notes = [note for part in parts for note in cast("list[Mapping[str, Any]]", part.get("annotations") or [])]
-    return [note for note in notes if note.get("type") == "container_file_citation"]
+    annotations = [
+        citation for part in parts for citation in cast("list[Mapping[str, Any]]", part.get("annotations") or [])
+    ]
+    return [citation for citation in annotations if citation.get("type") == "container_file_citation"]
 
 
 def _add_files(blocks: Sequence[Json], item: Json) -> None:
-    files = _cited(item)
-    run = next((one for one in reversed(blocks) if one.get("type") == "code_execution_tool_result"), None)
-    if run is not None:
-        made = [{"type": "code_execution_output", "file_id": file_id(note)} for note in files]
-        run["content"] = {**run["content"], "content": [*run["content"]["content"], *made]}
+    citations = _get_file_citations(item)
+    code_result = next((block for block in reversed(blocks) if block.get("type") == "code_execution_tool_result"), None)
+    if code_result is not None:
+        file_outputs = [{"type": "code_execution_output", "file_id": to_file_id(citation)} for citation in citations]
+        code_result["content"] = {
+            **code_result["content"],
+            "content": [*code_result["content"]["content"], *file_outputs],
+        }
 
 
-def file_id(note: Mapping[str, Any]) -> str:
-    """Return the id of a file as this API writes it. Guarantee: pure."""
-    return "file_" + str(note["file_id"]).removeprefix("cfile_")
+def to_file_id(citation: Mapping[str, Any]) -> str:
+    """Return the id of a cited file in this API's format."""
+    return "file_" + str(citation["file_id"]).removeprefix("cfile_")

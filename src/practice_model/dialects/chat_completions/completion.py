@@ -7,128 +7,137 @@ OpenRouter, DeepSeek and vLLM document them.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from practice_model.dialects.chat_completions.messages import CHOICE, CHUNK, message_of
+from practice_model.dialects.chat_completions.messages import CHOICE, CHUNK, build_message
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import kind_of
+from practice_model.dialects.responses.reading import get_item_type
 
-_FINISHES: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_FINISH_REASONS: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
-def completion(
+def build_completion(
     items: Sequence[Json],
     *,
     completion_id: str,
-    created: int,
+    created_at: int,
     model: str,
     usage: Mapping[str, Any],
     incomplete: str | None,
 ) -> Json:
-    """Return the finished completion.
-
-    Guarantee: pure.
+    """Return the completion object.
 
     Args:
-        items: of the answer.
-        completion_id: its id.
-        created: seconds since the epoch.
-        model: that answers.
+        items: items of the response.
+        completion_id: id of the completion.
+        created_at: seconds since the epoch.
+        model: name of the model.
         usage: token counts of the Responses API.
-        incomplete: why the answer is not whole, in words of the Responses API or of this one.
+        incomplete: reason of an incomplete response, of the Responses API or of this one.
     """
-    message = message_of(items)
-    finish = "tool_calls" if message.get("tool_calls") else "stop"
-    choices = [_choice(0, message, _FINISHES.get(incomplete, incomplete) if incomplete else finish)]
-    others = [item for item in items if kind_of(item) == CHOICE]
+    message = build_message(items)
+    finish_reason = "tool_calls" if message.get("tool_calls") else "stop"
+    choices = [_build_choice(0, message, _FINISH_REASONS.get(incomplete, incomplete) if incomplete else finish_reason)]
+    extra_choices = [item for item in items if get_item_type(item) == CHOICE]
     choices += [
-        _choice(place, one["message"], one.get("finish_reason") or "stop") for place, one in enumerate(others, 1)
+        _build_choice(index, choice["message"], choice.get("finish_reason") or "stop")
+        for index, choice in enumerate(extra_choices, 1)
     ]
-    counts = {
+    usage_counts = {
         "prompt_tokens": usage["input_tokens"],
         "completion_tokens": usage["output_tokens"],
         "total_tokens": usage["total_tokens"],
     }
-    head = {"id": completion_id, "object": "chat.completion", "created": created, "model": model}
-    return head | {"choices": choices, "usage": counts, "system_fingerprint": "fp_practice"}
+    completion_fields = {"id": completion_id, "object": "chat.completion", "created": created_at, "model": model}
+    return completion_fields | {"choices": choices, "usage": usage_counts, "system_fingerprint": "fp_practice"}
 
 
-def _choice(place: int, message: Json, finish: str) -> Json:
-    whole = {"role": "assistant", "content": None, **message}
-    return {"index": place, "message": whole, "logprobs": None, "finish_reason": finish}
+def _build_choice(index: int, message: Json, finish_reason: str) -> Json:
+    full_message = {"role": "assistant", "content": None, **message}
+    return {"index": index, "message": full_message, "logprobs": None, "finish_reason": finish_reason}
 
 
 def stream_events(
-    whole: Json, items: Sequence[Json], characters: int, failure: Mapping[str, Any] | None, *, with_usage: bool
+    completion_object: Json,
+    items: Sequence[Json],
+    chunk_characters: int,
+    failure: Mapping[str, Any] | None,
+    *,
+    with_usage: bool,
 ) -> list[Json]:
     """Return the events of a completion's stream.
 
-    Guarantee: pure.
-
     Args:
-        whole: the finished completion.
-        items: of the answer; chunks among them are sent instead of what would be derived.
-        characters: length of the deltas of texts and arguments.
+        completion_object: the finished completion.
+        items: items of the response; chunks among them replace the derived events.
+        chunk_characters: length of the deltas of texts and arguments.
         failure: the error that ends the stream instead of a finish reason.
-        with_usage: whether the request asked for the usage, which has an event of its own.
+        with_usage: whether a separate event with the usage follows.
     """
-    head = {name: whole[name] for name in ("id", "created", "model", "system_fingerprint")} | {"object": CHUNK}
+    common_fields = {name: completion_object[name] for name in ("id", "created", "model", "system_fingerprint")}
+    common_fields["object"] = CHUNK
     events = [
-        head | {name: v for name, v in item.items() if name != "type"} for item in items if kind_of(item) == CHUNK
+        common_fields | {name: value for name, value in item.items() if name != "type"}
+        for item in items
+        if get_item_type(item) == CHUNK
     ]
     if not events:
-        choices = cast("list[Json]", whole["choices"])
-        events = [head | {"choices": [delta]} for choice in choices for delta in _deltas(choice, characters)]
+        choices = cast("list[Json]", completion_object["choices"])
+        events = [
+            common_fields | {"choices": [delta]}
+            for choice in choices
+            for delta in _choice_deltas(choice, chunk_characters)
+        ]
     if failure is not None:
         error = {"message": failure.get("message"), "type": "server_error", "param": None, "code": failure.get("code")}
-        return [event for event in events if not _ends(event)] + [{"error": error}]
-    return [*events, head | {"choices": [], "usage": whole["usage"]}] if with_usage else events
+        return [event for event in events if not _has_finish_reason(event)] + [{"error": error}]
+    return [*events, common_fields | {"choices": [], "usage": completion_object["usage"]}] if with_usage else events
 
 
-def _ends(event: Json) -> bool:
+def _has_finish_reason(event: Json) -> bool:
     return any(choice.get("finish_reason") for choice in cast("list[Json]", event.get("choices") or []))
 
 
-def _deltas(choice: Json, characters: int) -> Iterator[Json]:
+def _choice_deltas(choice: Json, chunk_characters: int) -> Iterator[Json]:
     message = cast("Json", choice["message"])
-    for delta in _deltas_of(message, characters):
+    for delta in _message_deltas(message, chunk_characters):
         yield {"index": choice["index"], "delta": delta, "logprobs": None, "finish_reason": None}
     yield {"index": choice["index"], "delta": {}, "logprobs": None, "finish_reason": choice["finish_reason"]}
 
 
-def _deltas_of(message: Json, characters: int) -> Iterator[Json]:
+def _message_deltas(message: Json, chunk_characters: int) -> Iterator[Json]:
     yield {"role": "assistant", "content": "" if message.get("content") is not None else None}
-    late = ("content", "refusal", "tool_calls", "annotations")
-    early = [name for name in message if name not in {"role", *late}]
-    for name in (*early, *late):
+    late_fields = ("content", "refusal", "tool_calls", "annotations")
+    early_fields = [name for name in message if name not in {"role", *late_fields}]
+    for name in (*early_fields, *late_fields):
         value: Any = message.get(name)
         if isinstance(value, str):
-            yield from ({name: piece} for piece in _pieces(value, characters) or [""])
+            yield from ({name: chunk} for chunk in _split_text(value, chunk_characters) or [""])
         elif name == "tool_calls" and value:
-            yield from _call_deltas(cast("list[Json]", value), characters)
+            yield from _call_deltas(cast("list[Json]", value), chunk_characters)
         elif name == "reasoning_details" and value:
-            yield from _detail_deltas(cast("list[Json]", value), characters)
+            yield from _detail_deltas(cast("list[Json]", value), chunk_characters)
         elif value is not None:
             yield {name: value}
 
 
-def _call_deltas(calls: Sequence[Json], characters: int) -> Iterator[Json]:
+def _call_deltas(calls: Sequence[Json], chunk_characters: int) -> Iterator[Json]:
     for index, call in enumerate(calls):
         function = cast("Json", call["function"])
         yield {"tool_calls": [{"index": index, **call, "function": {**function, "arguments": ""}}]}
-        for piece in _pieces(str(function["arguments"]), characters):
-            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+        for chunk in _split_text(str(function["arguments"]), chunk_characters):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": chunk}}]}
 
 
-def _detail_deltas(details: Sequence[Json], characters: int) -> Iterator[Json]:
-    """Texts in pieces, and what seals them in the last, as OpenRouter sends them."""
+def _detail_deltas(details: Sequence[Json], chunk_characters: int) -> Iterator[Json]:
+    """Texts in chunks, with the signature in the last one, as OpenRouter sends them."""
     for detail in details:
-        name = next((name for name in ("text", "summary", "data") if isinstance(detail.get(name), str)), None)
-        known = {key: value for key, value in detail.items() if key not in {name, "signature"}}
-        for piece in _pieces(str(detail.get(name)), characters) if name else ():
-            yield {"reasoning_details": [known | {name: piece}]}
-        if "signature" in detail or name is None:
-            sealed = {"signature": detail["signature"]} if "signature" in detail else {}
-            yield {"reasoning_details": [known | sealed]}
+        text_field = next((name for name in ("text", "summary", "data") if isinstance(detail.get(name), str)), None)
+        common_fields = {key: value for key, value in detail.items() if key not in {text_field, "signature"}}
+        for chunk in _split_text(str(detail.get(text_field)), chunk_characters) if text_field else ():
+            yield {"reasoning_details": [common_fields | {text_field: chunk}]}
+        if "signature" in detail or text_field is None:
+            signature_fields = {"signature": detail["signature"]} if "signature" in detail else {}
+            yield {"reasoning_details": [common_fields | signature_fields]}
 
 
-def _pieces(text: str, characters: int) -> list[str]:
-    return [text[start : start + characters] for start in range(0, len(text), characters)]
+def _split_text(text: str, chunk_characters: int) -> list[str]:
+    return [text[start : start + chunk_characters] for start in range(0, len(text), chunk_characters)]

@@ -1,1 +1,1 @@
-"""Google's Gemini API: its contents, chunks and errors, beside the items in which the practice model thinks."""
+"""Google's Gemini API: its contents, chunks and errors, converted from and to items of the Responses API."""

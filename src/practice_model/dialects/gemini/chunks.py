@@ -1,7 +1,7 @@
-"""Writes an answer as parts of the Gemini API, and as the chunks of its stream. Pure.
+"""Converts a response to parts of the Gemini API, and to the chunks of its stream.
 
-A signature is on the first function call of an answer, on code, and on the empty text that ends a stream, as recorded
-streams of Gemini 3 have it. Models of Gemini 2 give no ids and sign nothing.
+A signature is on the first function call of a response, on code, and on the empty text that ends a stream, as in
+recorded streams of Gemini 3. Models of Gemini 2 have neither ids nor signatures.
 """
 
 import json
@@ -11,74 +11,76 @@ from typing import Any, Final, cast
 
 from practice_model.dialects.gemini.signatures import sign
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import kind_of
+from practice_model.dialects.responses.reading import get_item_type
 
-_FINISH: Final = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}
+_FINISH_REASONS: Final = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}
 BLOCKED: Final = "blocked"
-"""Reason of an incomplete answer that stands for a prompt that the service has blocked."""
+"""Incomplete reason of a plan for a prompt that the service has blocked."""
 
 
 @dataclass(frozen=True)
-class Form:
-    """How one answer is written.
+class ChunkFormat:
+    """The format of one response.
 
     Attributes:
-        model: its name.
-        response_id: of the answer.
+        model: name of the model.
+        response_id: id of the response.
         is_reasoning: whether parts have signatures, and calls have ids.
-        tells_thoughts: whether thoughts are in the answer.
-        streams_arguments: whether arguments of functions come in pieces.
-        chunk_characters: length of a piece of text.
+        includes_thoughts: whether the response contains thoughts.
+        streams_arguments: whether function arguments are streamed.
+        chunk_characters: length of the text chunks.
     """
 
     model: str
     response_id: str
     is_reasoning: bool
-    tells_thoughts: bool
+    includes_thoughts: bool
     streams_arguments: bool
     chunk_characters: int
 
 
-def parts_of(items: Sequence[Json], form: Form) -> list[Json]:
-    """Write the items of an answer as parts.
-
-    Guarantee: pure.
+def build_parts(items: Sequence[Json], chunk_format: ChunkFormat) -> list[Json]:
+    """Convert the items of a response to parts.
 
     Args:
-        items: of the answer; one of type ``part`` has a part that is written as it is.
-        form: see there.
+        items: items of the response; an item of type ``part`` has a literal part.
+        chunk_format: format of the response.
     """
     parts: list[Json] = []
-    before = ""
+    previous_type = ""
     for item in items:
-        kind = kind_of(item)
-        written = list(_parts(item, form))
-        is_signed = form.is_reasoning and kind not in {"reasoning", "part"} and {kind, before} != {"function_call"}
-        if is_signed and written:
-            written[0]["thoughtSignature"] = sign(str(item["id"]), form.model)
-        before = before if kind == "reasoning" else kind
-        parts += written
+        item_type = get_item_type(item)
+        item_parts = list(_build_item_parts(item, chunk_format))
+        is_signed = (
+            chunk_format.is_reasoning
+            and item_type not in {"reasoning", "part"}
+            and {item_type, previous_type} != {"function_call"}
+        )
+        if is_signed and item_parts:
+            item_parts[0]["thoughtSignature"] = sign(str(item["id"]), chunk_format.model)
+        previous_type = previous_type if item_type == "reasoning" else item_type
+        parts += item_parts
     return parts
 
 
-def _parts(item: Json, form: Form) -> Iterator[Json]:
-    match kind_of(item):
+def _build_item_parts(item: Json, chunk_format: ChunkFormat) -> Iterator[Json]:
+    match get_item_type(item):
         case "reasoning":
-            text = "".join(str(one.get("text") or "") for one in cast("list[Json]", item.get("summary") or []))
-            if form.tells_thoughts and text:
+            text = "".join(str(part.get("text") or "") for part in cast("list[Json]", item.get("summary") or []))
+            if chunk_format.includes_thoughts and text:
                 yield {"text": text, "thought": True}
         case "message":
-            yield {"text": "".join(str(one.get("text") or "") for one in cast("list[Json]", item["content"]))}
+            yield {"text": "".join(str(part.get("text") or "") for part in cast("list[Json]", item["content"]))}
         case "function_call":
             call = {"name": item["name"], "args": json.loads(item["arguments"])}
-            yield {"functionCall": {**call, **({"id": item["call_id"]} if form.is_reasoning else {})}}
+            yield {"functionCall": {**call, **({"id": item["call_id"]} if chunk_format.is_reasoning else {})}}
         case "code_interpreter_call":
-            name = {"id": item["id"]} if form.is_reasoning else {}
-            yield {"executableCode": {"language": "PYTHON", "code": item["code"], **name}}
+            id_fields = {"id": item["id"]} if chunk_format.is_reasoning else {}
+            yield {"executableCode": {"language": "PYTHON", "code": item["code"], **id_fields}}
             outputs = cast("list[Json]", item.get("outputs") or [])
-            logs = "".join(str(one.get("logs") or "") for one in outputs)
-            yield {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": logs, **name}}
-            for image in (one for one in outputs if one.get("type") == "image"):
+            logs = "".join(str(output.get("logs") or "") for output in outputs)
+            yield {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": logs, **id_fields}}
+            for image in (output for output in outputs if output.get("type") == "image"):
                 media, _, data = str(image["url"]).removeprefix("data:").partition(";base64,")
                 yield {"inlineData": {"mimeType": media, "data": data}}
         case "part":
@@ -88,9 +90,9 @@ def _parts(item: Json, form: Form) -> Iterator[Json]:
 
 
 def has_readable_calls(items: Sequence[Json]) -> bool:
-    """Tell whether the arguments of all calls are JSON objects. Guarantee: pure."""
+    """Return whether the arguments of all calls are JSON objects."""
     for item in items:
-        if kind_of(item) == "function_call":
+        if get_item_type(item) == "function_call":
             try:
                 if not isinstance(json.loads(item["arguments"]), dict):
                     return False
@@ -99,71 +101,91 @@ def has_readable_calls(items: Sequence[Json]) -> bool:
     return True
 
 
-def response(parts: Sequence[Json], form: Form, usage: Mapping[str, Any], finish: str | None) -> Json:
-    """Write a response, or the chunk of one.
-
-    Guarantee: pure.
+def build_response(
+    parts: Sequence[Json], chunk_format: ChunkFormat, usage: Mapping[str, Any], finish_reason: str | None
+) -> Json:
+    """Return a response, or one chunk of it.
 
     Args:
-        parts: of its candidate.
-        form: see there.
+        parts: parts of its candidate.
+        chunk_format: format of the response.
         usage: token counts.
-        finish: reason of the end, in the practice model's words; None for a chunk that others follow.
+        finish_reason: finish reason of a plan or of this API; None for a chunk that is not the last.
     """
     candidate: Json = {"content": {"parts": list(parts), "role": "model"}, "index": 0}
-    beside: Json = {"usageMetadata": dict(usage), "modelVersion": form.model, "responseId": form.response_id}
-    if finish == BLOCKED:
-        return {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, **beside}
-    if finish is not None:
-        candidate["finishReason"] = _FINISH.get(finish, finish.upper())
-    return {"candidates": [candidate], **beside}
+    metadata: Json = {
+        "usageMetadata": dict(usage),
+        "modelVersion": chunk_format.model,
+        "responseId": chunk_format.response_id,
+    }
+    if finish_reason == BLOCKED:
+        return {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, **metadata}
+    if finish_reason is not None:
+        candidate["finishReason"] = _FINISH_REASONS.get(finish_reason, finish_reason.upper())
+    return {"candidates": [candidate], **metadata}
 
 
-def chunks(parts: Sequence[Json], form: Form, usage: Mapping[str, Any], finish: str) -> list[Json]:
-    """Write the stream of an answer.
-
-    Guarantee: pure.
+def build_chunks(
+    parts: Sequence[Json], chunk_format: ChunkFormat, usage: Mapping[str, Any], finish_reason: str
+) -> list[Json]:
+    """Return the stream of a response.
 
     Args:
-        parts: of the answer, whole.
-        form: see there.
-        usage: token counts, told at the end.
-        finish: as for `response`.
+        parts: complete parts of the response.
+        chunk_format: format of the response.
+        usage: token counts, sent at the end.
+        finish_reason: as for `build_response`.
     """
-    if finish == BLOCKED:
-        return [response([], form, usage, finish)]
-    pieces = [piece for part in parts for piece in _pieces(part, form)]
-    counted = {"promptTokenCount": usage["promptTokenCount"], "totalTokenCount": usage["promptTokenCount"]}
-    last = [pieces.pop()] if pieces and pieces[-1].get("text") == "" else [{"text": ""}]
-    return [*(response([one], form, counted, None) for one in pieces), response(last, form, usage, finish)]
+    if finish_reason == BLOCKED:
+        return [build_response([], chunk_format, usage, finish_reason)]
+    chunk_parts = [chunk_part for part in parts for chunk_part in _split_part(part, chunk_format)]
+    prompt_usage = {"promptTokenCount": usage["promptTokenCount"], "totalTokenCount": usage["promptTokenCount"]}
+    last_parts = [chunk_parts.pop()] if chunk_parts and chunk_parts[-1].get("text") == "" else [{"text": ""}]
+    return [
+        *(build_response([part], chunk_format, prompt_usage, None) for part in chunk_parts),
+        build_response(last_parts, chunk_format, usage, finish_reason),
+    ]
 
 
-def _pieces(part: Json, form: Form) -> Iterator[Json]:
-    if "functionCall" in part and form.streams_arguments and part.keys() <= {"functionCall", "thoughtSignature"}:
-        yield from _argument_pieces(part, form.chunk_characters)
+def _split_part(part: Json, chunk_format: ChunkFormat) -> Iterator[Json]:
+    if (
+        "functionCall" in part
+        and chunk_format.streams_arguments
+        and part.keys() <= {"functionCall", "thoughtSignature"}
+    ):
+        yield from _split_arguments(part, chunk_format.chunk_characters)
         return
     text = part.get("text")
     if not isinstance(text, str) or not part.keys() <= {"text", "thought", "thoughtSignature"}:
         yield part
         return
-    rest = {name: value for name, value in part.items() if name not in {"text", "thoughtSignature"}}
-    size = form.chunk_characters
-    yield from ({"text": text[place : place + size], **rest} for place in range(0, len(text), size))
+    other_fields = {name: value for name, value in part.items() if name not in {"text", "thoughtSignature"}}
+    chunk_characters = chunk_format.chunk_characters
+    yield from (
+        {"text": text[start : start + chunk_characters], **other_fields}
+        for start in range(0, len(text), chunk_characters)
+    )
     if "thoughtSignature" in part:
         yield {"text": "", "thoughtSignature": part["thoughtSignature"]}
 
 
-def _argument_pieces(part: Json, size: int) -> Iterator[Json]:
+def _split_arguments(part: Json, chunk_characters: int) -> Iterator[Json]:
     call = dict(part["functionCall"])
     args = cast("Json", call.pop("args"))
     yield {**part, "functionCall": {**call, "willContinue": True}}
     for name, value in args.items():
-        path = f"$.{name}"
+        json_path = f"$.{name}"
         if isinstance(value, str):
-            for place in range(0, len(value), size):
-                piece = {"jsonPath": path, "stringValue": value[place : place + size], "willContinue": True}
-                yield {"functionCall": {"partialArgs": [piece], "willContinue": True}}
-            value = ""  # noqa: PLW2901 - what ends it
-        kind = "stringValue" if isinstance(value, str) else "boolValue" if isinstance(value, bool) else "numberValue"
-        yield {"functionCall": {"partialArgs": [{"jsonPath": path, kind: value}], "willContinue": True}}
+            for start in range(0, len(value), chunk_characters):
+                partial_argument = {
+                    "jsonPath": json_path,
+                    "stringValue": value[start : start + chunk_characters],
+                    "willContinue": True,
+                }
+                yield {"functionCall": {"partialArgs": [partial_argument], "willContinue": True}}
+            value = ""  # noqa: PLW2901 - the last partial argument
+        value_field = "stringValue" if isinstance(value, str) else "numberValue"
+        if isinstance(value, bool):
+            value_field = "boolValue"
+        yield {"functionCall": {"partialArgs": [{"jsonPath": json_path, value_field: value}], "willContinue": True}}
     yield {"functionCall": {}}

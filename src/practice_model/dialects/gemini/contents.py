@@ -1,115 +1,120 @@
-"""Reads a request of the Gemini API as the practice model reads all requests: items, instructions, tools. Pure."""
+"""Parses a request of the Gemini API into items, instructions and tools of the Responses API."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import Reading
+from practice_model.dialects.responses.reading import ParsedRequest
 
-_HOSTED: Final = {
+_HOSTED_TOOLS: Final = {
     "codeExecution": "code_interpreter",
     "googleSearch": "web_search",
     "fileSearch": "file_search",
     "urlContext": "url_context",
 }
 REASONING_MODELS: Final = ("gemini-3", "practice-reasoning")
-"""How the names of models begin that sign their thoughts and require the signatures back."""
+"""Name prefixes of the models that sign their thoughts and require the signatures back."""
 
 
-def field(value: Any, name: str) -> Any:
-    """Look a field up by its name or its name in snake case; the API takes both. Guarantee: pure.
+def get_field(value: Any, name: str) -> Any:
+    """Return a field by its camel-case or snake-case name; the API accepts both.
 
     Args:
-        value: a JSON object, or anything.
-        name: in camel case.
+        value: a JSON object; any other value has no fields.
+        name: name in camel case.
     """
     if not isinstance(value, dict):
         return None
-    known = cast("Json", value)
-    snake = "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)
-    return known.get(name, known.get(snake))
+    fields = cast("Json", value)
+    snake_name = "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)
+    return fields.get(name, fields.get(snake_name))
 
 
-def objects(value: Any) -> list[Json]:
-    """List the objects of an array. Guarantee: pure."""
+def list_objects(value: Any) -> list[Json]:
+    """Return the objects of an array."""
     return (
-        [cast("Json", one) for one in cast("list[Any]", value) if isinstance(one, dict)]
+        [cast("Json", item) for item in cast("list[Any]", value) if isinstance(item, dict)]
         if isinstance(value, list)
         else []
     )
 
 
-def read_request(model: str, body: Mapping[str, Any], *, stream: bool) -> Reading:
-    """Read a request.
-
-    Guarantee: pure.
+def parse_generate_request(model: str, body: Mapping[str, Any], *, stream: bool) -> ParsedRequest:
+    """Parse a request.
 
     Args:
-        model: of the URL.
-        body: as it was accepted.
-        stream: whether chunks are asked for.
+        model: the model in the URL.
+        body: body of a valid request.
+        stream: whether chunks are requested.
 
     Returns:
-        The request in the terms of the practice model.
+        The parsed request.
     """
-    instructions = field(body, "systemInstruction")
-    mode = field(field(field(body, "toolConfig"), "functionCallingConfig"), "mode")
-    said = {
+    instructions = get_field(body, "systemInstruction")
+    mode = get_field(get_field(get_field(body, "toolConfig"), "functionCallingConfig"), "mode")
+    parsed_body = {
         "model": model,
-        "instructions": "".join(str(part.get("text") or "") for part in objects(field(instructions, "parts"))),
-        "tools": [tool for offered in objects(body.get("tools")) for tool in _tools(offered)],
+        "instructions": "".join(str(part.get("text") or "") for part in list_objects(get_field(instructions, "parts"))),
+        "tools": [parsed_tool for tool in list_objects(body.get("tools")) for parsed_tool in _parse_tools(tool)],
         "tool_choice": "none" if mode == "NONE" else "auto",
         "include": ["reasoning.encrypted_content", "code_interpreter_call.outputs"],
         "stream": stream,
     }
-    return Reading(said, [item for content in objects(body.get("contents")) for item in _items(content)])
+    return ParsedRequest(
+        parsed_body, [item for content in list_objects(body.get("contents")) for item in _items_from_content(content)]
+    )
 
 
-def _tools(offered: Json) -> Iterator[Json]:
-    for declared in objects(field(offered, "functionDeclarations")):
-        schema = field(declared, "parametersJsonSchema") or _lowered(declared.get("parameters") or {})
-        yield {"type": "function", "name": declared.get("name"), "parameters": schema}
-    for name, kind in _HOSTED.items():
-        if field(offered, name) is not None:
-            yield {"type": kind}
+def _parse_tools(tool: Json) -> Iterator[Json]:
+    for declaration in list_objects(get_field(tool, "functionDeclarations")):
+        schema = get_field(declaration, "parametersJsonSchema") or _to_json_schema(declaration.get("parameters") or {})
+        yield {"type": "function", "name": declaration.get("name"), "parameters": schema}
+    for name, tool_type in _HOSTED_TOOLS.items():
+        if get_field(tool, name) is not None:
+            yield {"type": tool_type}
 
 
-def _lowered(schema: Any) -> Any:
-    """Write a schema of the API, whose types have capital letters, as JSON schema."""
+def _to_json_schema(schema: Any) -> Any:
+    """Convert a schema of the API, whose types are in capital letters, to a JSON schema."""
     if isinstance(schema, list):
-        return [_lowered(one) for one in cast("list[Any]", schema)]
+        return [_to_json_schema(value) for value in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    known = cast("Json", schema)
-    return {name: str(one).lower() if name == "type" else _lowered(one) for name, one in known.items()}
+    fields = cast("Json", schema)
+    return {name: str(value).lower() if name == "type" else _to_json_schema(value) for name, value in fields.items()}
 
 
-def _items(content: Json) -> Iterator[Json]:
+def _items_from_content(content: Json) -> Iterator[Json]:
     if content.get("role") == "model":
-        yield from _model_items(objects(content.get("parts")))
+        yield from _items_from_parts(list_objects(content.get("parts")))
         return
-    parts = objects(content.get("parts"))
+    parts = list_objects(content.get("parts"))
     for part in parts:
-        if (given := field(part, "functionResponse")) is not None:
-            yield {"type": "function_call_output", "call_id": _call_id(given), "output": _output(given)}
-    if any("text" in part or field(part, "inlineData") or field(part, "fileData") for part in parts):
+        if (result := get_field(part, "functionResponse")) is not None:
+            yield {"type": "function_call_output", "call_id": _get_call_id(result), "output": _format_output(result)}
+    if any("text" in part or get_field(part, "inlineData") or get_field(part, "fileData") for part in parts):
         texts = [{"type": "input_text", "text": str(part["text"])} for part in parts if "text" in part]
         yield {"type": "message", "role": "user", "content": texts}
 
 
-def _model_items(parts: list[Json]) -> Iterator[Json]:
-    run: Json | None = None
+def _items_from_parts(parts: list[Json]) -> Iterator[Json]:
+    code_run: Json | None = None
     for part in parts:
-        if (call := field(part, "functionCall")) is not None:
+        if (call := get_field(part, "functionCall")) is not None:
             arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
-            yield {"type": "function_call", "call_id": _call_id(call), "name": call.get("name"), "arguments": arguments}
-        elif (code := field(part, "executableCode")) is not None:
-            run = {"type": "code_interpreter_call", "code": code.get("code"), "outputs": []}
-            yield run
-        elif (result := field(part, "codeExecutionResult")) is not None:
-            if run is not None:
-                run["outputs"].append({"type": "logs", "logs": str(result.get("output") or "")})
+            yield {
+                "type": "function_call",
+                "call_id": _get_call_id(call),
+                "name": call.get("name"),
+                "arguments": arguments,
+            }
+        elif (code := get_field(part, "executableCode")) is not None:
+            code_run = {"type": "code_interpreter_call", "code": code.get("code"), "outputs": []}
+            yield code_run
+        elif (result := get_field(part, "codeExecutionResult")) is not None:
+            if code_run is not None:
+                code_run["outputs"].append({"type": "logs", "logs": str(result.get("output") or "")})
         elif "text" in part and not part.get("thought") and part["text"]:
             text = {"type": "output_text", "text": part["text"]}
             yield {"type": "message", "role": "assistant", "content": [text]}
@@ -117,20 +122,20 @@ def _model_items(parts: list[Json]) -> Iterator[Json]:
             yield {"type": "part", "part": part}
 
 
-def _call_id(said: Json) -> str:
-    return str(said.get("id") or said.get("name"))
+def _get_call_id(call: Json) -> str:
+    return str(call.get("id") or call.get("name"))
 
 
-def _output(given: Json) -> str:
-    answer: Any = given.get("response") or {}
-    alone = (
-        cast("Json", answer).get("result")
-        if isinstance(answer, dict) and set(cast("Json", answer)) == {"result"}
+def _format_output(result: Json) -> str:
+    response: Any = result.get("response") or {}
+    text = (
+        cast("Json", response).get("result")
+        if isinstance(response, dict) and set(cast("Json", response)) == {"result"}
         else None
     )
-    return alone if isinstance(alone, str) else json.dumps(answer, ensure_ascii=False)
+    return text if isinstance(text, str) else json.dumps(response, ensure_ascii=False)
 
 
 def is_reasoning(model: str) -> bool:
-    """Tell whether a model thinks and signs its thoughts. Guarantee: pure."""
+    """Return whether a model thinks and signs its thoughts."""
     return model.startswith(REASONING_MODELS)

@@ -1,11 +1,11 @@
-"""Errors in the JSON form of Google's APIs. Pure."""
+"""Errors in the JSON format of Google's APIs."""
 
 from typing import Any, Final
 
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 
-_STATUS: Final = {
+_STATUS_NAMES: Final = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -18,34 +18,32 @@ _STATUS: Final = {
 
 
 def error_body(error: HttpError) -> Json:
-    """Write an error as Google does.
-
-    Guarantee: pure.
+    """Return the body of an error.
 
     Args:
-        error: its ``code`` replaces the name of the status; its wait is told as ``RetryInfo``.
+        error: its ``code`` replaces the status name; its ``retry_after`` becomes ``RetryInfo``.
     """
-    shown: dict[str, Any] = {
+    error_fields: dict[str, Any] = {
         "code": error.status,
         "message": error.message,
-        "status": error.code or _STATUS.get(error.status, "UNKNOWN"),
+        "status": error.code or _STATUS_NAMES.get(error.status, "UNKNOWN"),
     }
     if error.retry_after is not None:
-        shown["details"] = [
+        error_fields["details"] = [
             {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{error.retry_after:g}s"}
         ]
-    return {"error": shown}
+    return {"error": error_fields}
 
 
 def error_chunk(failure: Any) -> Json:
-    """Write a failure in the middle of a stream.
-
-    Guarantee: pure.
+    """Return the chunk for a failure within a stream.
 
     Args:
-        failure: with ``code``, a status of HTTP or a name, and ``message``.
+        failure: object with ``code`` (HTTP status or status name) and ``message``.
     """
     code = failure.get("code")
-    status = next((number for number, name in _STATUS.items() if code in {number, name}), 503)
+    status = next(
+        (status_code for status_code, status_name in _STATUS_NAMES.items() if code in {status_code, status_name}), 503
+    )
     message = failure.get("message") or "The model is overloaded. Please try again later."
     return error_body(HttpError(status, str(message)))

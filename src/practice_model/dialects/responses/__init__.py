@@ -1,1 +1,1 @@
-"""The OpenAI Responses API on the wire."""
+"""The wire format of the OpenAI Responses API."""

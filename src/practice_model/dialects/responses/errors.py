@@ -7,7 +7,7 @@ from practice_model.dialects.responses.items import Json
 
 @dataclass(frozen=True)
 class HttpError:
-    """An HTTP error instead of an answer; `retry_after` is in seconds."""
+    """An HTTP error instead of a response; `retry_after` is in seconds."""
 
     status: int
     message: str
@@ -19,5 +19,5 @@ class HttpError:
     @property
     def body(self) -> Json:
         """The error body of the API."""
-        shown = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
-        return {"error": shown}
+        error_fields = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": error_fields}

@@ -1,7 +1,7 @@
 """Ids with the prefixes and lengths of the live API, from a seed and a counter.
 
 Theory: an id is the prefix plus a digest of `seed:counter`. The same seed yields the same ids, so tests can compare
-whole streams. A new seed per process keeps the ids of two runs apart: hosts keep histories longer than this server
+whole streams. A new seed per process keeps the ids of two runs apart: hosts store histories longer than this server
 runs.
 """
 
@@ -24,10 +24,10 @@ BODY_LENGTHS: dict[str, int] = {
 
 
 @dataclass
-class IdMint:
+class IdGenerator:
     """Generates ids that are unique within a run.
 
-    Guarantee: deterministic by (seed, number of ids generated before).
+    Deterministic by seed and number of ids generated before.
     """
 
     seed: str
@@ -39,9 +39,9 @@ class IdMint:
         digest = hashlib.sha256(f"{self.seed}:{self.count}".encode()).hexdigest()
         return prefix + digest[: BODY_LENGTHS[prefix]]
 
-    def like(self, given: str) -> str:
-        """Return the next id with the prefix and the length of a given one."""
+    def new_like(self, example: str) -> str:
+        """Return the next id with the prefix and the length of an example."""
         self.count += 1
-        prefix, _, body = given.partition("_")
+        prefix, _, body = example.partition("_")
         digest = hashlib.sha256(f"{self.seed}:{self.count}".encode()).hexdigest()
         return f"{prefix}_{digest[: len(body)]}"

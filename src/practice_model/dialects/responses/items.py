@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from practice_model.dialects.responses import sealed
-from practice_model.dialects.responses.ids import IdMint
+from practice_model.dialects.responses.ids import IdGenerator
 
 Json = dict[str, Any]
 
@@ -19,56 +19,64 @@ PIXEL = f"data:image/png;base64,{_PIXEL_BYTES}"
 SANDBOX = "sandbox:/mnt/data/"
 
 
-def message(mint: IdMint, text: str, annotations: Sequence[Json] = (), phase: str | None = None) -> Json:
+def build_message(
+    id_generator: IdGenerator, text: str, annotations: Sequence[Json] = (), phase: str | None = None
+) -> Json:
     """Return an assistant message with one text part.
 
     Args:
-        mint: generates the id.
-        text: of the message.
+        id_generator: generates the id.
+        text: text of the message.
         annotations: in order of `start_index`; offsets count characters of `text`.
         phase: `commentary` or `final_answer`; None omits the field, as older models do.
     """
     part = {"type": "output_text", "annotations": list(annotations), "logprobs": [], "text": text}
-    item: Json = {"id": mint.new("msg_"), "type": "message", "status": "completed", "content": [part]}
+    item: Json = {"id": id_generator.new("msg_"), "type": "message", "status": "completed", "content": [part]}
     item |= {"phase": phase} if phase else {}
     return item | {"role": "assistant"}
 
 
-def reasoning(mint: IdMint, text: str, *, encrypted: bool, summary: bool = True) -> Json:
-    """Return a reasoning item; with `encrypted`, it has a value that this server recognises on replay."""
-    item_id = mint.new("rs_")
-    parts = [{"type": "summary_text", "text": text}] if summary and text else []
+def build_reasoning(id_generator: IdGenerator, text: str, *, is_encrypted: bool, has_summary: bool = True) -> Json:
+    """Return a reasoning item; with `is_encrypted`, it has a value that this server recognises on replay."""
+    item_id = id_generator.new("rs_")
+    parts = [{"type": "summary_text", "text": text}] if has_summary and text else []
     item: Json = {"id": item_id, "type": "reasoning", "summary": parts}
-    return item | ({"encrypted_content": sealed.seal(item_id, text)} if encrypted else {})
+    return item | ({"encrypted_content": sealed.sign_reasoning(item_id, text)} if is_encrypted else {})
 
 
-def compaction(mint: IdMint, text: str) -> Json:
-    """Return what stands for everything before it, with a value that this server recognises on replay."""
-    item_id = mint.new("cmp_")
-    return {"id": item_id, "type": "compaction", "encrypted_content": sealed.seal(item_id, text)}
+def build_compaction(id_generator: IdGenerator, text: str) -> Json:
+    """Return an item that replaces everything before it, with a value that this server recognises on replay."""
+    item_id = id_generator.new("cmp_")
+    return {"id": item_id, "type": "compaction", "encrypted_content": sealed.sign_reasoning(item_id, text)}
 
 
-def function_call(mint: IdMint, name: str, arguments: Mapping[str, Any] | str) -> Json:
-    """Return a call of a function tool; arguments in a string stay unchanged."""
-    exact = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+def build_function_call(id_generator: IdGenerator, name: str, arguments: Mapping[str, Any] | str) -> Json:
+    """Return a call of a function tool; arguments in a string are not modified."""
+    arguments_text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return {
-        "id": mint.new("fc_"),
+        "id": id_generator.new("fc_"),
         "type": "function_call",
         "status": "completed",
-        "arguments": exact,
-        "call_id": mint.new("call_"),
+        "arguments": arguments_text,
+        "call_id": id_generator.new("call_"),
         "name": name,
     }
 
 
-def code_call(
-    mint: IdMint, code: str, container_id: str, *, logs: str | None, image: bool = False, include_outputs: bool
+def build_code_call(
+    id_generator: IdGenerator,
+    code: str,
+    container_id: str,
+    *,
+    logs: str | None,
+    has_image: bool = False,
+    include_outputs: bool,
 ) -> Json:
     """Return a hosted code run; without `include_outputs` its outputs are null, as on the live API."""
     outputs: list[Json] = [{"type": "logs", "logs": logs}] if logs else []
-    outputs += [{"type": "image", "url": PIXEL}] if image else []
+    outputs += [{"type": "image", "url": PIXEL}] if has_image else []
     return {
-        "id": mint.new("ci_"),
+        "id": id_generator.new("ci_"),
         "type": "code_interpreter_call",
         "status": "completed",
         "code": code,
@@ -77,7 +85,9 @@ def code_call(
     }
 
 
-def cite_files(mint: IdMint, text: str, container_id: str, filenames: Sequence[str]) -> tuple[str, list[Json]]:
+def cite_files(
+    id_generator: IdGenerator, text: str, container_id: str, filenames: Sequence[str]
+) -> tuple[str, list[Json]]:
     """Return the text with a sandbox link per file, and the citations of the links in order.
 
     Files without a link in the text get one appended.
@@ -93,7 +103,7 @@ def cite_files(mint: IdMint, text: str, container_id: str, filenames: Sequence[s
                 "type": "container_file_citation",
                 "container_id": container_id,
                 "end_index": start + len(SANDBOX + name),
-                "file_id": mint.new("cfile_"),
+                "file_id": id_generator.new("cfile_"),
                 "filename": name,
                 "start_index": start,
             }

@@ -1,6 +1,6 @@
-"""Normalises a request for the model: its transcript and offered tools, for all input forms.
+"""Normalises a request for the model: its transcript and tools, for all input formats.
 
-Pure. A transcript is the list of items that the model sees: stored items of earlier responses, followed by the input
+A transcript is the list of items that the model sees: stored items of earlier responses, followed by the input
 of this request.
 """
 
@@ -16,25 +16,25 @@ AGENT_ROLES = ("system", "developer")
 
 def input_items(body: Mapping[str, Any]) -> list[Json]:
     """Return the input as a list of items; a plain string is one user message."""
-    given = body.get("input")
-    if isinstance(given, str):
-        return [{"type": "message", "role": "user", "content": given}]
-    if not isinstance(given, list):
+    body_input = body.get("input")
+    if isinstance(body_input, str):
+        return [{"type": "message", "role": "user", "content": body_input}]
+    if not isinstance(body_input, list):
         return []
-    return [cast("Json", item) for item in cast("list[Any]", given) if isinstance(item, dict)]
+    return [cast("Json", item) for item in cast("list[Any]", body_input) if isinstance(item, dict)]
 
 
-def kind_of(item: Mapping[str, Any]) -> str:
+def get_item_type(item: Mapping[str, Any]) -> str:
     """Return the item's type; an item without one is a message, or a reference if it has only an id."""
     return str(item.get("type") or ("message" if "role" in item else "item_reference"))
 
 
-def role_of(item: Mapping[str, Any]) -> str:
+def get_role(item: Mapping[str, Any]) -> str:
     """Return the role of a message, an empty string for every other item."""
-    return str(item.get("role") or "") if kind_of(item) == "message" else ""
+    return str(item.get("role") or "") if get_item_type(item) == "message" else ""
 
 
-def text_of(content: Any) -> str:
+def extract_text(content: Any) -> str:
     """Return the text of message content or of a tool output, joined over its parts."""
     if isinstance(content, str):
         return content
@@ -53,8 +53,8 @@ class ToolResult:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A request from the model's view."""
+class ParsedRequest:
+    """A request as the model reads it."""
 
     body: Mapping[str, Any]
     transcript: Sequence[Json]
@@ -67,65 +67,71 @@ class Reading:
     @property
     def agent(self) -> str:
         """The instructions, whether sent as a field or as system and developer messages."""
-        spoken = [text_of(item.get("content")) for item in self.transcript if role_of(item) in AGENT_ROLES]
-        return "\n".join([str(self.body.get("instructions") or ""), *spoken]).strip()
+        instruction_texts = [
+            extract_text(item.get("content")) for item in self.transcript if get_role(item) in AGENT_ROLES
+        ]
+        return "\n".join([str(self.body.get("instructions") or ""), *instruction_texts]).strip()
 
     @property
     def user_texts(self) -> list[str]:
         """The text of every user message, oldest first."""
-        return [text_of(item.get("content")) for item in self.transcript if role_of(item) == "user"]
+        return [extract_text(item.get("content")) for item in self.transcript if get_role(item) == "user"]
 
     @property
     def user_text(self) -> str:
         """The last user message."""
-        said = (item for item in reversed(self.transcript) if role_of(item) == "user")
-        return next((text_of(item.get("content")) for item in said), "")
+        user_messages = (item for item in reversed(self.transcript) if get_role(item) == "user")
+        return next((extract_text(item.get("content")) for item in user_messages), "")
 
     @property
     def assistant_texts(self) -> list[str]:
         """The text of every assistant message, oldest first."""
-        return [text_of(item.get("content")) for item in self.transcript if role_of(item) == "assistant"]
+        return [extract_text(item.get("content")) for item in self.transcript if get_role(item) == "assistant"]
 
     @property
     def since_user(self) -> list[Json]:
         """The items after the last user message."""
-        newest = list(takewhile(lambda item: role_of(item) != "user", reversed(self.transcript)))
-        return newest[::-1]
+        newest_items = list(takewhile(lambda item: get_role(item) != "user", reversed(self.transcript)))
+        return newest_items[::-1]
 
     @property
     def rounds(self) -> int:
         """Number of rounds of tool results after the last user message; parallel results count once."""
-        kinds = ["", *(kind_of(item) for item in self.since_user)]
-        return sum(kind == "function_call_output" != before for before, kind in pairwise(kinds))
+        item_types = ["", *(get_item_type(item) for item in self.since_user)]
+        return sum(
+            item_type == "function_call_output" != previous_type for previous_type, item_type in pairwise(item_types)
+        )
 
-    def results(self, items: Sequence[Json]) -> list[ToolResult]:
+    def get_results(self, items: Sequence[Json]) -> list[ToolResult]:
         """Return the tool outputs among these items with the names of their calls, in order."""
         names = {item.get("call_id"): str(item.get("name")) for item in self.transcript if "name" in item}
-        outputs = [item for item in items if kind_of(item) == "function_call_output"]
-        return [ToolResult(names.get(item.get("call_id"), "tool"), text_of(item.get("output"))) for item in outputs]
+        outputs = [item for item in items if get_item_type(item) == "function_call_output"]
+        return [
+            ToolResult(names.get(item.get("call_id"), "tool"), extract_text(item.get("output"))) for item in outputs
+        ]
 
     @property
     def logs(self) -> list[str]:
         """Logs of earlier hosted code runs in the transcript."""
-        calls = [item for item in self.transcript if kind_of(item) == "code_interpreter_call"]
+        calls = [item for item in self.transcript if get_item_type(item) == "code_interpreter_call"]
         outputs = [output for call in calls for output in cast("list[Json]", call.get("outputs") or [])]
         return [str(output["logs"]) for output in outputs if output.get("type") == "logs"]
 
     @property
     def functions(self) -> dict[str, Json]:
-        """The offered function tools: name → parameter schema."""
-        offered = (tool for tool in self.tools if tool.get("type") == "function")
-        return {str(tool["name"]): cast("Json", tool.get("parameters") or {}) for tool in offered}
+        """The function tools: name → parameter schema."""
+        function_tools = (tool for tool in self.tools if tool.get("type") == "function")
+        return {str(tool["name"]): cast("Json", tool.get("parameters") or {}) for tool in function_tools}
 
-    def offers(self, tool_type: str) -> bool:
-        """Return whether the request offers a hosted tool of this type."""
+    def has_tool(self, tool_type: str) -> bool:
+        """Return whether the request has a hosted tool of this type."""
         return any(tool.get("type") == tool_type for tool in self.tools)
 
-    def includes(self, what: str) -> bool:
+    def includes(self, value: str) -> bool:
         """Return whether the request's `include` has this value."""
-        return what in cast("list[str]", self.body.get("include") or [])
+        return value in cast("list[str]", self.body.get("include") or [])
 
     @property
     def tools(self) -> list[Json]:
-        """The offered tools, as sent."""
+        """The tools, as sent."""
         return cast("list[Json]", self.body.get("tools") or [])

@@ -56,84 +56,81 @@ _DONE_FIELDS: dict[str, str] = {
 """Event family → the field of its `done` event that the deltas join to."""
 
 
-def stream_faults(events: Sequence[Json]) -> list[str]:
-    """Return all violations of the grammar; an empty list for a valid stream.
-
-    Guarantee: pure.
-    """
+def find_stream_violations(events: Sequence[Json]) -> list[str]:
+    """Return all violations of the grammar; an empty list for a valid stream."""
     if not events:
         return ["the stream is empty"]
-    return [*_envelope_faults(events), *_number_faults(events), *_item_faults(events)]
+    return [*_find_envelope_violations(events), *_find_numbering_violations(events), *_find_item_violations(events)]
 
 
-def _envelope_faults(events: Sequence[Json]) -> Iterator[str]:
+def _find_envelope_violations(events: Sequence[Json]) -> Iterator[str]:
     kinds = [event["type"] for event in events]
-    opening = ["response.created", "response.in_progress"]
+    expected_kinds = ["response.created", "response.in_progress"]
     if events[0].get("response", {}).get("background"):
-        opening.insert(1, "response.queued")
-    if kinds[: len(opening)] != opening:
-        yield f"the stream opens with {kinds[: len(opening)]}, not with {opening}"
+        expected_kinds.insert(1, "response.queued")
+    if kinds[: len(expected_kinds)] != expected_kinds:
+        yield f"the stream opens with {kinds[: len(expected_kinds)]}, not with {expected_kinds}"
     if kinds[-1] not in TERMINALS:
         yield f"the stream ends with {kinds[-1]}"
-    for kind in (*opening, *TERMINALS):
+    for kind in (*expected_kinds, *TERMINALS):
         if kinds.count(kind) > 1:
             yield f"{kind} comes {kinds.count(kind)} times"
-    first = events[0].get("response", {})
-    if first.get("output") or first.get("usage"):
+    first_response = events[0].get("response", {})
+    if first_response.get("output") or first_response.get("usage"):
         yield "response.created already has output or usage"
 
 
-def _number_faults(events: Sequence[Json]) -> Iterator[str]:
-    numbers = [event.get("sequence_number") for event in events]
-    if numbers not in (list(range(len(events))), [None] * len(events)):
+def _find_numbering_violations(events: Sequence[Json]) -> Iterator[str]:
+    sequence_numbers = [event.get("sequence_number") for event in events]
+    if sequence_numbers not in (list(range(len(events))), [None] * len(events)):
         yield "sequence_number does not count from 0 by 1"
 
 
-def _item_faults(events: Sequence[Json]) -> Iterator[str]:
-    inner: dict[int, list[Json]] = defaultdict(list)
-    opened: dict[int, Json] = {}
-    done: list[Json] = []
+def _find_item_violations(events: Sequence[Json]) -> Iterator[str]:
+    inner_events: dict[int, list[Json]] = defaultdict(list)
+    added_items: dict[int, Json] = {}
+    done_items: list[Json] = []
     for event in events:
         index = event.get("output_index")
         if index is None:
             continue
         if event["type"] == "response.output_item.added":
-            if index != len(opened):
-                yield f"output_index {index} is added as item number {len(opened)}"
-            opened[index] = event["item"]
+            if index != len(added_items):
+                yield f"output_index {index} is added as item number {len(added_items)}"
+            added_items[index] = event["item"]
         elif event["type"] == "response.output_item.done":
-            yield from _one_item_faults(opened.get(index), event["item"], inner[index])
-            done.append(event["item"])
-        elif len(done) > index:
+            yield from _find_inner_violations(added_items.get(index), event["item"], inner_events[index])
+            done_items.append(event["item"])
+        elif len(done_items) > index:
             yield f"{event['type']} comes after item {index} was done"
         else:
-            inner[index].append(event)
-    if len(done) != len(opened):
-        yield f"{len(opened)} items were added and {len(done)} were done"
+            inner_events[index].append(event)
+    if len(done_items) != len(added_items):
+        yield f"{len(added_items)} items were added and {len(done_items)} were done"
     output = events[-1].get("response", {}).get("output")
-    if output and [item["id"] for item in output] != [item["id"] for item in done]:
+    if output and [item["id"] for item in output] != [item["id"] for item in done_items]:
         yield "the terminal event's output differs from the items of the stream"
 
 
-def _one_item_faults(opened: Json | None, item: Json, inner: Sequence[Json]) -> Iterator[str]:
-    kind = item["type"]
-    if opened is None or (opened["type"], opened.get("id")) != (kind, item.get("id")):
+def _find_inner_violations(added_item: Json | None, item: Json, inner_events: Sequence[Json]) -> Iterator[str]:
+    item_type = item["type"]
+    if added_item is None or (added_item["type"], added_item.get("id")) != (item_type, item.get("id")):
         yield f"item {item.get('id')} was not added under this id and type"
         return
-    if any("item_id" in event and event["item_id"] != item["id"] for event in inner):
+    if any("item_id" in event and event["item_id"] != item["id"] for event in inner_events):
         yield f"an inner event of {item['id']} names another item"
-    names = "".join(event["type"].removeprefix("response.") + " " for event in inner)
-    if kind in INNER and not re.fullmatch(INNER[kind], names):
-        yield f"{kind} {item['id']} has inner events {names!r}"
-    yield from _delta_faults(inner)
+    names = "".join(event["type"].removeprefix("response.") + " " for event in inner_events)
+    if item_type in INNER and not re.fullmatch(INNER[item_type], names):
+        yield f"{item_type} {item['id']} has inner events {names!r}"
+    yield from _find_delta_violations(inner_events)
 
 
-def _delta_faults(inner: Sequence[Json]) -> Iterator[str]:
+def _find_delta_violations(inner_events: Sequence[Json]) -> Iterator[str]:
     texts: dict[tuple[Any, ...], str] = defaultdict(str)
-    for event in inner:
-        family, _, last = event["type"].removeprefix("response.").rpartition(".")
-        place = (family, event.get("content_index"), event.get("summary_index"))
-        if last == "delta" and family in _DONE_FIELDS:
-            texts[place] += event["delta"]
-        elif last == "done" and family in _DONE_FIELDS and texts[place] != event[_DONE_FIELDS[family]]:
+    for event in inner_events:
+        family, _, event_name = event["type"].removeprefix("response.").rpartition(".")
+        text_key = (family, event.get("content_index"), event.get("summary_index"))
+        if event_name == "delta" and family in _DONE_FIELDS:
+            texts[text_key] += event["delta"]
+        elif event_name == "done" and family in _DONE_FIELDS and texts[text_key] != event[_DONE_FIELDS[family]]:
             yield f"the deltas of {family} do not join to its done event"

@@ -1,7 +1,7 @@
-"""A stored conversation as the service keeps it: it grows at the price of what is added, whatever its length.
+"""A conversation as the service stores it; appending costs only the appended items, regardless of its length.
 
-Theory: a transcript is the first items of a list that it shares with its continuations, and each item is looked at
-once, when it is added. Of two continuations of the same transcript, the second one gets a list of its own.
+Theory: a transcript is a prefix of a list that it shares with its continuations; each item is examined once, when it is
+added. Of two continuations of the same transcript, the second one gets its own list.
 """
 
 import json
@@ -10,28 +10,28 @@ from dataclasses import dataclass, field
 from typing import Final, overload
 
 from practice_model.dialects.responses.items import Json
-from practice_model.dialects.responses.reading import kind_of
+from practice_model.dialects.responses.reading import get_item_type
 
 CALLS: Final = {"function_call": "function call", "custom_tool_call": "custom tool call"}
-"""Type of a call of the app's tools → its name in objections; the type of its output has ``_output`` behind."""
+"""Type of a call of the app's tools → its name in error messages; the type of its output has the suffix ``_output``."""
 
 APPROVAL_REQUEST: Final = "mcp_approval_request"
 
-Question = tuple[str, str]
-"""What an answer answers: the type of the call or request, and its id."""
+RequestId = tuple[str, str]
+"""Type and id of a tool call or approval request."""
 
 
-def question_of(item: Json) -> Question | None:
-    """Return what this item asks the app: a call of its tools, or an approval; None for any other item."""
-    kind = kind_of(item)
+def get_request_id(item: Json) -> RequestId | None:
+    """Return the id of a call of the app's tools or of an approval request; None for any other item."""
+    kind = get_item_type(item)
     if kind in CALLS:
         return kind, str(item.get("call_id"))
     return (kind, str(item.get("id"))) if kind == APPROVAL_REQUEST else None
 
 
-def answered_by(item: Json) -> Question | None:
-    """Return what this item answers; None if it is no answer."""
-    kind = kind_of(item)
+def request_id_of_result(item: Json) -> RequestId | None:
+    """Return the id of the call or request that this item completes; None for any other item."""
+    kind = get_item_type(item)
     call, output, _ = kind.partition("_output")
     if call in CALLS and output:
         return call, str(item.get("call_id"))
@@ -39,75 +39,81 @@ def answered_by(item: Json) -> Question | None:
 
 
 @dataclass
-class _Shared:
+class _SharedItems:
     items: list[Json] = field(default_factory=list[Json])
-    places: dict[str, int] = field(default_factory=dict[str, int])
-    answered: dict[Question, int] = field(default_factory=dict[Question, int])
+    index_by_id: dict[str, int] = field(default_factory=dict[str, int])
+    result_index_by_request: dict[RequestId, int] = field(default_factory=dict[RequestId, int])
 
 
 class Transcript(Sequence[Json]):
-    """Items of a conversation, oldest first; it never changes.
+    """Items of a conversation, oldest first; immutable.
 
     Attributes:
-        open: calls and approval requests without an answer, oldest first.
-        characters: of the items as JSON.
+        open: calls and approval requests without a result, oldest first.
+        characters: length of the items as JSON.
     """
 
     def __init__(self, items: Iterable[Json] = ()) -> None:
-        self._shared = _Shared()
+        self._shared_items = _SharedItems()
         self._count = 0
-        self.open: tuple[Question, ...] = ()
+        self.open: tuple[RequestId, ...] = ()
         self.characters = 0
         self._add(items)
 
-    def continued(self, items: Iterable[Json]) -> "Transcript":
+    def with_items(self, items: Iterable[Json]) -> "Transcript":
         """Return this transcript with further items."""
-        longer = Transcript()
-        longer._shared, longer._count = self._shared, self._count
-        if len(self._shared.items) > self._count:  # it has another continuation
-            longer._shared = _Shared(self[:], _before(self._shared.places, self), _before(self._shared.answered, self))
-        longer.open, longer.characters = self.open, self.characters
-        longer._add(items)
-        return longer
+        transcript = Transcript()
+        transcript._shared_items, transcript._count = self._shared_items, self._count
+        if len(self._shared_items.items) > self._count:  # it has another continuation
+            transcript._shared_items = _SharedItems(
+                self[:],
+                _limit_to(self._shared_items.index_by_id, self),
+                _limit_to(self._shared_items.result_index_by_request, self),
+            )
+        transcript.open, transcript.characters = self.open, self.characters
+        transcript._add(items)
+        return transcript
 
     def _add(self, items: Iterable[Json]) -> None:
-        shared, still_open = self._shared, list(self.open)
+        shared_items = self._shared_items
+        open_requests = list(self.open)
         for item in items:
-            place = len(shared.items)
-            shared.items.append(item)
+            index = len(shared_items.items)
+            shared_items.items.append(item)
             self.characters += len(json.dumps(item)) + 2
             if item.get("id"):
-                shared.places.setdefault(str(item["id"]), place)
-            question, answered = question_of(item), answered_by(item)
-            if question:
-                still_open.append(question)
-            if answered in still_open:
-                still_open.remove(answered)
-                shared.answered.setdefault(answered, place)
-        self.open, self._count = tuple(still_open), len(shared.items)
+                shared_items.index_by_id.setdefault(str(item["id"]), index)
+            request_id = get_request_id(item)
+            result_request_id = request_id_of_result(item)
+            if request_id:
+                open_requests.append(request_id)
+            if result_request_id in open_requests:
+                open_requests.remove(result_request_id)
+                shared_items.result_index_by_request.setdefault(result_request_id, index)
+        self.open, self._count = tuple(open_requests), len(shared_items.items)
 
     def has_id(self, item_id: object) -> bool:
         """Return whether one of the items has this id."""
-        return self._shared.places.get(str(item_id), self._count) < self._count
+        return self._shared_items.index_by_id.get(str(item_id), self._count) < self._count
 
-    def has_answered(self, question: Question) -> bool:
-        """Return whether a call or request was answered."""
-        return self._shared.answered.get(question, self._count) < self._count
+    def has_result(self, request_id: RequestId) -> bool:
+        """Return whether a call or request has a result."""
+        return self._shared_items.result_index_by_request.get(request_id, self._count) < self._count
 
     def __len__(self) -> int:
         return self._count
 
     @overload
-    def __getitem__(self, place: int) -> Json: ...
+    def __getitem__(self, index: int) -> Json: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Json]: ...
+    def __getitem__(self, index: slice) -> list[Json]: ...
 
-    def __getitem__(self, place: int | slice) -> Json | list[Json]:
-        if isinstance(place, slice):
-            return [self._shared.items[n] for n in range(*place.indices(self._count))]
-        return self._shared.items[range(self._count)[place]]
+    def __getitem__(self, index: int | slice) -> Json | list[Json]:
+        if isinstance(index, slice):
+            return [self._shared_items.items[n] for n in range(*index.indices(self._count))]
+        return self._shared_items.items[range(self._count)[index]]
 
 
-def _before[Key](places: dict[Key, int], transcript: Transcript) -> dict[Key, int]:
-    return {key: place for key, place in places.items() if place < len(transcript)}
+def _limit_to[Key](index_by_key: dict[Key, int], transcript: Transcript) -> dict[Key, int]:
+    return {key: index for key, index in index_by_key.items() if index < len(transcript)}

@@ -7,8 +7,8 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from practice_model.dialects.responses import event_grammar, items, response_object, sealed
-from practice_model.dialects.responses.ids import IdMint
-from practice_model.dialects.responses.stream_check import stream_faults
+from practice_model.dialects.responses.ids import IdGenerator
+from practice_model.dialects.responses.stream_check import find_stream_violations
 from practice_model.play import analyst
 
 EVENT = TypeAdapter(ResponseStreamEvent)
@@ -16,21 +16,23 @@ EVENT = TypeAdapter(ResponseStreamEvent)
 
 def build(*output, **body):
     request = {"model": "practice", "input": "Hello", **body}
-    return response_object.completed(request, response_id="resp_1", created_at=1, output=output, transcript=[])
+    return response_object.build_completed(request, response_id="resp_1", created_at=1, output=output, transcript=[])
 
 
 def every_kind_of_item():
-    mint = IdMint("every")
-    text, citations = items.cite_files(mint, "Two files.", "cntr_1", ["b.csv", "a.csv"])
+    id_generator = IdGenerator("every")
+    text, citations = items.cite_files(id_generator, "Two files.", "cntr_1", ["b.csv", "a.csv"])
     return [
-        items.reasoning(mint, "A thought of some length", encrypted=True),
-        items.reasoning(mint, "", encrypted=False),
-        items.message(mint, "Let me see.", phase="commentary"),
-        items.code_call(mint, "print(1)\n" * 20, "cntr_1", logs="1\n", image=True, include_outputs=True),
-        items.function_call(mint, "echo", {"text": "“quoted” and \n new"}),
-        items.function_call(mint, "nothing", {}),
-        items.message(mint, text, citations),
-        items.message(mint, ""),
+        items.build_reasoning(id_generator, "A thought of some length", is_encrypted=True),
+        items.build_reasoning(id_generator, "", is_encrypted=False),
+        items.build_message(id_generator, "Let me see.", phase="commentary"),
+        items.build_code_call(
+            id_generator, "print(1)\n" * 20, "cntr_1", logs="1\n", has_image=True, include_outputs=True
+        ),
+        items.build_function_call(id_generator, "echo", {"text": "“quoted” and \n new"}),
+        items.build_function_call(id_generator, "nothing", {}),
+        items.build_message(id_generator, text, citations),
+        items.build_message(id_generator, ""),
     ]
 
 
@@ -40,10 +42,10 @@ def endings():
     return {
         "completed": whole,
         "background": build(background=True),
-        "incomplete": response_object.incomplete(whole, "max_output_tokens"),
-        "failed": response_object.failed(build(), failure),
-        "failed after items": response_object.failed(whole, failure),
-        "analyst": build(*analyst.analyse(IdMint("a"), "Compare them", "cntr_1", include_outputs=True)),
+        "incomplete": response_object.build_incomplete(whole, "max_output_tokens"),
+        "failed": response_object.build_failed(build(), failure),
+        "failed after items": response_object.build_failed(whole, failure),
+        "analyst": build(*analyst.analyse(IdGenerator("a"), "Compare them", "cntr_1", include_outputs=True)),
     }
 
 
@@ -52,7 +54,7 @@ def endings():
 def test_built_streams_follow_the_grammar_and_the_types(ending, chunk):
     """Whatever the items, the ending and the size of the pieces."""
     events = event_grammar.stream_events(endings()[ending], chunk)
-    assert stream_faults(events) == []
+    assert find_stream_violations(events) == []
     for event in events:
         flat = {**event["error"], **event} if event["type"] == "error" else event
         EVENT.validate_python(json.loads(json.dumps(flat)))
@@ -73,17 +75,17 @@ def test_the_encrypted_content_of_an_opened_item_is_not_the_final_one():
     added = next(event["item"] for event in events if event["type"] == "response.output_item.added")
     done = next(event["item"] for event in events if event["type"] == "response.output_item.done")
     assert added["encrypted_content"] != done["encrypted_content"]
-    assert [sealed.is_sealed(item["encrypted_content"]) for item in (added, done)] == [False, True]
+    assert [sealed.is_genuine(item["encrypted_content"]) for item in (added, done)] == [False, True]
 
 
 def test_code_outputs_are_null_until_the_item_is_done():
     """And stay null if the request did not ask for them."""
-    call = items.code_call(IdMint("x"), "1", "cntr_1", logs="1", include_outputs=True)
+    call = items.build_code_call(IdGenerator("x"), "1", "cntr_1", logs="1", include_outputs=True)
     events = event_grammar.stream_events(build(call))
     assert events[2]["item"]["outputs"] is None
     assert events[2]["item"]["code"] == ""
     assert events[-2]["item"]["outputs"] == [{"type": "logs", "logs": "1"}]
-    assert items.code_call(IdMint("x"), "1", "cntr_1", logs="1", include_outputs=False)["outputs"] is None
+    assert items.build_code_call(IdGenerator("x"), "1", "cntr_1", logs="1", include_outputs=False)["outputs"] is None
 
 
 def broken_streams():
@@ -107,11 +109,13 @@ def broken_streams():
 @pytest.mark.parametrize("fault", broken_streams())
 def test_the_checker_finds_broken_streams(fault):
     """Each kind of damage is named."""
-    assert stream_faults(broken_streams()[fault])
+    assert find_stream_violations(broken_streams()[fault])
 
 
 def test_citations_span_their_sandbox_links():
     """Start and end index cut the link out of the text, for text with characters outside ASCII, too."""
-    text, citations = items.cite_files(IdMint("c"), "Größe: [x.csv](sandbox:/mnt/data/x.csv).", "cntr_1", ["x.csv"])
+    text, citations = items.cite_files(
+        IdGenerator("c"), "Größe: [x.csv](sandbox:/mnt/data/x.csv).", "cntr_1", ["x.csv"]
+    )
     assert [text[one["start_index"] : one["end_index"]] for one in citations] == ["sandbox:/mnt/data/x.csv"]
     assert citations[0]["file_id"].startswith("cfile_")

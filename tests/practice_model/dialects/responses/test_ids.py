@@ -4,47 +4,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from practice_model.dialects.responses import sealed
-from practice_model.dialects.responses.ids import BODY_LENGTHS, IdMint
+from practice_model.dialects.responses.ids import BODY_LENGTHS, IdGenerator
 
 
 def test_ids_have_the_prefixes_and_lengths_of_the_live_api():
     """A response id has 55 characters, a call id 29, a container file 38."""
-    mint = IdMint("seed")
-    assert {prefix: len(mint.new(prefix)) for prefix in ("resp_", "call_", "cfile_", "cntr_")} == {
+    id_generator = IdGenerator("seed")
+    assert {prefix: len(id_generator.new(prefix)) for prefix in ("resp_", "call_", "cfile_", "cntr_")} == {
         "resp_": 55,
         "call_": 29,
         "cfile_": 38,
         "cntr_": 53,
     }
-    assert all(mint.new(prefix).startswith(prefix) for prefix in BODY_LENGTHS)
+    assert all(id_generator.new(prefix).startswith(prefix) for prefix in BODY_LENGTHS)
 
 
 def test_ids_follow_from_the_seed_and_never_come_twice():
     """The same seed gives the same ids, another seed others."""
-    first, again, other = IdMint("one"), IdMint("one"), IdMint("two")
+    first, again, other = IdGenerator("one"), IdGenerator("one"), IdGenerator("two")
     ids = [first.new("msg_") for _ in range(500)]
     assert ids == [again.new("msg_") for _ in range(500)]
     assert not set(ids) & {other.new("msg_") for _ in range(500)}
     assert len(set(ids)) == 500
-    assert len(first.like("call_abcdef")) == len("call_abcdef")
+    assert len(first.new_like("call_abcdef")) == len("call_abcdef")
 
 
 @given(st.text(), st.text())
 def test_sealed_values_are_recognised_without_memory(item_id, text):
     """What was sealed is good, whoever asks."""
-    assert sealed.is_sealed(sealed.seal(item_id, text))
+    assert sealed.is_genuine(sealed.sign_reasoning(item_id, text))
 
 
 @given(st.integers(min_value=0), st.sampled_from("ABCabc019-_"))
 def test_a_changed_character_breaks_the_seal(place, letter):
     """Any other value is not ours."""
-    good = sealed.seal("rs_1", "a thought of thirty characters")
+    good = sealed.sign_reasoning("rs_1", "a thought of thirty characters")
     place %= len(good)
     changed = good[:place] + letter + good[place + 1 :]
-    assert sealed.is_sealed(changed) == (changed == good)
+    assert sealed.is_genuine(changed) == (changed == good)
 
 
 @given(st.text())
 def test_foreign_values_are_never_taken_for_ours(value):
     """Whatever the text, checking it raises nothing."""
-    assert not sealed.is_sealed(value)
+    assert not sealed.is_genuine(value)

@@ -37,7 +37,7 @@ def test_every_branch_has_its_own_items_and_no_others(steps):
     branches = [(Transcript(), [])]
     for place, items in steps:
         transcript, plain = branches[place % len(branches)]
-        branches.append((transcript.continued(items), plain + items))
+        branches.append((transcript.with_items(items), plain + items))
     for transcript, plain in branches:
         assert [*transcript] == plain
         assert len(transcript) == len(plain)
