@@ -1,8 +1,9 @@
-"""The demo: hold conversations over HTTP, kill the host between turns, and print what was stored.
+"""The demo: hold conversations over HTTP, kill the host between turns, and print the size of the stored turns.
 
-The last turn is streamed, and the host is killed in the middle of its answer (`streamed_turn`). The demo uses public
-HTTP routes and the command lines of the practice model and the embedded host, nothing else. It compares the items that
-the practice model sent with what the session stored and with what the next turn replayed; a difference gives status 1.
+The last turn is streamed, and the host is killed in the middle of its response (`streamed_turn`). The demo uses
+only public HTTP routes and the command lines of the practice model and the embedded host. It compares the items that
+the practice model sent with the stored session and with the items that the next turn replayed; a difference gives
+status 1.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from demo.processes import Process, StartFailedError, get_json, post, post_json
 from demo.providers import OPENAI, PROVIDERS
 from demo.streamed_turn import show_stream
 
-KILLED = "  (SIGKILL: the host process is killed and started again on the same data)\n"
+KILLED = "  (SIGKILL: the host process is killed and restarted on the same data)\n"
 
 
 @dataclass
@@ -31,8 +32,8 @@ class Demo:
 
     Args:
         recordings: folder of recorded traffic, or None for the built-in conversations.
-        port: the host's, 0 for a free one.
-        provider: by whose wire the model is asked; a key of `PROVIDERS`.
+        port: the host's port, 0 for a free one.
+        provider: whose API is used to call the model; a key of `PROVIDERS`.
     """
 
     recordings: Path | None
@@ -44,17 +45,17 @@ class Demo:
 
     def start(self) -> None:
         """Start the practice model and the embedded host."""
-        more = ["--recordings", str(self.recordings)] if self.recordings else []
-        self.model = Process.start("practice_model", ["--port", "0", *more])
+        recording_options = ["--recordings", str(self.recordings)] if self.recordings else []
+        self.model = Process.start("practice_model", ["--port", "0", *recording_options])
         self.control = self.model.url.removesuffix("/v1") + "/practice"
         self.start_host()
 
     def start_host(self) -> None:
         """Start the embedded host with the provider's function app and the demo's data."""
-        held_by = PROVIDERS[self.provider]
-        arguments = ["start", "--app", held_by.app, "--port", str(self.port), "--data", self.data]
-        settings = held_by.environment(self.model.url.removesuffix("/v1"))
-        self.host = Process.start("functions_host", arguments, settings, without=held_by.without)
+        provider = PROVIDERS[self.provider]
+        arguments = ["start", "--app", provider.app, "--port", str(self.port), "--data", self.data]
+        settings = provider.environment(self.model.url.removesuffix("/v1"))
+        self.host = Process.start("functions_host", arguments, settings, without=provider.removed_variables)
 
     def stop(self) -> None:
         """Stop both processes."""
@@ -62,60 +63,64 @@ class Demo:
             if process := getattr(self, name, None):
                 process.stop()
 
-    def hold(self, conversation: Conversation) -> None:
-        """Hold one conversation, kill the host after its first turn, and check the last answer."""
+    def hold_conversation(self, conversation: Conversation) -> None:
+        """Hold one conversation, kill the host after its first turn, and check the last response."""
         print(f"── {conversation.agent} " + "─" * (70 - len(conversation.agent)))
         if conversation.recordings:
-            print(f"  (the model plays {', '.join(conversation.recordings)})")
+            print(f"  (the model replays {', '.join(conversation.recordings)})")
             steps = [{"recording": name} for name in conversation.recordings]
             post_json(f"{self.control}/plans", {"when": {"user_text": conversation.messages[0]}, "steps": steps})
-        session_id, answer, begun = None, "", len(self.requests())
-        for number, message in enumerate(conversation.messages):
-            if number == 1:
+        session_id, response_text, first_request_index = None, "", len(self.requests())
+        for index, message in enumerate(conversation.messages):
+            if index == 1:
                 self.host.kill()
                 print(KILLED)
                 self.start_host()
-            session_id, answer = self.say(conversation.agent, message, session_id, begun)
-        for expected in conversation.expected:
-            if expected not in answer:
-                self.losses.append(f"{conversation.agent}: the last answer does not know of {expected!r}: {answer!r}")
+            session_id, response_text = self.send_message(conversation.agent, message, session_id, first_request_index)
+        for expected_text in conversation.expected_texts:
+            if expected_text not in response_text:
+                self.losses.append(
+                    f"{conversation.agent}: the last response does not contain {expected_text!r}: {response_text!r}"
+                )
 
-    def stream(self) -> None:
-        """Stream one turn and kill the host in the middle of its answer."""
+    def stream_turn(self) -> None:
+        """Stream one turn and kill the host in the middle of its response."""
 
         def kill_and_restart() -> str:
             self.host.kill()
             self.start_host()
             return self.host.url
 
-        calls = PROVIDERS[self.provider].calls_of_stream
-        self.losses += show_stream(self.control, self.host.url, kill_and_restart, model_calls=calls)
+        model_calls = PROVIDERS[self.provider].stream_model_calls
+        self.losses += show_stream(self.control, self.host.url, kill_and_restart, model_calls=model_calls)
 
-    def say(self, agent: str, message: str, session_id: str | None, begun: int) -> tuple[str | None, str]:
-        """Send one message, print the answer, and check what was stored.
+    def send_message(
+        self, agent: str, message: str, session_id: str | None, first_request_index: int
+    ) -> tuple[str | None, str]:
+        """Send one message, print the response, and check the stored session.
 
         Args:
-            agent: name.
-            message: of the user.
+            agent: name of the agent.
+            message: text of the user.
             session_id: None for a new session.
-            begun: how many requests the model had received before the session began.
+            first_request_index: number of model requests before the session started.
         """
         print(f"  you    {message}")
-        seen = len(self.requests())
+        request_count = len(self.requests())
         query = f"?thread_id={session_id}" if session_id else ""
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         status, headers, body = post(f"{self.host.url}/api/agents/{agent}/run{query}", message)
-        milliseconds = (time.perf_counter() - started) * 1000
+        milliseconds = (time.perf_counter() - start_time) * 1000
         print("  agent  " + body.strip().replace("\n", "\n         ") + "\n")
         session_id = headers.get("x-ms-thread-id")
         if status != 200 or not session_id:  # noqa: PLR2004
-            self.losses.append(f"{agent}: {message!r} was answered with {status}: {body}")
+            self.losses.append(f"{agent}: {message!r} failed with {status}: {body}")
             return session_id, body
         session = get_json(f"{self.host.url}/api/agents/{agent}/sessions/{session_id}")
         requests = self.requests()
-        self.losses += check_stored(session, requests[seen:], has_own_ids=self.provider != OPENAI)
-        self.losses += check_replayed(agent, requests[begun:seen], requests[seen:])
-        self.losses += check_continued(agent, requests[seen:], is_first=not query)
+        self.losses += check_stored(session, requests[request_count:], has_own_ids=self.provider != OPENAI)
+        self.losses += check_replayed(agent, requests[first_request_index:request_count], requests[request_count:])
+        self.losses += check_continued(agent, requests[request_count:], is_first=not query)
         self.add_row(agent, session["turns"][-1]["stats"], milliseconds)
         return session_id, body
 
@@ -125,16 +130,16 @@ class Demo:
 
     def add_row(self, agent: str, stats: dict[str, Any], milliseconds: float) -> None:
         """Add a turn to the table."""
-        streamed, stored = stats["bytes_streamed"], stats["bytes_stored"]
+        streamed_bytes, stored_bytes = stats["bytes_streamed"], stats["bytes_stored"]
         self.rows.append(
             (
                 f"{len(self.rows) + 1}",
                 agent,
                 f"{stats['chunks_streamed']}",
                 f"{stats['contents_stored']}",
-                f"{streamed:,}",
-                f"{stored:,}",
-                f"{stored / streamed:.0%}" if streamed else "-",
+                f"{streamed_bytes:,}",
+                f"{stored_bytes:,}",
+                f"{stored_bytes / streamed_bytes:.0%}" if streamed_bytes else "-",
                 f"{milliseconds - stats['agent_milliseconds']:.1f}",
             )
         )
@@ -142,11 +147,11 @@ class Demo:
     def print_table(self) -> None:
         """Print the size and the time of every turn."""
         names = ("turn", "agent", "chunks", "contents", "bytes streamed", "bytes stored", "ratio", "host ms")
-        widths = [max(len(row[n]) for row in (names, *self.rows)) for n in range(len(names))]
+        widths = [max(len(row[index]) for row in (names, *self.rows)) for index in range(len(names))]
         for row in (names, *self.rows):
             print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
-        print("\nchunks: updates streamed by model and tools; contents: what is stored of them; bytes stored: JSON of")
-        print("request and response, before it is compressed; host ms: request to answer, less the time inside the")
+        print("\nchunks: updates streamed by model and tools; contents: stored contents; bytes stored: JSON of")
+        print("request and response, before compression; host ms: from request to response, minus the time in the")
         print("agent (model, tools, client).")
 
 
@@ -154,30 +159,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo.
 
     Args:
-        arguments: of the command line, without the program's name.
+        arguments: arguments of the command line, without the program name.
 
     Returns:
-        0 when nothing was lost, 1 when something was, 2 when a process did not start.
+        0 if nothing was lost, 1 if something was, 2 if a process did not start.
     """
-    parser = argparse.ArgumentParser(prog="./scripts/demo", description="Durable conversations, with a host that dies.")
-    parser.add_argument("--recordings", type=Path, metavar="DIR", help="play recorded provider traffic of this folder")
+    parser = argparse.ArgumentParser(
+        prog="./scripts/demo", description="Durable conversations, with a host that is killed."
+    )
     parser.add_argument(
-        "--provider", choices=list(PROVIDERS), default=OPENAI, help=f"whose API to ask by (default: {OPENAI})"
+        "--recordings", type=Path, metavar="DIR", help="replay recorded provider traffic of this folder"
+    )
+    parser.add_argument(
+        "--provider", choices=list(PROVIDERS), default=OPENAI, help=f"whose API to use (default: {OPENAI})"
     )
     parser.add_argument("--serve", action="store_true", help="leave model and host running afterwards")
-    parser.add_argument("--port", type=int, default=0, help="of the host (default: a free one)")
+    parser.add_argument("--port", type=int, default=0, help="port of the host (default: a free one)")
     options = parser.parse_args(arguments)
     if options.recordings and options.provider != OPENAI:
-        parser.error(f"--recordings plays traffic of {OPENAI}: leave --provider out")
+        parser.error(f"--recordings has traffic of {OPENAI} only: omit --provider")
     demo = Demo(options.recordings and options.recordings.resolve(), options.port, options.provider)
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         demo.start()
         print(f"practice model {demo.model.url}   host {demo.host.url}   data {demo.data}\n")
         for conversation in (CONVERSATIONS[:1] + RECORDED) if options.recordings else CONVERSATIONS:
             if conversation.agent in PROVIDERS[demo.provider].agents:
-                demo.hold(conversation)
-        demo.stream()
+                demo.hold_conversation(conversation)
+        demo.stream_turn()
         demo.print_table()
         for loss in demo.losses:
             print(f"LOST: {loss}")
@@ -194,14 +203,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if demo.losses else 0
 
 
-def _end(number: int, _frame: object) -> None:
-    sys.exit(128 + number)
+def _exit_on_signal(signal_number: int, _frame: object) -> None:
+    sys.exit(128 + signal_number)
 
 
 def serve(demo: Demo) -> None:
     """Print the URLs and wait for Ctrl-C."""
-    print(f"\nStill running (Ctrl-C ends it):\n  agents  {demo.host.url}/api/agents")
-    print(f"  look    {demo.host.url}/api/inspector")
+    print(f"\nStill running (stop with Ctrl-C):\n  agents  {demo.host.url}/api/agents")
+    print(f"  inspect {demo.host.url}/api/inspector")
     print(f"  try     curl {demo.host.url}/api/agents/BugRepro/run -d \"Please echo 'hello'\"")
     print(f"  model   {demo.control}/requests", flush=True)
     os.waitpid(demo.host.pid, 0)

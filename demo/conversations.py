@@ -1,4 +1,4 @@
-"""What the demo says, to which agent, and what the last answer has to know. Data only."""
+"""The demo's messages to each agent, and the texts that the last response must contain. Data only."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ class Conversation:
     Attributes:
         agent: the agent's name in function_app.py.
         messages: the user's messages, one for each turn.
-        expected: texts that the last answer must contain; the model can know them only from earlier turns.
+        expected_texts: texts that the last response must contain; they are only in earlier turns.
         recordings: recorded streams for the first turn's model calls, relative to the recordings folder.
     """
 
     agent: str
     messages: tuple[str, ...]
-    expected: tuple[str, ...] = ()
+    expected_texts: tuple[str, ...] = ()
     recordings: tuple[str, ...] = ()
 
 
@@ -24,7 +24,7 @@ CONVERSATIONS = (
     Conversation(
         "BugRepro",
         ("Please echo 'hello world'", "Now echo 'goodbye'", "What did I ask you to echo so far?"),
-        expected=("hello world", "goodbye"),
+        expected_texts=("hello world", "goodbye"),
     ),
     Conversation(
         "Arithmetic",
@@ -35,12 +35,12 @@ CONVERSATIONS = (
             ),
             "Which results did you get before?",
         ),
-        expected=("19", "57", "570"),
+        expected_texts=("19", "57", "570"),
     ),
     Conversation(
         "Analyst",
         ("Analyse the temperatures of the three weather stations", "Which readings did you use before?"),
-        expected=("Analyse the temperatures",),
+        expected_texts=("Analyse the temperatures",),
     ),
 )
 
@@ -48,19 +48,19 @@ RECORDED = (
     Conversation(
         "Arithmetic",
         ("Add 12 and 7, multiply by 3, then by 10", "Which results did you get before?"),
-        expected=("570",),
+        expected_texts=("570",),
         recordings=tuple(f"multiturn/four-turns-encrypted-stream/0{n}" for n in (1, 2, 3, 4)),
     ),
     Conversation(
         "Analyst",
         ("Simulate rolling two dice 10,000 times", "Which numbers did you use before?"),
-        expected=("Simulate rolling two dice",),
+        expected_texts=("Simulate rolling two dice",),
         recordings=("ci-three-calls-logs-citation",),
     ),
     Conversation(
         "Analyst",
         ("Plot the data", "What did the plot show before?"),
-        expected=("Plot the data",),
+        expected_texts=("Plot the data",),
         recordings=("ci-image-output-encrypted-reasoning",),
     ),
 )

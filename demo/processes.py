@@ -26,7 +26,7 @@ class Process:
     """A running process that serves HTTP.
 
     Attributes:
-        url: where it listens.
+        url: URL on which it listens.
     """
 
     url: str
@@ -40,7 +40,7 @@ class Process:
 
         Args:
             module: run with ``-m``.
-            arguments: its command line.
+            arguments: arguments of its command line.
             settings: environment variables to add.
             without: environment variables to remove.
 
@@ -48,7 +48,7 @@ class Process:
             The process, ready.
 
         Raises:
-            StartFailedError: it ended, or was not ready within 60 s.
+            StartFailedError: the process ended, or was not ready within 60 s.
         """
         environment = {name: value for name, value in os.environ.items() if name not in without} | (settings or {})
         output = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - the process writes to it for as long as it lives
@@ -56,12 +56,12 @@ class Process:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)  # noqa: S603 - our own modules
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
-            said = _read(output)
-            for line in said.splitlines():
+            output_text = _read(output)
+            for line in output_text.splitlines():
                 if "ready: " in line:
                     return cls(line.partition("ready: ")[2].split()[0], process)
             if process.poll() is not None:
-                raise StartFailedError(said.strip() or f"{module} ended with status {process.returncode}")
+                raise StartFailedError(output_text.strip() or f"{module} ended with status {process.returncode}")
             time.sleep(0.02)
         process.kill()
         raise StartFailedError(f"{module} was not ready after {READY_SECONDS:g} s: {_read(output).strip()}")
@@ -95,7 +95,7 @@ def post(url: str, text: str, content_type: str = "text/plain") -> tuple[int, di
 
     Args:
         url: a loopback URL.
-        text: body.
+        text: body of the request.
         content_type: the body's media type.
 
     Returns:
@@ -103,11 +103,11 @@ def post(url: str, text: str, content_type: str = "text/plain") -> tuple[int, di
     """
     request = Request(url, data=text.encode(), headers={"content-type": content_type}, method="POST")  # noqa: S310
     try:
-        with urlopen(request, timeout=REQUEST_SECONDS) as answer:  # noqa: S310 - the demo's own URLs
+        with urlopen(request, timeout=REQUEST_SECONDS) as response:  # noqa: S310 - the demo's own URLs
             return (
-                answer.status,
-                {name.lower(): value for name, value in answer.headers.items()},
-                answer.read().decode(),
+                response.status,
+                {name.lower(): value for name, value in response.headers.items()},
+                response.read().decode(),
             )
     except HTTPError as error:
         with error:
@@ -118,14 +118,14 @@ def post_json(url: str, body: Any) -> None:
     """Send JSON to the practice model's control routes.
 
     Raises:
-        StartFailedError: the model refused it; the message says why.
+        StartFailedError: the model rejected it; the message has the reason.
     """
-    status, _, answer = post(url, json.dumps(body), "application/json")
+    status, _, response_text = post(url, json.dumps(body), "application/json")
     if status >= 400:  # noqa: PLR2004
-        raise StartFailedError(f"the practice model refused {body}: {answer}")
+        raise StartFailedError(f"the practice model rejected {body}: {response_text}")
 
 
 def get_json(url: str) -> Any:
     """Return the parsed JSON body of a GET request to a loopback URL."""
-    with urlopen(url, timeout=REQUEST_SECONDS) as answer:  # noqa: S310 - the demo's own URLs
-        return json.load(answer)
+    with urlopen(url, timeout=REQUEST_SECONDS) as response:  # noqa: S310 - the demo's own URLs
+        return json.load(response)

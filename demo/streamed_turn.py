@@ -1,4 +1,4 @@
-"""The demo's streamed turn: the host is killed in the middle of an answer, and the client resumes."""
+"""The demo's streamed turn: the host is killed in the middle of a response, and the client resumes."""
 
 import json
 import urllib.request
@@ -12,55 +12,59 @@ from demo.processes import get_json, post_json
 
 AGENT = "Arithmetic"
 MESSAGE = "Multiply 6 by 7, and explain the result at length"
-ANSWER = "Six times seven is forty-two: " + ", ".join(f"{n} times six is {6 * n}" for n in range(1, 8)) + "."
+RESPONSE_TEXT = "Six times seven is forty-two: " + ", ".join(f"{n} times six is {6 * n}" for n in range(1, 8)) + "."
 PLAN = {
     "when": {"user_text": MESSAGE},
     "steps": [
         {"calls": [{"name": "calculator", "arguments": {"a": 6, "b": 7, "op": "multiply"}}]},
-        *({"text": ANSWER, "chunk_characters": 6, "delay_milliseconds": 25} for _ in range(2)),
+        *({"text": RESPONSE_TEXT, "chunk_characters": 6, "delay_milliseconds": 25} for _ in range(2)),
     ],
 }
-"""The tool call, and the answer twice: the kill interrupts the first, the second replaces it."""
+"""The tool call, and the response twice: the kill interrupts the first, the second replaces it."""
 
 
 @dataclass
 class StreamedTurn:
-    """What a client keeps of a turn that it follows.
+    """A client's state of a turn that it follows.
 
     Attributes:
-        texts: pieces of the answer, by event id.
+        texts: text deltas of the response, by event id.
         last_event_id: id of the last event received.
         names: names of all events, in order of arrival.
-        answer: data of the final event; None before it.
+        final_event: data of the final event; None before it.
     """
 
     texts: dict[int, str] = field(default_factory=dict[int, str])
     last_event_id: int | None = None
     names: list[str] = field(default_factory=list[str])
-    answer: dict[str, Any] | None = None
+    final_event: dict[str, Any] | None = None
 
     @property
     def text(self) -> str:
-        """The answer so far."""
-        return "".join(self.texts[number] for number in sorted(self.texts))
+        """The response so far."""
+        return "".join(self.texts[event_id] for event_id in sorted(self.texts))
 
-    def take(self, number: int, name: str, data: dict[str, Any]) -> None:
-        """Apply an event as every client must: keep the pieces, discard what is repeated."""
-        self.last_event_id = number
+    def apply_event(self, event_id: int, name: str, data: dict[str, Any]) -> None:
+        """Apply an event as every client must: collect the deltas, discard those that are repeated."""
+        self.last_event_id = event_id
         self.names.append(name)
         if name == "message.delta":
-            self.texts[number] = data["text"]
+            self.texts[event_id] = data["text"]
         elif name == "turn.restarted":
-            self.texts = {place: text for place, text in self.texts.items() if place < data["discard_from"]}
+            self.texts = {
+                text_event_id: text
+                for text_event_id, text in self.texts.items()
+                if text_event_id < data["discard_from"]
+            }
         elif name in {"turn.completed", "turn.failed"}:
-            self.answer = data
+            self.final_event = data
 
 
-def _events(url: str, headers: dict[str, str], body: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+def _read_events(url: str, headers: dict[str, str], body: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
     request = urllib.request.Request(url, body.encode(), {"accept": "text/event-stream"} | headers)  # noqa: S310 - a loopback URL of this program
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
         fields: dict[str, str] = {}
-        for line in answer:
+        for line in response:
             name, _, value = line.decode().rstrip("\n").partition(": ")
             if name:
                 fields[name] = value
@@ -70,54 +74,56 @@ def _events(url: str, headers: dict[str, str], body: str) -> Iterator[tuple[int,
 
 
 def show_stream(control: str, url: str, kill_and_restart: Callable[[], str], *, model_calls: int) -> list[str]:
-    """Stream one turn, kill the host in the middle of its answer, and resume on the new host.
+    """Stream one turn, kill the host in the middle of its response, and resume on the new host.
 
     Args:
         control: URL of the practice model's control routes.
         url: the host's URL.
         kill_and_restart: returns the URL of the new host.
-        model_calls: how many the turn needs.
+        model_calls: number of model calls that the turn needs.
 
     Returns:
         What was lost or done twice, one sentence each.
     """
     print(f"── {AGENT}, streamed " + "─" * (60 - len(AGENT)))
     post_json(f"{control}/plans", PLAN)
-    before = len(get_json(f"{control}/requests"))
+    request_count = len(get_json(f"{control}/requests"))
     print(f"  you    {MESSAGE}")
     turn, session_id = StreamedTurn(), uuid4().hex
     path = f"/api/agents/{AGENT}/run?session_id={session_id}"
     headers = {"content-type": "text/plain", "idempotency-key": uuid4().hex}
-    restarted = False
-    while turn.answer is None:
-        resumed = {} if turn.last_event_id is None else {"last-event-id": str(turn.last_event_id)}
+    is_restarted = False
+    while turn.final_event is None:
+        resume_headers = {} if turn.last_event_id is None else {"last-event-id": str(turn.last_event_id)}
         try:
-            for event in _events(url + path, headers | resumed, MESSAGE):
-                turn.take(*event)
-                if not restarted and len(turn.text) > len(ANSWER) // 2:
+            for event in _read_events(url + path, headers | resume_headers, MESSAGE):
+                turn.apply_event(*event)
+                if not is_restarted and len(turn.text) > len(RESPONSE_TEXT) // 2:
                     break
         except (URLError, ConnectionError, ValueError):
-            if restarted:
+            if is_restarted:
                 raise
-        if not restarted:
-            print(f"  agent  {turn.text} …\n         (SIGKILL in the middle of the answer; the client resumes)")
-            url, restarted = kill_and_restart(), True
+        if not is_restarted:
+            print(f"  agent  {turn.text} …\n         (SIGKILL in the middle of the response; the client resumes)")
+            url, is_restarted = kill_and_restart(), True
     print(f"  agent  {turn.text}\n")
     print("  events " + ", ".join(f"{turn.names.count(name)} {name}" for name in dict.fromkeys(turn.names)) + "\n")
     session = get_json(f"{url}/api/agents/{AGENT}/sessions/{session_id}")
-    asked = [request for request in get_json(f"{control}/requests")[before:] if request["output"] is not None]
-    return _check(turn, session, len(asked), model_calls)
+    model_requests = [
+        request for request in get_json(f"{control}/requests")[request_count:] if request["output"] is not None
+    ]
+    return _find_losses(turn, session, len(model_requests), model_calls)
 
 
-def _check(turn: StreamedTurn, session: dict[str, Any], asked: int, needed: int) -> list[str]:
+def _find_losses(turn: StreamedTurn, session: dict[str, Any], actual_calls: int, expected_calls: int) -> list[str]:
     losses: list[str] = []
-    answer = turn.answer or {}
-    if not turn.text == answer.get("response") == ANSWER:
-        losses.append(f"the client has {turn.text!r}, and the answer is {answer}")
-    if len(session["messages"]) != 4:  # noqa: PLR2004 - question, call, result, answer
+    final_event = turn.final_event or {}
+    if not turn.text == final_event.get("response") == RESPONSE_TEXT:
+        losses.append(f"the client has {turn.text!r}, and the final event is {final_event}")
+    if len(session["messages"]) != 4:  # noqa: PLR2004 - question, call, result, response
         losses.append(f"the streamed turn is stored in {len(session['messages'])} messages, not 4")
     if turn.names.count("tool.started") != 1 or turn.names.count("tool.completed") != 1:
         losses.append("the tool was run more than once")
-    if asked != needed:  # the call, the answer that was killed, the answer
-        losses.append(f"{asked} model calls were made, and {needed} are needed")
+    if actual_calls != expected_calls:  # the call, the interrupted response, the response
+        losses.append(f"{actual_calls} model calls were made, and {expected_calls} are needed")
     return losses
