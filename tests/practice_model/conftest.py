@@ -14,7 +14,7 @@ from practice_model import create_app
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-class Served:
+class PracticeModelClient:
     """A running practice model: its URL and an HTTP client with a key."""
 
     def __init__(self, url: str) -> None:
@@ -23,12 +23,12 @@ class Served:
 
     def plan(self, *steps, **plan):
         """Post a plan of these steps."""
-        answer = self.http.post("/practice/plans", json={"steps": list(steps), **plan})
-        assert answer.status_code == 201, answer.text
+        response = self.http.post("/practice/plans", json={"steps": list(steps), **plan})
+        assert response.status_code == 201, response.text
 
-    def ask(self, given="Hello", **body):
+    def ask(self, user_input="Hello", **body):
         """Send a request to the model."""
-        return self.http.post("/v1/responses", json={"model": "practice", "input": given, **body})
+        return self.http.post("/v1/responses", json={"model": "practice", "input": user_input, **body})
 
     def requests(self):
         """Return the log of requests."""
@@ -37,7 +37,7 @@ class Served:
 
 @pytest.fixture(scope="session")
 def recordings_dir() -> Path:
-    """The recordings folder; skipped where it is absent, but required in CI."""
+    """The recordings folder; tests are skipped without it, but it is required in CI."""
     folder = Path(os.environ.get("RECORDINGS_DIR") or PROJECT.parent / "shared" / "recordings")
     if not folder.is_dir():
         reason = "recordings folder not found: set RECORDINGS_DIR"
@@ -45,40 +45,40 @@ def recordings_dir() -> Path:
     return folder
 
 
-def serve(app) -> Iterator[Served]:
+def serve(app) -> Iterator[PracticeModelClient]:
     """Serve an app in a thread until the generator is closed."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
         thread.join(0.01)
-    served = Served(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
-    yield served
-    served.http.close()
+    client = PracticeModelClient(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
+    yield client
+    client.http.close()
     server.should_exit = True
     thread.join()
 
 
 @pytest.fixture(scope="session")
-def _shared() -> Iterator[Served]:
+def _shared_client() -> Iterator[PracticeModelClient]:
     yield from serve(create_app(seed="test"))
 
 
 @pytest.fixture
-def model(_shared: Served) -> Served:
+def model(_shared_client: PracticeModelClient) -> PracticeModelClient:
     """A practice model without recordings, plans and request log emptied."""
-    _shared.http.delete("/practice/plans")
-    _shared.http.delete("/practice/requests")
-    return _shared
+    _shared_client.http.delete("/practice/plans")
+    _shared_client.http.delete("/practice/requests")
+    return _shared_client
 
 
 @pytest.fixture(scope="session")
-def _shared_player(recordings_dir: Path) -> Iterator[Served]:
+def _shared_player(recordings_dir: Path) -> Iterator[PracticeModelClient]:
     yield from serve(create_app(recordings_dir, seed="player"))
 
 
 @pytest.fixture
-def player(_shared_player: Served) -> Served:
+def player(_shared_player: PracticeModelClient) -> PracticeModelClient:
     """A practice model with recordings, plans and request log emptied."""
     _shared_player.http.delete("/practice/plans")
     _shared_player.http.delete("/practice/requests")

@@ -1,4 +1,4 @@
-"""What the tests of the practice model share: tools to offer, and readers of its answers."""
+"""Shared by the tests of the practice model: tools, and parsers of its responses."""
 
 import json
 
@@ -6,19 +6,19 @@ ECHO = {"type": "function", "name": "echo", "parameters": {"type": "object", "pr
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
 
 
-def events_of(answer):
+def parse_events(response):
     """Return the events of a stream, checked line by line."""
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"].startswith("text/event-stream")
     events = []
-    for block in answer.text.removesuffix("\n\n").split("\n\n"):
-        name, data = block.split("\n")
+    for event_block in response.text.removesuffix("\n\n").split("\n\n"):
+        name, data = event_block.split("\n")
         event = json.loads(data.removeprefix("data: "))
         assert name == f"event: {event['type']}"
         events.append(event)
     return events
 
 
-def text_of(response):
-    """Return the text that an answer ends with."""
+def get_text(response):
+    """Return the text of a response's last message."""
     return response["output"][-1]["content"][0]["text"]

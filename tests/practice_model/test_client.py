@@ -20,7 +20,7 @@ def add(a: int, b: int) -> int:
 
 @pytest.fixture
 async def agent(model):
-    """Make agents that talk to the practice model; their connections are closed in the end."""
+    """Return a factory of agents that use the practice model; close their connections at the end."""
     clients = []
 
     def make(name="practice", tools=(echo, add), **options):
@@ -32,8 +32,8 @@ async def agent(model):
         await client.client.close()
 
 
-async def say(asked, text, session, *, stream):
-    run = asked.run(text, session=session, stream=True) if stream else asked.run(text, session=session)
+async def send(agent, text, session, *, stream):
+    run = agent.run(text, session=session, stream=True) if stream else agent.run(text, session=session)
     return (await (run.get_final_response() if stream else run)).text
 
 
@@ -41,14 +41,14 @@ async def say(asked, text, session, *, stream):
 @pytest.mark.parametrize("options", [{}, {"store": False}], ids=["service keeps", "client replays"])
 @pytest.mark.parametrize("name", ["practice", "practice-reasoning"])
 async def test_a_conversation_with_tools_over_several_turns(agent, model, name, options, stream):
-    """Two echoes, a parallel turn and a question: the answers show that the whole history arrived."""
+    """Two echoes, a parallel turn and a question: the responses show that the full history arrived."""
     bug_repro = agent(name, **options)
     session = bug_repro.create_session()
-    assert "echo returned 'hello world'" in await say(bug_repro, "Please echo 'hello world'", session, stream=stream)
-    assert "echo returned 'goodbye'" in await say(bug_repro, "Now echo 'goodbye'", session, stream=stream)
-    both = await say(bug_repro, "echo 'x' and add 2 and 3", session, stream=stream)
+    assert "echo returned 'hello world'" in await send(bug_repro, "Please echo 'hello world'", session, stream=stream)
+    assert "echo returned 'goodbye'" in await send(bug_repro, "Now echo 'goodbye'", session, stream=stream)
+    both = await send(bug_repro, "echo 'x' and add 2 and 3", session, stream=stream)
     assert "echo returned 'x'; add returned '5'" in both
-    last = await say(bug_repro, "What did I ask you so far?", session, stream=stream)
+    last = await send(bug_repro, "What did I ask you so far?", session, stream=stream)
     assert "4 messages from you" in last
     assert "The tools returned: echo 'hello world'; echo 'goodbye'; echo 'x'; add '5'." in last
     bodies = [entry["body"] for entry in model.requests()]
@@ -58,25 +58,25 @@ async def test_a_conversation_with_tools_over_several_turns(agent, model, name, 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streaming", "whole"])
 async def test_hosted_code_and_a_follow_up(agent, stream):
-    """The client reads the report with its citation; the service keeps the code for the next question."""
-    hosted = [OpenAIChatClient.get_code_interpreter_tool()]
-    analyst = agent(tools=hosted, include=["code_interpreter_call.outputs"])
+    """The client reads the report with its citation; the service stores the code for the next question."""
+    hosted_tools = [OpenAIChatClient.get_code_interpreter_tool()]
+    analyst = agent(tools=hosted_tools, include=["code_interpreter_call.outputs"])
     session = analyst.create_session()
-    assert "42 readings in total" in await say(analyst, "Analyse the temperatures", session, stream=stream)
-    assert "readings in total: 42" in await say(analyst, "How many were there?", session, stream=stream)
+    assert "42 readings in total" in await send(analyst, "Analyse the temperatures", session, stream=stream)
+    assert "readings in total: 42" in await send(analyst, "How many were there?", session, stream=stream)
 
 
-async def test_the_clients_own_replay_of_stored_reasoning_is_refused(agent):
-    """With the default store it sends the answer without its id after the reasoning: the refusal recorded live."""
+async def test_the_clients_replay_of_stored_reasoning_is_rejected(agent):
+    """With the default store it sends the message without its id after the reasoning: the rejection recorded live."""
     reasoner = agent("practice-reasoning")
-    answer = await reasoner.run("Hello")
-    replay = [Message("user", ["Hello"]), *answer.messages, Message("user", ["And then?"])]
+    response = await reasoner.run("Hello")
+    replay = [Message("user", ["Hello"]), *response.messages, Message("user", ["And then?"])]
     with pytest.raises(ChatClientException, match="was provided without its required following item"):
         await reasoner.run(replay)
 
 
 async def test_errors_reach_the_caller(agent, model):
-    """A refusal, a failing stream and a broken connection raise the client's own exception."""
+    """A rejection, a failing stream and a broken connection raise the client's own exception."""
     with pytest.raises(ChatClientException, match="does not exist"):
         await agent("unknown").run("Hello")
     for step in ({"fail": {"code": "server_error", "message": "It broke."}}, {"text": "x", "break_after_events": 4}):
@@ -85,7 +85,7 @@ async def test_errors_reach_the_caller(agent, model):
             await agent().run("Hello", stream=True).get_final_response()
 
 
-async def test_the_client_tries_again_after_429(agent, model):
+async def test_the_client_retries_after_429(agent, model):
     """A planned 429 with retry-after 0 is followed by the second step."""
     model.plan({"error": {"status": 429, "retry_after": 0.01}}, {"text": "At last."})
     assert (await agent().run("Hello")).text == "At last."
@@ -94,7 +94,7 @@ async def test_the_client_tries_again_after_429(agent, model):
 
 @pytest.mark.recordings
 async def test_a_recorded_conversation_plays_to_the_client(player):
-    """Said with its recorded sentence, with tools of its names: two parallel calls, then the recorded result."""
+    """With its recorded user text and tool names: two parallel calls, then the recorded result."""
 
     @tool
     def multiply(a: int, b: int) -> int:

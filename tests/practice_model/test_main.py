@@ -20,15 +20,15 @@ def test_it_prints_its_url_serves_and_stops_cleanly(tmp_path):
     log = tmp_path / "requests.jsonl"
     with Server(*COMMAND, "--port", "0", "--requests", str(log)) as model:
         body = {"model": "practice", "input": "Hello"}
-        answer = httpx2.post(f"{model.url}/responses", json=body, headers={"authorization": "Bearer x"})
-        assert answer.json()["status"] == "completed"
+        response = httpx2.post(f"{model.url}/responses", json=body, headers={"authorization": "Bearer x"})
+        assert response.json()["status"] == "completed"
         assert model.stop() == 0
         assert re.fullmatch(r"Practice model ready: http://127\.0\.0\.1:\d+/v1\n", model.text)
     assert json.loads(log.read_text())["body"] == body
 
 
 def test_it_stops_while_a_stream_is_running():
-    """A slow stream does not hold it up."""
+    """A slow stream does not delay it."""
     with Server(*COMMAND, "--port", "0") as model:
         root = model.url.removesuffix("/v1")
         step = {"text": "x" * 1000, "chunk_characters": 1, "delay_milliseconds": 50}
@@ -39,37 +39,37 @@ def test_it_stops_while_a_stream_is_running():
             assert model.stop() == 0
 
 
-def refusal(*arguments):
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    return done.stderr
+def run_and_fail(*arguments):
+    process = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode == 1
+    return process.stderr
 
 
-def test_short_answers_are_not_held_back():
-    """Its socket names TCP, so that asyncio sends every event at once."""
+def test_short_responses_are_not_delayed():
+    """Its socket has IPPROTO_TCP, so asyncio sends every event immediately."""
     with _listen("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
 
 
-def test_a_port_in_use_is_said_in_one_sentence():
+def test_a_port_in_use_is_reported_in_one_sentence():
     """With the next step, without a stack trace."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        said = refusal("--port", str(port))
-    assert said == (
+    with socket.create_server(("127.0.0.1", 0)) as occupied_socket:
+        port = occupied_socket.getsockname()[1]
+        error_output = run_and_fail("--port", str(port))
+    assert error_output == (
         f"Port {port} on 127.0.0.1 cannot be used (Address already in use): use another --port, or 0 for a free one.\n"
     )
 
 
-@pytest.mark.parametrize(("exists", "words"), [(False, "does not exist"), (True, "holds no recordings")])
-def test_a_recordings_folder_of_no_use_is_said_in_one_sentence(tmp_path, exists, words):
+@pytest.mark.parametrize(("exists", "expected_text"), [(False, "does not exist"), (True, "holds no recordings")])
+def test_an_unusable_recordings_folder_is_reported_in_one_sentence(tmp_path, exists, expected_text):
     """Missing, or without recordings."""
     folder = tmp_path if exists else tmp_path / "missing"
-    said = refusal("--port", "0", "--recordings", str(folder))
-    assert words in said
-    assert said.count("\n") == 1
+    error_output = run_and_fail("--port", "0", "--recordings", str(folder))
+    assert expected_text in error_output
+    assert error_output.count("\n") == 1
 
 
-def test_a_requests_file_that_cannot_be_written_is_said_in_one_sentence(tmp_path):
-    """Its folder has to exist."""
-    assert "create it first" in refusal("--port", "0", "--requests", str(tmp_path / "no" / "requests.jsonl"))
+def test_an_unwritable_requests_file_is_reported_in_one_sentence(tmp_path):
+    """Its folder must exist."""
+    assert "create it first" in run_and_fail("--port", "0", "--requests", str(tmp_path / "no" / "requests.jsonl"))

@@ -1,4 +1,4 @@
-"""Calls that are derived from sentences."""
+"""Calls derived from sentences."""
 
 import pytest
 
@@ -8,8 +8,8 @@ TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
 
 
-def schema(*required, **properties):
-    return {"type": "object", "properties": properties, "required": list(required) or list(properties)}
+def schema(*required_names, **properties):
+    return {"type": "object", "properties": properties, "required": list(required_names) or list(properties)}
 
 
 TOOLS = {
@@ -46,11 +46,11 @@ TOOLS = {
     ],
 )
 def test_sentences_become_calls(text, calls):
-    """The tools that a sentence names are called, with the values it gives them."""
+    """The tools named in a sentence are called, with the values in it."""
     assert derive_calls(text, TOOLS) == calls
 
 
 def test_the_argument_name_comes_from_the_schema():
-    """Nothing about a tool is known but its schema; null is no type of a value."""
+    """Only the schema of a tool is used; null is not a type of a value."""
     odd = {"echo": schema(Worte={"anyOf": [{"type": "null"}, {"type": "string"}]})}
     assert derive_calls("echo 'x'", odd) == [Call("echo", {"Worte": "x"})]

@@ -1,4 +1,4 @@
-"""Recorded traffic: it follows the grammar, plays unaltered, and passes or breaks the rules as it did live."""
+"""Recorded traffic: it follows the grammar, is replayed unmodified, and passes or breaks the rules as it did live."""
 
 import json
 
@@ -10,11 +10,11 @@ from practice_model.play.recordings import Recordings, RecordingsError
 from practice_model.rules import requests
 from practice_model.rules.requests import Rules
 from practice_model.store import Store
-from tests.practice_model.kit import events_of
+from tests.practice_model.kit import parse_events
 
 pytestmark = pytest.mark.recordings
 
-NOT_A_WHOLE_STREAM = {
+INCOMPLETE_STREAMS = {
     "id-rotation-proxy": "a proxy that changes item ids",
     "phase-two-messages": "shortened by its source",
     "multiturn/background-resume-starting-after/02": "resumed after the first event",
@@ -26,21 +26,21 @@ def recordings(recordings_dir):
     return Recordings.load(recordings_dir)
 
 
-def recorded_events(recordings_dir, name):
+def load_events(recordings_dir, name):
     path = recordings_dir / "openai-responses" / f"{name}.jsonl"
     return [json.loads(line)["data"] for line in path.read_text().splitlines()]
 
 
 def test_recorded_streams_follow_the_grammar(recordings):
-    """All but the three that are known not to be whole streams of the API."""
-    streams = {name: one.events for name, one in recordings.by_name.items() if one.events}
+    """All except the three that are not complete streams of the API."""
+    streams = {name: recording.events for name, recording in recordings.by_name.items() if recording.events}
     assert len(streams) > 60
-    assert {name for name, events in streams.items() if find_stream_violations(events)} == set(NOT_A_WHOLE_STREAM)
+    assert {name for name, events in streams.items() if find_stream_violations(events)} == set(INCOMPLETE_STREAMS)
 
 
 def test_recorded_requests_pass_or_break_the_rules_as_they_did_live(recordings, recordings_dir):
-    """Fed in order, what was answered with 200 is accepted, and the one refusal comes with its own words."""
-    checked, refused = 0, []
+    """In order, requests with status 200 are accepted, and the one rejection has the recorded error."""
+    checked_count, rejected_folders = 0, []
     for folder in sorted((recordings_dir / "openai-responses" / "multiturn").iterdir()):
         store = Store()
         store.accept_encrypted(recordings.encrypted_values)
@@ -48,14 +48,14 @@ def test_recorded_requests_pass_or_break_the_rules_as_they_did_live(recordings, 
             recording = recordings.by_name.get(f"multiturn/{folder.name}/{turn['n']:02d}")
             body = json.loads((folder / turn["request"]).read_text()) if turn["request"] else None
             if body and "model" in body:
-                checked += 1
+                checked_count += 1
                 if body.get("conversation"):
                     store.conversations.setdefault(requests.get_conversation_id(body), Transcript())
-                refusal = requests.check_request(body, store, Rules(), now=0)
-                assert (refusal.status if refusal else 200) == turn["status"], (folder.name, turn, refusal)
-                if refusal:
-                    refused.append(folder.name)
-                    assert refusal.body == json.loads((folder / turn["response"]).read_text())
+                violation = requests.check_request(body, store, Rules(), now=0)
+                assert (violation.status if violation else 200) == turn["status"], (folder.name, turn, violation)
+                if violation:
+                    rejected_folders.append(folder.name)
+                    assert violation.body == json.loads((folder / turn["response"]).read_text())
             if recording:
                 version = recording.stream_version
                 store.record_response(
@@ -65,22 +65,22 @@ def test_recorded_requests_pass_or_break_the_rules_as_they_did_live(recordings, 
                     events=[],
                     now=0,
                 )
-    assert checked > 50
-    assert refused == ["reasoning-modified-history-400"]
+    assert checked_count > 50
+    assert rejected_folders == ["reasoning-modified-history-400"]
 
 
 @pytest.mark.parametrize("name", ["ci-three-calls-logs-citation", "multiturn/fn-parallel-gpt5/01"])
-def test_a_planned_recording_plays_unaltered(player, recordings_dir, name):
-    """Event by event; without streaming its body is sent."""
+def test_a_planned_recording_is_replayed_unmodified(player, recordings_dir, name):
+    """Event by event; without streaming, its body is sent."""
     file = f"{name}.events" if "multiturn" in name else name
     player.plan({"recording": name}, {"recording": name})
-    assert events_of(player.ask("Anything", stream=True)) == recorded_events(recordings_dir, file)
+    assert parse_events(player.ask("Anything", stream=True)) == load_events(recordings_dir, file)
     body = player.ask("Anything").json()
     assert (body["object"], body["status"]) == ("response", "completed")
 
 
 def test_new_ids_let_a_recording_play_twice_in_one_conversation(player):
-    """With its own ids the second time is a duplicate; with new ones it is not."""
+    """With the recorded ids, the second replay is a duplicate; with new ids it is not."""
     turns = []
     for options in ({}, {}, {"new_ids": True}):
         player.plan({"recording": "text-gpt4omini", **options})
@@ -90,47 +90,49 @@ def test_new_ids_let_a_recording_play_twice_in_one_conversation(player):
     assert player.ask([*turns[:2], *turns[4:], question]).status_code == 200
 
 
-def test_a_recorded_sentence_plays_its_conversation(player, recordings_dir):
+def test_a_recorded_user_text_replays_its_conversation(player, recordings_dir):
     """The second turn follows when the outputs of the recorded calls arrive."""
     folder = recordings_dir / "openai-responses" / "multiturn" / "fn-parallel-gpt5"
     for turn in ("01", "02"):
         body = json.loads((folder / f"{turn}.request.json").read_text())
-        events = events_of(player.http.post("/v1/responses", json=body))
-        assert events == recorded_events(recordings_dir, f"multiturn/fn-parallel-gpt5/{turn}.events")
+        events = parse_events(player.http.post("/v1/responses", json=body))
+        assert events == load_events(recordings_dir, f"multiturn/fn-parallel-gpt5/{turn}.events")
 
 
-def test_replayed_recordings_are_checked_like_own_answers(player):
-    """Their encrypted content is known to be good, a changed one is not."""
+def test_replayed_recordings_are_checked_like_other_responses(player):
+    """Their encrypted content is accepted, modified content is rejected."""
     player.plan({"recording": "multiturn/fn-phase-encrypted/01"})
     tools = [{"type": "function", "name": "get_capital", "parameters": {}}]
     output = player.ask("Where to?", tools=tools, include=["reasoning.encrypted_content"]).json()["output"]
     result = {"type": "function_call_output", "call_id": output[2]["call_id"], "output": "Potato City"}
     question = {"role": "user", "content": "Where to?"}
-    answer = player.ask([question, *output, result])
-    assert answer.status_code == 200, answer.text
-    damaged = output[0] | {"encrypted_content": output[0]["encrypted_content"][:-10]}
-    assert player.ask([question, damaged, *output[1:], result]).json()["error"]["code"] == "invalid_encrypted_content"
+    response = player.ask([question, *output, result])
+    assert response.status_code == 200, response.text
+    damaged_item = output[0] | {"encrypted_content": output[0]["encrypted_content"][:-10]}
+    assert (
+        player.ask([question, damaged_item, *output[1:], result]).json()["error"]["code"] == "invalid_encrypted_content"
+    )
 
 
-def test_recordings_are_listed(player):
+def test_the_recordings_route_describes_each_recording(player):
     """With model, number of events and the user text of their request."""
-    listed = {one["name"]: one for one in player.http.get("/practice/recordings").json()}
-    assert listed["multiturn/fn-parallel-gpt5/02"] == {
+    recordings_by_name = {recording["name"]: recording for recording in player.http.get("/practice/recordings").json()}
+    assert recordings_by_name["multiturn/fn-parallel-gpt5/02"] == {
         "name": "multiturn/fn-parallel-gpt5/02",
         "model": "gpt-5-2025-08-07",
         "events": 34,
         "user_text": "Add and multiply the number 2 and 3",
     }
-    assert listed["ci-three-calls-logs-citation"]["events"] == 393
+    assert recordings_by_name["ci-three-calls-logs-citation"]["events"] == 393
 
 
 def test_an_unknown_recording_is_named(player):
-    """The error says which one."""
+    """The error message names it."""
     player.plan({"recording": "nothing-like-it"})
     assert "'nothing-like-it'" in player.ask().json()["error"]["message"]
 
 
-def test_a_folder_without_recordings_is_refused(tmp_path):
+def test_a_folder_without_recordings_is_rejected(tmp_path):
     """Missing or empty, in one sentence."""
     with pytest.raises(RecordingsError, match="does not exist"):
         Recordings.load(tmp_path / "missing")

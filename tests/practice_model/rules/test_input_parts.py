@@ -1,4 +1,4 @@
-"""What the live API takes as images, files and audio, and what it refuses."""
+"""Images, files and audio that the live API accepts or rejects."""
 
 import pytest
 
@@ -9,15 +9,15 @@ PNG = "data:image/png;base64,YWJj"
 PDF = "data:application/pdf;base64,YWJj"
 
 
-def refusal(part, *, kind="message"):
-    """Return the refusal of a part, in a message or in a tool's result."""
+def get_error_message(part, *, kind="message"):
+    """Return the error message for a part in a message or in a tool result; None if it is accepted."""
     item = {"role": "user", "content": [part]}
-    before = []
+    previous_items = []
     if kind == "output":
-        before = [{"type": "function_call", "call_id": "call_1", "name": "a", "arguments": "{}"}]
+        previous_items = [{"type": "function_call", "call_id": "call_1", "name": "a", "arguments": "{}"}]
         item = {"type": "function_call_output", "call_id": "call_1", "output": [part]}
-    found = check_request({"model": "practice", "input": [*before, item]}, Store(), Rules(), now=0.0)
-    return found and found.message
+    violation = check_request({"model": "practice", "input": [*previous_items, item]}, Store(), Rules(), now=0.0)
+    return violation and violation.message
 
 
 @pytest.mark.parametrize("kind", ["message", "output"])
@@ -35,9 +35,9 @@ def refusal(part, *, kind="message"):
         {"type": "input_audio", "input_audio": {"data": "YWJj", "format": "wav"}},
     ],
 )
-def test_accepted(part, kind):
-    """Each kind of part, by each way."""
-    assert refusal(part, kind=kind) is None
+def test_accepted_parts(part, kind):
+    """Each type of part, from each source."""
+    assert get_error_message(part, kind=kind) is None
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_accepted(part, kind):
         ({"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}}, "expected base64-encoded audio"),
     ],
 )
-def test_refused(part, message):
-    """Each mistake, with what the API says of it."""
-    assert message in (refusal(part) or "the request was accepted")
+def test_rejected_parts(part, message):
+    """Each mistake, with the API's error message."""
+    assert message in (get_error_message(part) or "the request was accepted")

@@ -1,4 +1,4 @@
-"""Ids and sealed values."""
+"""Ids and signed values."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,21 +30,21 @@ def test_ids_follow_from_the_seed_and_never_come_twice():
 
 
 @given(st.text(), st.text())
-def test_sealed_values_are_recognised_without_memory(item_id, text):
-    """What was sealed is good, whoever asks."""
+def test_signed_values_are_recognised_without_state(item_id, text):
+    """A signed value is genuine without any stored state."""
     assert sealed.is_genuine(sealed.sign_reasoning(item_id, text))
 
 
 @given(st.integers(min_value=0), st.sampled_from("ABCabc019-_"))
-def test_a_changed_character_breaks_the_seal(place, letter):
-    """Any other value is not ours."""
-    good = sealed.sign_reasoning("rs_1", "a thought of thirty characters")
-    place %= len(good)
-    changed = good[:place] + letter + good[place + 1 :]
-    assert sealed.is_genuine(changed) == (changed == good)
+def test_a_modified_character_invalidates_the_signature(index, letter):
+    """A modified value is not genuine."""
+    genuine_value = sealed.sign_reasoning("rs_1", "a thought of thirty characters")
+    index %= len(genuine_value)
+    modified_value = genuine_value[:index] + letter + genuine_value[index + 1 :]
+    assert sealed.is_genuine(modified_value) == (modified_value == genuine_value)
 
 
 @given(st.text())
-def test_foreign_values_are_never_taken_for_ours(value):
-    """Whatever the text, checking it raises nothing."""
+def test_foreign_values_are_not_genuine(value):
+    """Checking never raises, regardless of the text."""
     assert not sealed.is_genuine(value)
