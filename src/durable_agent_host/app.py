@@ -81,7 +81,7 @@ from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.settings import Settings
 from durable_agent_host.telemetry.instruments import Gauge
 from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
-from durable_agent_host.telemetry.watchers import tell_end, tell_left, turn_observers
+from durable_agent_host.telemetry.watchers import tell_end, turn_observers
 from durable_agent_host.turn.redactor import Redact
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.requests import valid_traceparent
@@ -293,7 +293,6 @@ class DurableAgentApp(AgentFunctionApp):
         shared = (one.provider for one in self._runners.values() if not is_factory(one.agent))
         uses_mcp = any(getattr(one.agent, "mcp_tools", ()) for one in self._runners.values())
         warm_up_in_background([*shared], self._open_log, ["mcp"] if uses_mcp else [])
-        tell_left()
         return functions
 
     def validate_function_names(self, functions: list["Function"]) -> None:

@@ -20,7 +20,6 @@ from tests.contract.traces import text_in_blobs
 from tests.durable_agent_host.stored import bytes_of
 from tests.kit import AgentHost, PracticeModel, hosted, start_host
 from tests.kit_services import azurite, azurite_connection
-from tests.otlp import Receiver
 from tests.processes import StartError, wait_until
 
 APP = Path(__file__).parent / "apps" / "encryption"
@@ -153,28 +152,6 @@ def test_a_life_with_encryption(model: PracticeModel, tmp_path: Path):
         verified = host.get("/agents/Clerk/sessions/b/verify")
         assert verified.json()["problems"] == [], verified.text
         assert is_silent(host, data)
-
-
-def test_what_telemetry_keeps_of_turns_says_nothing(model: PracticeModel, tmp_path: Path):
-    """While the collector is away and over a kill, ends of turns wait in a file; they are told later, and not read."""
-    data, app = tmp_path / "data", APP.parent / "telemetry"
-    with Receiver() as receiver:
-        away = receiver.environment(
-            OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", OTEL_METRIC_EXPORT_INTERVAL="60000"
-        )
-        with start_host(data, model, app=app, **away, **{KEYS: key(1)}) as host:
-            model.plan({"calls": [{"name": "note", "arguments": {"text": "canary-argument"}}]}, {"text": "canary-said"})
-            noted = host.run("Traced", {"message": "canary-question", "session_id": "a"})
-            model.plan({"error": {"status": 400, "code": "canary-code", "message": "canary-refusal"}})
-            assert host.run("Traced", {"message": "canary-refused", "session_id": "b"}).status_code >= 400
-            turn = noted.headers["x-ms-turn-id"]
-            wait_until(lambda: turn.encode() in b"".join(one.read_bytes() for one in (data / "telemetry").iterdir()))
-            host.kill()
-        assert found_in(data) == []
-        with hosted(data, model, app=app, **receiver.environment(), **{KEYS: key(1)}) as host:
-            host.run("Traced", {"message": "canary-again", "session_id": "c"})
-            wait_until(lambda: receiver.spans(turn))
-        assert found_in(data) == []
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,6 @@ FIXED = {
     "bytes of a page of messages": "segments.pages.PAGE_BYTES",
     "page of a stream of events": "http.stream.PAGE_BYTES",
     "lines of one event of a streamed answer": "agent.bounds.MOST_LINES",
-    "ended turns that wait for an unavailable telemetry collector": "telemetry.delivery.MOST_TURNS",
     "requests kept for one try of a model call": "agent.kept_calls.MOST_EXCHANGES",
     "body of a kept model call that is compared with the previous one": "agent.kept_calls.MOST_COMPARED",
     "body of a kept model call in a JSON answer": "http.sent_calls.INLINE_CHARACTERS",
@@ -114,9 +113,6 @@ TRIED = {
     "requests kept for one try of a model call": f"{LIMITS}::test_forty_requests_of_a_try_are_kept",
     "body of a kept model call that is compared with the previous one": (
         f"{LIMITS}::test_a_body_of_many_megabytes_is_kept_by_its_ends"
-    ),
-    "ended turns that wait for an unavailable telemetry collector": (
-        "durable_agent_host/telemetry/test_delivery.py::test_a_kill_loses_the_oldest_of_too_many_turns"
     ),
     "body of a kept model call in a JSON answer": f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits",
     "large bodies of one principal that are arriving, together, per process": (

@@ -111,20 +111,17 @@ def _write_moment(
     write_span(tracer, found, context, Span(name, span_id, now, now + timedelta(seconds=seconds), attributes))
 
 
-def write_turn(timeline: Timeline) -> bool:
+def write_turn(timeline: Timeline) -> None:
     """Write the spans of a turn that has ended; that of the turn itself comes last.
 
     Guarantee: the spans have the same ids each time.
 
     Args:
         timeline: of the turn.
-
-    Returns:
-        Whether they will be sent: the app has configured a provider, and the turn is sampled.
     """
     tracer = current_tracer()
     if tracer is None:
-        return False
+        return
     request, found = timeline.request, trace_of(timeline.request)
     turn = Span(
         f"agent_turn {request.agent}",
@@ -137,7 +134,6 @@ def write_turn(timeline: Timeline) -> bool:
     with written_span(tracer, found, caller_context(found), turn) as context:
         for index, phase in enumerate(timeline.phases):
             write_span(tracer, found, context, _span_of(phase, found.span_id("phase", str(index)), request, found))
-        return trace.get_current_span(context).get_span_context().trace_flags.sampled
 
 
 def _span_of(phase: Phase, span_id: int, request: TurnRequest, found: TurnTrace) -> Span:
