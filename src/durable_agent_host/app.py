@@ -331,6 +331,7 @@ class DurableAgentApp(AgentFunctionApp):
             repair_rules_of=lambda name: self._runners[name].repair_rules,
             made_by_of=lambda name: self._runners[name].made_by,
             prices_of=lambda name: self._budgets.of_agent(name).prices,
+            final_response_of=lambda name: self._runners[name].provider.final_response,
             histories=self._histories,
             gate=self._gate,
             allowed_options=self._allowed_options,

@@ -71,7 +71,7 @@ class Settings:
         turn_log_retention_hours: how long a turn's log is kept after its last entry; after that, clients get only the
             answer. Hours, default 168 (7 days).
         kept_call_bytes: how much of one request to a model's service, and of one answer, is kept in the turn's log;
-            only the difference from the previous one counts. Bytes, default 256 KiB; 0 keeps nothing.
+            compressed. Bytes, default 256 KiB; 0 keeps nothing.
         kept_turn_bytes: how much of all of them is kept in one attempt of a turn. Bytes, default 1 MiB.
         segments: where older messages and large contents are stored: ``sqlite:PATH`` or ``blob`` (the app's storage
             account). Empty, the default: a file beside the embedded host's own, else ``blob``.
@@ -169,7 +169,7 @@ class Settings:
     @property
     def kept_bounds(self) -> KeptBounds:
         """How much is kept of model calls."""
-        return KeptBounds(self.kept_call_bytes, self.kept_turn_bytes, self.turn_log_retention_hours * 3600)
+        return KeptBounds(self.kept_call_bytes, self.kept_turn_bytes)
 
     @property
     def model_bounds(self) -> ModelBounds:

@@ -1,6 +1,7 @@
 """What went to the model's service and came back is kept with the turn, and shown as it was."""
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_calls_go_with_the_session(tmp_path: Path, practice_model: PracticeModel
 
 
 def test_a_key_that_comes_again_in_a_new_session(people: AgentHost, model: PracticeModel):
-    """The calls of its turn are its own: not written as parts of those that went with the deleted session."""
+    """The calls of its turn are its own, and not those that went with the deleted session."""
     model.plan({"text": "Yes."}, {"text": "Yes."})
     said, key = (
         {"message": "the same words, again and again " * 10, "session_id": "begun-again"},
@@ -122,13 +123,15 @@ def files(folder: Path) -> list[Path]:
 def test_how_much_is_kept_is_a_setting(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel):
     """Beyond the bound the middle is missing, with its length; 0 keeps nothing."""
     model.plan({"text": "Yes."}, times=2)
+    digits = "".join(random.Random(1).choices("0123456789", k=5000))
     env = {"LEDGER": str(tmp_path / "ledger.txt"), "DURABLE_AGENT_HOST_KEPT_CALL_BYTES": "1000"}
     with hosted(tmp_path / "some", practice_model, app=PEOPLE, **env) as host:
-        url = turn_url(host, host.run("Talker", {"message": "x" * 5000}))
+        url = turn_url(host, host.run("Talker", {"message": digits}))
         sent = call_of(url, "1.0")["request"]
         assert (sent["complete"], sent["body"]) == (False, None)
-        assert sent["text"].replace("x", "").startswith('{"model":')
-        assert f"{sent['missing_characters']} characters" in sent["text"]
+        head, tail = sent["text"].split(f"\n[… {sent['missing_characters']} characters that are not kept …]\n")
+        assert (head.startswith('{"model":'), tail.endswith("}")) == (True, True)
+        assert len(head) + sent["missing_characters"] + len(tail) == sent["bytes"]
     env["DURABLE_AGENT_HOST_KEPT_CALL_BYTES"] = "0"
     with hosted(tmp_path / "none", practice_model, app=PEOPLE, **env) as host:
         assert calls_of(turn_url(host, host.run("Talker", {"message": "x"}))) == []

@@ -44,7 +44,7 @@ FIXED = {
     "page of a stream of events": "http.stream.PAGE_BYTES",
     "lines of one event of a streamed answer": "agent.bounds.MOST_LINES",
     "requests kept for one try of a model call": "agent.kept_calls.MOST_EXCHANGES",
-    "body of a kept model call that is compared with the previous one": "agent.kept_calls.MOST_COMPARED",
+    "body of a kept model call, before it is compressed": "agent.kept_calls.MOST_WHOLE",
     "body of a kept model call in a JSON answer": "http.sent_calls.INLINE_CHARACTERS",
     "pauses of a model in one answer": "agent.model_calls._MOST_PAUSES",
 }
@@ -106,12 +106,12 @@ TRIED = {
     "requests per second of one principal, per process": (
         "durable_agent_host/test_scenarios_owners.py::test_a_principal_has_a_rate_of_its_own"
     ),
-    "model calls kept: one request or answer, where it differs from the previous one": (
+    "model calls kept: one request or answer, compressed": f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits",
+    "model calls kept: one attempt of a turn, in total, compressed": (
         f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits"
     ),
-    "model calls kept: one attempt of a turn, in total": f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits",
     "requests kept for one try of a model call": f"{LIMITS}::test_forty_requests_of_a_try_are_kept",
-    "body of a kept model call that is compared with the previous one": (
+    "body of a kept model call, before it is compressed": (
         f"{LIMITS}::test_a_body_of_many_megabytes_is_kept_by_its_ends"
     ),
     "body of a kept model call in a JSON answer": f"{LIMITS}::test_model_calls_are_kept_up_to_their_limits",

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from typing import Final, Self
 
 from durable_agent_host.agent.ending import Ending
@@ -27,10 +26,8 @@ from durable_agent_host.agent.observer import (
 from durable_agent_host.agent.work import Work
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.model.turn_bounds import KeptBounds
-from durable_agent_host.session.sealing import has_ended
 from durable_agent_host.stream.live_events import HostedCallReader
 from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn.trace_ids import trace_of
@@ -78,7 +75,6 @@ class Attempt:
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
         self._events = EventWriter(self._writer, redactor)
-        self._redactor = redactor
         self._work = Work(self.number, redactor.text_or_mask if redactor is not None else str)
         self.audience = Audience(turn, self._events, (self._work, *observers))
         self._turn = turn
@@ -128,23 +124,13 @@ class Attempt:
         """How an earlier attempt ended the turn, or None."""
         return decode_turn_outcome(self.recorded.outcome) if self.recorded.outcome is not None else None
 
-    def keep_calls(self, bounds: KeptBounds, session: Session) -> KeptCalls:
+    def keep_calls(self, bounds: KeptBounds) -> KeptCalls:
         """Keep the attempt's model calls in its log; see `KeptCalls`.
 
         Args:
             bounds: limits on what is kept.
-            session: as it was when the turn was granted.
         """
-        request = self._turn.request
-        return KeptCalls(
-            self._writer,
-            bounds,
-            turn_id=request.turn_id,
-            asked_at=request.created_at,
-            attempt=self.number,
-            session=(request.agent.casefold(), request.session_id),
-            has_turn=None if self._redactor is not None else partial(has_ended, session),
-        )
+        return KeptCalls(self._writer, bounds, attempt=self.number)
 
     def resume(self, *, has_answers: bool, was_cancelled: bool) -> None:
         """Log a line when an attempt resumes from another; nothing for the first one.

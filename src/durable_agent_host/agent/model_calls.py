@@ -270,7 +270,6 @@ class _Call:
         response = encode_answer(folded)
         try:
             await run.journal.model_finished(self._position, response, run.session_state.changes())
-            run.kept.settle()
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
         if run.spending is not None:
@@ -292,7 +291,7 @@ class _Call:
         self._continue_background()
         if run.spending is not None and self._wanted is not None:
             await run.spending.reserve(self._position, None, self._wanted)
-        with run.kept.call(self._position, None, run.provider.whole_answer):
+        with run.kept.call(self._position, None):
             try:
                 with reading(self._context.client, run.provider.explain):
                     async with aclosing(self._made()) as updates:

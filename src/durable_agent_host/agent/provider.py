@@ -63,8 +63,8 @@ class ModelProvider(ItemReader, Protocol):
         """Return whether the stream of one model call ended without the provider marking it complete."""
         ...
 
-    def whole_answer(self, event: Any, /) -> Any:
-        """Return the whole answer, if a stream's event has it.
+    def final_response(self, event: Any, /) -> Any:
+        """Return the whole answer, if an event of a stream has it.
 
         Guarantee: pure.
 

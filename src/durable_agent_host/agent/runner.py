@@ -218,7 +218,7 @@ class AgentRunner:
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
             budgets=self._budgets,
             redactor=self._redactor,
-            kept=attempt.keep_calls(self._limits.kept, session),
+            kept=attempt.keep_calls(self._limits.kept),
         )
         ending = await self._run_to_end(runs)
         try:

@@ -91,7 +91,7 @@ class SideCalls:
             try:
                 if spending is not None:
                     await spending.reserve(self._position, number, wanted)
-                with run.kept.call(self._position, number, run.provider.whole_answer), not_counted():
+                with run.kept.call(self._position, number), not_counted():
                     return await call()
             except Exception as error:
                 if spending is not None:

@@ -39,6 +39,7 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import Settings
+from durable_agent_host.turn.event_folding import FinalResponse
 from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
@@ -73,6 +74,7 @@ class Host:
         repair_rules_of: an agent's name → what its chat client's service requires of a stored conversation.
         made_by_of: an agent's name → which overlays apply to its sessions; None when it compacts nothing.
         prices_of: an agent's name → the prices of its models; empty when the app gives none.
+        final_response_of: an agent's name → what finds the whole answer in an event of its service's streams.
         histories: where the agents' conversations are kept, by name; a live view.
         gate: decides who may do what.
         allowed_options: options that clients may set, by agent name; a live view.
@@ -87,6 +89,7 @@ class Host:
     repair_rules_of: Callable[[str], RepairRules] = lambda _: RepairRules()
     made_by_of: Callable[[str], str | None] = lambda _: None
     prices_of: Callable[[str], Mapping[str, Price]] = lambda _: {}
+    final_response_of: Callable[[str], FinalResponse] = lambda _: lambda _: None
     histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
     gate: Gate = field(default_factory=Gate)
     allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])

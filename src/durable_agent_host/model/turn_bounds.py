@@ -31,14 +31,12 @@ class ModelBounds:
 
 @dataclass(frozen=True)
 class KeptBounds:
-    """Limits on the kept wire traffic with a model's service; all but the last are settings.
+    """Limits on the kept wire traffic with a model's service, compressed; each is a setting.
 
     Attributes:
-        call_bytes: of one request or one answer, counting only its difference from the previous one; 0 keeps nothing.
+        call_bytes: of one request or one answer; 0 keeps nothing.
         turn_bytes: of everything in one attempt of a turn.
-        retention_seconds: minimum retention of logs of turns.
     """
 
     call_bytes: int = 256 * 1024
     turn_bytes: int = 1024 * 1024
-    retention_seconds: float = 168 * 3600.0

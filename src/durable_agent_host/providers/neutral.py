@@ -47,7 +47,7 @@ class NeutralProvider:
         """Guard the SDK clients recognized by their shape; see `connections.sdk_clients`."""
         return connections.sdk_clients(client, retries=retries)
 
-    def whole_answer(self, event: Any, /) -> Any:
+    def final_response(self, event: Any, /) -> Any:
         """Return None: no event is known to have the whole answer."""
         del event
 

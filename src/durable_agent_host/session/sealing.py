@@ -65,11 +65,6 @@ def has_mark(marks: str, turn_id: str) -> bool:
     return any(marks[place : place + MARK_CHARACTERS] == mark for place in range(0, len(marks), MARK_CHARACTERS))
 
 
-def has_ended(session: Session, turn_id: str) -> bool:
-    """Return whether a session's head remembers that a turn has ended. Guarantee: pure."""
-    return session.receipt_of(turn_id) is not None or has_mark(session.sealed.seen, turn_id)
-
-
 def seal_outcome(session: Session, outcome: TurnOutcome, *, new_home: str, seen: int) -> SealedOutcome:
     """Prepare a turn's end for the commit: detach large parts, and seal what exceeds the head's limit.
 

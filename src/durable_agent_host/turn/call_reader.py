@@ -5,9 +5,9 @@ finished call that a later attempt found in the journal is listed for that attem
 then.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry
 from durable_agent_host.errors import CorruptStateError
@@ -22,36 +22,21 @@ from durable_agent_host.model.log_entry import (
     SIDE_CALL_FINISHED,
     LogRecord,
 )
-from durable_agent_host.turn.body_delta import Piece, decode_parts, rebuilt
+from durable_agent_host.turn.call_body import CallBody, decode_body
+from durable_agent_host.turn.event_folding import FinalResponse, fold_stream
 
 Side = Literal["request", "answer"]
 _FAILED_STATUS: Final = 400
-
-
-class BodyPlace(NamedTuple):
-    """Where a body is kept.
-
-    Attributes:
-        turn_id: the turn whose log has it.
-        name: of the call there.
-        side: of the call.
-    """
-
-    turn_id: str
-    name: str
-    side: Side
 
 
 class CallReader:
     """Reads the calls of one turn.
 
     Args:
-        turn_id: the turn.
         has_ended: whether the turn has ended; a call without an answer is then lost.
     """
 
-    def __init__(self, turn_id: str, *, has_ended: bool) -> None:
-        self._turn_id = turn_id
+    def __init__(self, *, has_ended: bool) -> None:
         self._has_ended = has_ended
         self._calls: list[dict[str, Any]] = []
         self._sent: dict[str, dict[str, Any]] = {}
@@ -79,15 +64,25 @@ class CallReader:
             self._lose()
         return self._calls
 
-    def body(self, name: str, side: Side) -> Mapping[str, Any] | None:
-        """Return the kept part of a body."""
-        return self._bodies.get((name, side))
+    def body(self, name: str, side: Side, final_response: FinalResponse) -> tuple[CallBody, str] | None:
+        """Return a body, and its form.
 
-    def base(self, name: str, side: Side) -> BodyPlace | None:
-        """Return which other body a body refers to, or None."""
-        body = self.body(name, side)
-        base = cast("Mapping[str, str] | None", body.get("base")) if body is not None else None
-        return BodyPlace(base["turn_id"], base["name"], side) if base else None
+        Args:
+            name: of the call.
+            side: of the call.
+            final_response: of the call's provider.
+
+        Returns:
+            The body; that of a stream as JSON. The form is empty for another body than that of a stream, see
+            `fold_stream`. None when there is no body.
+        """
+        if (data := self._bodies.get((name, side))) is None:
+            return None
+        body = decode_body(data)
+        if not data.get("is_stream"):
+            return body, ""
+        form, folded = fold_stream(body, final_response)
+        return folded, form
 
     def _note_sent(self, data: Mapping[str, Any], attempt: int) -> None:
         name = str(data.get("name"))
@@ -110,7 +105,7 @@ class CallReader:
         }
         self._sent[name] = call
         self._calls.append(call)
-        if "parts" in data:
+        if "body" in data:
             self._bodies[name, "request"] = data
 
     def _note_answered(self, data: Mapping[str, Any]) -> None:
@@ -124,10 +119,9 @@ class CallReader:
             "outcome": "failed" if has_failed else "completed",
             "status": status,
             "error": error,
-            "answer": _sizes(data)
-            | {one: data[one] for one in ("form", "left_out_events", "cut_bytes") if one in data},
+            "answer": _sizes(data),
         }
-        if "parts" in data:
+        if "body" in data:
             self._bodies[name, "answer"] = data
 
     def _note_finished(self, record: LogRecord) -> None:
@@ -156,24 +150,9 @@ class CallReader:
             call["outcome"] = call["outcome"] or "lost"
 
 
-def put_together(bodies: Sequence[Mapping[str, Any]]) -> list[Piece]:
-    """Restore a body.
-
-    Guarantee: pure.
-
-    Args:
-        bodies: what is kept of it, preceded by each body that it refers back to; the first one is whole, or refers to
-            one that is gone.
-    """
-    pieces: list[Piece] = []
-    for body in bodies:
-        pieces = rebuilt(decode_parts(body.get("parts")), pieces)
-    return pieces
-
-
 def _sizes(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the size of a body."""
-    return {"bytes": data.get("received_bytes", data.get("bytes", 0)), "sha256": data.get("sha256")}
+    return {"bytes": data.get("bytes", 0), "sha256": data.get("sha256")}
 
 
 def _time(milliseconds: Any) -> str | None:

@@ -80,7 +80,7 @@ class ResponsesProvider(OpenAIProvider):
         """Read a short answer without a server."""
         await warm_up()
 
-    def whole_answer(self, event: Any, /) -> Any:
+    def final_response(self, event: Any, /) -> Any:
         """Return the response of the last event, which repeats everything streamed."""
         fields = cast("dict[str, Any]", event) if isinstance(event, dict) else {}
         return fields.get("response") if fields.get("type") in _ENDS else None
