@@ -5,18 +5,14 @@ from typing import Any, Final
 
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.redaction import mask_secrets
-from durable_agent_host.turn.error_texts import error_details
 from durable_agent_host.turn.wire import decode_ended
 
 
 def failure(request: TurnRequest, error: Exception) -> TurnOutcome:
     """Extract the reason of a failure: the SDK's exception has it first, then a line break and the worker's trace."""
-    details = error_details(error)
     reason = str(error).partition("\n")[0].partition("Result: Failure")[0].strip()
-    message = mask_secrets(reason)[:600]
-    return TurnOutcome(
-        request.turn_id, "failed", error=details | {"message": message}, request_hash=request.request_hash
-    )
+    details = {"type": type(error).__name__, "message": mask_secrets(reason)[:600]}
+    return TurnOutcome(request.turn_id, "failed", error=details, request_hash=request.request_hash)
 
 
 def lost_log(request: TurnRequest, error: Mapping[str, Any]) -> TurnOutcome:
