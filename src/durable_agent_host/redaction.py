@@ -20,7 +20,7 @@ from agent_framework import Content
 
 MASK: Final = "[redacted]"
 
-HELD_CHARACTERS: Final = 128
+_BUFFERED_CHARACTERS: Final = 128
 """How many characters of a stream are held back: more than a card number or the white space in a token."""
 
 _TOKENS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
@@ -51,18 +51,18 @@ _TOKENS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
 """Prefixes, and what is behind them; a prefix that ends with ``=`` or a space is the name of the token, and stays."""
 
 
-def _compile_token(prefix: str, rest: str) -> re.Pattern[str]:
+def _compile_token(prefix: str, suffix: str) -> re.Pattern[str]:
     """Compile a pattern for a token at the start of a word, also behind an escape of JSON or a URL."""
     literal = re.escape(prefix)
     befores = (r"(?<=\\[nrt]", r"(?<=\\u00[0-9a-f]{2}", r"(?<=%[0-9A-Fa-f]{2}")
     start = "|".join(f"{before}{literal})" for before in (r"(?<![A-Za-z0-9_]", *befores))
-    return re.compile(f"{literal}(?:{start}){rest}", re.ASCII)
+    return re.compile(f"{literal}(?:{start}){suffix}", re.ASCII)
 
 
 _PATTERNS: Final = (
     *(
-        (prefix, _compile_token(prefix, rest), prefix + MASK if prefix[-1] in "= " else MASK)
-        for prefixes, rest in _TOKENS
+        (prefix, _compile_token(prefix, suffix), prefix + MASK if prefix[-1] in "= " else MASK)
+        for prefixes, suffix in _TOKENS
         for prefix in prefixes
     ),
     # The key of a function or a host of Azure Functions.
@@ -162,8 +162,8 @@ def find_secrets(settings: Mapping[str, str]) -> list[str]:
     Returns:
         The values whose names mark them as secret, and the keys and passwords within connection strings and URLs.
     """
-    named = [value for name, value in settings.items() if _SECRET_SETTING.search(name)]
-    return named + [part[1] or part[2] for value in settings.values() for part in _SECRET_PART.finditer(value)]
+    secrets = [value for name, value in settings.items() if _SECRET_SETTING.search(name)]
+    return secrets + [part[1] or part[2] for value in settings.values() for part in _SECRET_PART.finditer(value)]
 
 
 def mask_secrets(text: str) -> str:
@@ -230,7 +230,7 @@ def redact_personal_data(content: Content) -> Content:
 
 
 _hook: Any = redact_personal_data
-_hook.held_characters = HELD_CHARACTERS
+_hook.held_characters = _BUFFERED_CHARACTERS
 
 
 def _mask_tokens(text: str) -> str:
@@ -260,7 +260,7 @@ def _is_card(text: str) -> bool:
 def _encode_secret(value: str) -> set[str]:
     """Return the forms of a secret in URLs, JSON and HTML, in hexadecimal digits and in base64."""
     data, percent = value.encode("utf-8", "surrogateescape"), _encode_percent(value)
-    forms = {percent, _encode_percent(percent), _encode_percent(value, kept="/")}
+    forms = {percent, _encode_percent(percent), _encode_percent(value, safe="/")}
     forms |= {re.sub("%[0-9A-F]{2}", lambda byte: byte[0].lower(), form) for form in forms}
     forms |= {_encode_json(value).replace("/", "\\/"), json.dumps(value)[1:-1], escape(value)}
     forms |= {data.hex(), data.hex().upper()}
@@ -275,7 +275,7 @@ def _encode_json(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
-def _encode_percent(value: str, *, kept: str = "") -> str:
-    plain = ("-._~" + kept).encode()
+def _encode_percent(value: str, *, safe: str = "") -> str:
+    plain = ("-._~" + safe).encode()
     data = value.encode("utf-8", "surrogateescape")
     return "".join(chr(byte) if bytes((byte,)).isalnum() or byte in plain else f"%{byte:02X}" for byte in data)
