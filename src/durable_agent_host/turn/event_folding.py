@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, cast
 
 from durable_agent_host.codec.strict_json import encode_strict
-from durable_agent_host.redaction import without_credentials
+from durable_agent_host.redaction import mask_credentials
 from durable_agent_host.turn.call_body import CallBody
 
 FinalResponse = Callable[[Any], Any]
@@ -35,7 +35,7 @@ _DIFFERENT: Final = object()
 def fold_stream(body: CallBody, final_response: FinalResponse) -> tuple[Literal["answer", "events"], CallBody]:
     """Turn a streamed answer into JSON.
 
-    Guarantee: pure, but for the app's secrets, which are removed as in `without_credentials`.
+    Guarantee: pure, but for the app's secrets, which are removed as in `mask_credentials`.
 
     Args:
         body: as it arrived.
@@ -56,7 +56,7 @@ def fold_stream(body: CallBody, final_response: FinalResponse) -> tuple[Literal[
 
 def _encode(value: Any) -> str:
     """Encode JSON; a secret can be in several events, and is whole only after they are joined."""
-    return without_credentials(encode_strict(value))
+    return mask_credentials(encode_strict(value))
 
 
 def fold_events(text: str) -> list[dict[str, Any]]:
