@@ -73,7 +73,7 @@ def test_a_new_provider_needs_neither_openai_nor_many_lines():
 # --- a new hosted item of OpenAI: one row --------------------------------------------------------------------
 
 TAPE = {"type": "tape_call", "id": "tape_1", "tape": {"reel": [1, 2]}, "status": "completed", "internal": "x"}
-ROW = ItemType(input_fields=frozenset({"id", "tape", "status"}), required=("id", "tape"))
+ROW = ItemType(input_fields=frozenset({"id", "tape", "status"}), required_fields=("id", "tape"))
 
 
 @pytest.fixture(params=[True, False], ids=["with its row", "without a row"])

@@ -37,7 +37,7 @@ def accepted_name(name: Any, accepted: re.Pattern[str], offered: Collection[str]
     return plain or UNNAMED
 
 
-def offered_names(tools: Any) -> frozenset[str]:
+def declared_tool_names(tools: Any) -> frozenset[str]:
     """Return the names of a request's tools.
 
     Guarantee: pure.

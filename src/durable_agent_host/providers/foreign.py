@@ -39,7 +39,7 @@ _APPROVALS: Final = frozenset({"function_approval_request", "function_approval_r
 
 
 @dataclass(frozen=True)
-class Target:
+class ReplayTarget:
     """What the continuing provider can be sent.
 
     Attributes:
@@ -55,7 +55,7 @@ class Target:
     media: re.Pattern[str] = IMAGES
 
 
-def retold(messages: Sequence[Message], target: Target) -> list[Message]:
+def retold(messages: Sequence[Message], target: ReplayTarget) -> list[Message]:
     """Prepare a conversation for a provider that may not have begun it.
 
     Guarantee: pure; the given messages are not changed; doing it again changes nothing.
@@ -117,7 +117,7 @@ class _CallIds:
         hosted: calls of other services' own tools that were described in words.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ReplayTarget) -> None:
         self._target = target
         self._times: Counter[str] = Counter()
         self._open: dict[str, list[str]] = {}
@@ -145,7 +145,7 @@ class _Telling:
 
     message: Message
     owner: str | None
-    target: Target
+    target: ReplayTarget
     ids: _CallIds
     contents: list[Content] = field(default_factory=list[Content])
     shown: list[Content] = field(default_factory=list[Content])

@@ -12,7 +12,7 @@ from durable_agent_host.loops.aside import MANY
 from durable_agent_host.stream.fold import Fold, ItemReader
 
 
-class FoldsStreams:
+class FoldedStreamMixin:
     """Overrides that take a stream's response from the fold; they stand before the client's own class.
 
     Attributes:
@@ -32,7 +32,7 @@ class FoldsStreams:
         return Fold(updates, self.item_reader)
 
 
-def hosted_copy(client: Any, overrides: type[FoldsStreams]) -> Any:
+def create_adapter(client: Any, overrides: type[FoldedStreamMixin]) -> Any:
     """Copy a chat client with the overrides of its provider.
 
     Guarantee: pure; the given client is not changed.
@@ -47,7 +47,7 @@ def hosted_copy(client: Any, overrides: type[FoldsStreams]) -> Any:
     return client if isinstance(client, overrides) else copy_with(client, overrides)
 
 
-def begun_aside(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
+def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
     """Begin a model call in a thread when it sends many messages, which take long to write, otherwise at once.
 
     Args:

@@ -9,7 +9,7 @@ from agent_framework import Content, Message
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import Forgotten
-from durable_agent_host.providers.foreign import Target
+from durable_agent_host.providers.foreign import ReplayTarget
 from durable_agent_host.providers.neutral import NeutralProvider
 
 Carry = Callable[[Sequence[Message], Mapping[str, Any], Iterable[Forgotten]], tuple[list[Message], dict[str, Any]]]
@@ -17,7 +17,7 @@ Carry = Callable[[Sequence[Message], Mapping[str, Any], Iterable[Forgotten]], tu
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hooks:
+class ProviderHooks:
     """The knowledge of a provider's service; each attribute refers to a method of `ModelProvider`.
 
     Attributes:
@@ -26,30 +26,30 @@ class Hooks:
         carry: see ``carry``.
         forgotten: see ``forgotten``.
         explain: see ``explain``.
-        made_files: lists the files of a content besides hosted ones; see ``service_files``.
+        generated_files: lists the files of a content besides hosted ones; see ``service_files``.
         read_file: see ``read_service_file``; None where the service releases no files.
     """
 
-    target: Target
+    target: ReplayTarget
     adapt: Callable[[Any], Any] | None = None
     carry: Carry
     forgotten: Callable[[BaseException], Forgotten | None]
     explain: Callable[[BaseException], ProviderError | None]
-    made_files: Callable[[Content], Iterable[ServiceFile]] = lambda _content: ()
+    generated_files: Callable[[Content], Iterable[ServiceFile]] = lambda _content: ()
     read_file: Callable[[Any, ServiceFile], Awaitable[ServedFile]] | None = None
 
 
-class HostedProvider(NeutralProvider):
+class ProviderBase(NeutralProvider):
     """Uses its hooks, and for what they lack the behaviour for any client.
 
     Attributes:
         hooks: of the provider.
     """
 
-    hooks: ClassVar[Hooks]
+    hooks: ClassVar[ProviderHooks]
 
     @property
-    def target(self) -> Target:
+    def target(self) -> ReplayTarget:
         """The provider's own blocks are those with its stamp."""
         return self.hooks.target
 
@@ -66,7 +66,7 @@ class HostedProvider(NeutralProvider):
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List hosted files, and those that the service's tools have made."""
         yield from super().service_files(content)
-        yield from self.hooks.made_files(content)
+        yield from self.hooks.generated_files(content)
 
     async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download it from the service."""

@@ -13,7 +13,7 @@ from durable_agent_host.model.provider_item import STAMP, Forgotten, ItemPart, i
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import connections, endings
 from durable_agent_host.providers.errors import explain_client_error
-from durable_agent_host.providers.foreign import Target, retold
+from durable_agent_host.providers.foreign import ReplayTarget, retold
 
 _PROVIDERS: Final = "durable_agent_host.providers."
 
@@ -27,14 +27,14 @@ class NeutralProvider:
         return RepairRules()
 
     @property
-    def target(self) -> Target:
+    def target(self) -> ReplayTarget:
         """What the client can be sent of a conversation that another provider began.
 
         A provider of this package uses the name of its folder in its stamps. An app's provider that stamps contents
         sets its name here.
         """
         folder, _, _ = type(self).__module__.removeprefix(_PROVIDERS).rpartition(".")
-        return Target(folder if type(self).__module__.startswith(_PROVIDERS) else "")
+        return ReplayTarget(folder if type(self).__module__.startswith(_PROVIDERS) else "")
 
     def adapt(self, client: Any, /) -> Any:
         """Return the client unchanged: it has no blocks of its own."""

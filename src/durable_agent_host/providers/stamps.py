@@ -1,4 +1,4 @@
-"""Stamps: which contents of a message represent which item of their provider, and what they lack of it. Pure.
+"""ItemMetadata: which contents of a message represent which item of their provider, and what they lack of it. Pure.
 
 Theory of operation. The first content of an item has a *stamp* in its ``additional_properties``: the provider, the
 item's type and id, and those of its fields that the provider cannot rebuild from the contents. The other contents of
@@ -15,7 +15,7 @@ from durable_agent_host.model.provider_item import PART_OF, STAMP
 _IDENTITY: Final = frozenset({"type", "id"})
 
 
-class Stamps:
+class ItemMetadata:
     """The stamps of one provider.
 
     Args:
@@ -25,7 +25,7 @@ class Stamps:
     def __init__(self, provider: str) -> None:
         self.provider = provider
 
-    def of(self, content: Content) -> Mapping[str, Any] | None:
+    def find(self, content: Content) -> Mapping[str, Any] | None:
         """Return the stamp of a content that begins an item of this provider, or None. Guarantee: pure.
 
         Args:
@@ -39,7 +39,7 @@ class Stamps:
         # The framework copies the properties of a function's call to its result.
         return cast("dict[str, Any]", mark) if is_ours and content.type != "function_result" else None
 
-    def groups(self, contents: Iterable[Content]) -> Iterator[list[Content]]:
+    def group(self, contents: Iterable[Content]) -> Iterator[list[Content]]:
         """Split contents into items of this provider and single contents that belong to none.
 
         Guarantee: pure.
@@ -52,7 +52,7 @@ class Stamps:
         """
         group: list[Content] = []
         for content in contents:
-            mark = self.of(group[0]) if group else None
+            mark = self.find(group[0]) if group else None
             if mark is not None and PART_OF in content.additional_properties:
                 group.append(content)
                 continue
@@ -62,7 +62,7 @@ class Stamps:
         if group:
             yield group
 
-    def put(
+    def attach(
         self,
         group: Sequence[Content],
         item: Mapping[str, Any],
@@ -78,7 +78,7 @@ class Stamps:
             lacking: the fields to keep, where they are not simply those that differ from ``rebuilt``.
         """
         identity = {"provider": self.provider, "type": item["type"], "id": item.get("id")}
-        mark = identity | dict(lacking_fields(item, rebuilt) if lacking is None else lacking)
+        mark = identity | dict(find_missing_fields(item, rebuilt) if lacking is None else lacking)
         if extra := [name for name in rebuilt if name not in item]:
             mark["without"] = extra
         for content in group[1:]:
@@ -86,7 +86,7 @@ class Stamps:
         group[0].additional_properties = group[0].additional_properties | {STAMP: mark}
 
 
-def lacking_fields(item: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> dict[str, Any]:
+def find_missing_fields(item: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an item that its contents lack. Guarantee: pure.
 
     Args:
@@ -100,8 +100,8 @@ def lacking_fields(item: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> dict[
     }
 
 
-def stamped_item(mark: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> dict[str, Any]:
-    """Reassemble an item, the inverse of `Stamps.put`. Guarantee: pure.
+def restore_item(mark: Mapping[str, Any], rebuilt: Mapping[str, Any]) -> dict[str, Any]:
+    """Reassemble an item, the inverse of `ItemMetadata.attach`. Guarantee: pure.
 
     Args:
         mark: the stamp.

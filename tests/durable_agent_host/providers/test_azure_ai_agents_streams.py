@@ -18,7 +18,7 @@ from durable_agent_host.providers.azure_ai_agents.bodies_sent import (
 from durable_agent_host.providers.azure_ai_agents.call_kinds import build_call_for_agents
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.events import RunReader
-from durable_agent_host.providers.azure_ai_agents.packing import STAMPS
+from durable_agent_host.providers.azure_ai_agents.packing import METADATA
 from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
 from durable_agent_host.providers.azure_ai_agents.thread_messages import (
     build_message_for_agents,
@@ -64,14 +64,14 @@ def contents_of(response):
 @pytest.mark.parametrize("name", STREAMS)
 def test_every_block_comes_back_as_the_service_wrote_it(events):
     """Messages, calls and steps are stored in full."""
-    groups = list(STAMPS.groups(contents_of(fold_updates(read(events), AZURE_AI_AGENTS))))
+    groups = list(METADATA.group(contents_of(fold_updates(read(events), AZURE_AI_AGENTS))))
     messages = [build_message_for_agents(group) for group in groups if is_message(group[0])]
     said = [one["data"] for one in events if one["event"] in {"thread.message.completed", "thread.message.incomplete"}]
     assert messages == said
     calls = [
         build_call_for_agents(group)
         for group in groups
-        if (mark := STAMPS.of(group[0])) and mark["type"] not in {"message", "step"}
+        if (mark := METADATA.find(group[0])) and mark["type"] not in {"message", "step"}
     ]
     by_id = {call["id"]: call for call, _ in calls}
     finished = [one["data"] for one in events if one["event"] == "thread.run.step.completed"]
@@ -90,7 +90,7 @@ def test_every_block_comes_back_as_the_service_wrote_it(events):
         if own:
             assert any(known == rest for _, known in calls)
         else:
-            marks = [mark for group in groups if (mark := STAMPS.of(group[0])) and mark["type"] == "step"]
+            marks = [mark for group in groups if (mark := METADATA.find(group[0])) and mark["type"] == "step"]
             assert any(mark["id"] == step["id"] for mark in marks)
 
 
@@ -137,7 +137,7 @@ def test_calls_of_unknown_kinds_and_shapes_are_kept_whole():
     """What no row of the table knows stands on the stamp."""
     step = {"id": "step_1", "object": "thread.run.step", "status": "completed", "run_id": "run_1", "type": "tool_calls"}
     ended = {**step, "step_details": {"type": "tool_calls", "tool_calls": UNKNOWN}}
-    groups = STAMPS.groups(
+    groups = METADATA.group(
         contents_of(fold_updates(read([{"event": "thread.run.step.completed", "data": ended}]), AZURE_AI_AGENTS))
     )
     assert [build_call_for_agents(group)[0] for group in groups] == UNKNOWN
@@ -147,7 +147,7 @@ def test_a_step_of_an_unknown_kind_is_kept_whole():
     """It has no contents of its own."""
     step = {"id": "step_1", "status": "completed", "type": "dream", "step_details": {"type": "dream", "sheep": 3}}
     [content] = contents_of(fold_updates(read([{"event": "thread.run.step.completed", "data": step}]), AZURE_AI_AGENTS))
-    mark = STAMPS.of(content)
+    mark = METADATA.find(content)
     assert (mark["kind"], mark["step_details"]) == ("dream", {"type": "dream", "sheep": 3})
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.providers.anthropic.paired_calls import acceptable_calls
-from durable_agent_host.providers.call_names import accepted_name, offered_names
-from durable_agent_host.providers.chat_completions.sent_messages import named_calls as named_messages
-from durable_agent_host.providers.chat_completions.sent_messages import paired_messages
-from durable_agent_host.providers.gemini.paired_calls import named_calls as named_contents
+from durable_agent_host.providers.anthropic.paired_calls import with_valid_calls
+from durable_agent_host.providers.call_names import accepted_name, declared_tool_names
+from durable_agent_host.providers.chat_completions.sent_messages import pair_messages
+from durable_agent_host.providers.chat_completions.sent_messages import with_valid_names as named_messages
+from durable_agent_host.providers.gemini.paired_calls import with_valid_names as named_contents
 from durable_agent_host.providers.openai.replay import with_valid_names
 from tests.durable_agent_host.service_rules import objection
 
@@ -66,7 +66,7 @@ class Service(NamedTuple):
 SERVICES = [
     Service("Responses", responses, with_valid_names, "input", {}),
     Service("Completions", completions, named_messages, "messages", {"model": "m"}),
-    Service("Claude", claude, acceptable_calls, "messages", {"model": "m", "max_tokens": 1}),
+    Service("Claude", claude, with_valid_calls, "messages", {"model": "m", "max_tokens": 1}),
     Service("Gemini", gemini, named_contents, "contents", {}),
 ]
 services = pytest.mark.parametrize("service", SERVICES, ids=[service.client for service in SERVICES])
@@ -104,8 +104,8 @@ def test_good_names_and_names_of_the_request_s_tools_stay(service: Service, name
 def test_tools_are_named_in_each_service_s_form():
     """Directly, or one level below; hosted tools may have no name, and what is no object has none."""
     tools = [{"type": "function", "name": "a"}, {"type": "function", "function": {"name": "b"}}, {"type": "web_search"}]
-    assert offered_names([*tools, object(), {"name": 7}]) == {"a", "b"}
-    assert offered_names(None) == frozenset()
+    assert declared_tool_names([*tools, object(), {"name": 7}]) == {"a", "b"}
+    assert declared_tool_names(None) == frozenset()
 
 
 def test_anthropic_gets_an_object_for_any_input():
@@ -114,7 +114,7 @@ def test_anthropic_gets_an_object_for_any_input():
     for told in ([1], "text", 7, None, {"a": 1}):
         messages = claude("say")
         messages[1]["content"][0]["input"] = told
-        (written,) = acceptable_calls(messages, frozenset())[1]["content"]
+        (written,) = with_valid_calls(messages, frozenset())[1]["content"]
         sent.append(written["input"])
     assert sent == [{"raw": [1]}, {"raw": "text"}, {"raw": 7}, {}, {"a": 1}]
 
@@ -126,10 +126,10 @@ def test_calls_of_one_chat_message_that_share_an_id_are_told_apart():
     told = [{"role": "tool", "tool_call_id": "a", "content": text} for text in "12"]
     messages = [{"role": "user", "content": "Hi"}, asked, *told, *completions("say")[1:]]
     assert objection("Completions", {"model": "m", "messages": messages}) is not None
-    sent = paired_messages(messages)
+    sent = pair_messages(messages)
     assert objection("Completions", {"model": "m", "messages": sent}) is None
     ids = [one["id"] for one in sent[1]["tool_calls"]]
     assert [(one["tool_call_id"], one["content"]) for one in sent[2:4]] == [(ids[0], "1"), (ids[1], "2")]
     assert ids[0] == "a" != ids[1]
     assert sent[4:] == messages[4:]
-    assert paired_messages(messages) == sent == paired_messages(sent)
+    assert pair_messages(messages) == sent == pair_messages(sent)

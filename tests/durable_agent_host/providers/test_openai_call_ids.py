@@ -6,7 +6,7 @@ import pytest
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.providers.openai.call_ids import identify_calls, item_id_of
+from durable_agent_host.providers.openai.call_ids import find_item_id, identify_calls
 
 
 def entry(turn_id, *call_ids):
@@ -21,7 +21,7 @@ def ids_of(*entries):
     messages = decode_messages(entries)
     identify_calls(messages, session_id="agent@one")
     calls = [content for message in messages for content in message.contents]
-    assert [call.additional_properties["openai"]["item_id"] for call in calls] == [item_id_of(call) for call in calls]
+    assert [call.additional_properties["openai"]["item_id"] for call in calls] == [find_item_id(call) for call in calls]
     return [call.additional_properties["fc_id"] for call in calls]
 
 

@@ -9,8 +9,8 @@ from agent_framework_openai import OpenAIChatClient
 from durable_agent_host.model.provider_item import STAMP, Forgotten
 from durable_agent_host.providers.neutral import without_carriers
 from durable_agent_host.providers.openai.client import adapt_client
-from durable_agent_host.providers.openai.errors import forgotten_by_service
-from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of
+from durable_agent_host.providers.openai.errors import find_lost_state
+from durable_agent_host.providers.openai.items import attach_items, group_by_item, rebuild_item
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.openai.replay import replayable_messages, with_valid_ids
 from durable_agent_host.providers.registry import provider_for
@@ -61,7 +61,7 @@ def test_carriers_are_for_their_provider_alone():
     contents = attach_items([Content("text", text="hi")], [MCP_LIST])
     messages = [Message("assistant", contents), Message("assistant", contents[:1])]
     assert [[item.text for item in message.contents] for message in without_carriers(messages)] == [["hi"]]
-    assert item_of(next(groups_of(contents))) == MCP_LIST
+    assert rebuild_item(next(group_by_item(contents))) == MCP_LIST
 
 
 def refused(status, message, code=None):
@@ -101,7 +101,7 @@ def refused(status, message, code=None):
 )
 def test_what_the_service_has_forgotten(error, forgotten):
     """Its own words for a response or a container that is gone, and nothing else."""
-    assert forgotten_by_service(error) == forgotten
+    assert find_lost_state(error) == forgotten
 
 
 def reasoning(**fields):
@@ -153,8 +153,8 @@ def test_items_as_they_were_stored_first_are_still_sent():
     stored = golden("openai-items-v1")
     messages = replay_messages(stored["entries"])[1:]
     sent = [
-        item_of(group) if STAMP in group[0].additional_properties else group[0].call_id
+        rebuild_item(group) if STAMP in group[0].additional_properties else group[0].call_id
         for message in messages
-        for group in groups_of([content for content in message.contents if content.type != "function_result"])
+        for group in group_by_item([content for content in message.contents if content.type != "function_result"])
     ]
     assert sent == [item for item in stored["input"] if item["type"] != "function_call_output"]

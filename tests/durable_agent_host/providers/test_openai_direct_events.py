@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from openai import APIError, AsyncAzureOpenAI, AsyncOpenAI
 
-from durable_agent_host.providers.openai.direct_events import with_direct_events
+from durable_agent_host.providers.openai.direct_events import with_fast_event_parsing
 from tests.durable_agent_host.answers import ANSWERS, body_of, events_of
 from tests.durable_agent_host.stream.streams import recorded
 
@@ -68,7 +68,7 @@ async def compare(streams: Iterable[list[dict[str, Any]]]) -> None:
     plain = AsyncOpenAI(api_key="practice", base_url="http://127.0.0.1:1/v1", max_retries=0)
     theirs = await heard(plain, bodies)
     client = AsyncOpenAI(api_key="practice", base_url="http://127.0.0.1:1/v1", max_retries=0)
-    ours = await heard(with_direct_events(client), bodies)
+    ours = await heard(with_fast_event_parsing(client), bodies)
     assert any(theirs)
     for their, our in zip(theirs, ours, strict=True):
         assert [type(event) for event in our] == [type(event) for event in their]
@@ -107,13 +107,13 @@ async def test_the_client_that_was_given_stays_as_it_is(azure: bool):
     )
     async with given:
         kind, before = type(given), dict(vars(given))
-        direct = with_direct_events(given)
+        direct = with_fast_event_parsing(given)
         again = direct.with_options(max_retries=0)
         assert type(given) is kind
         assert dict(vars(given)) == before
         assert isinstance(direct, kind)
         assert type(again) is type(direct)
-        assert with_direct_events(again) is again
+        assert with_fast_event_parsing(again) is again
         assert (direct.max_retries, again.max_retries) == (given.max_retries, 0)
         assert str(again.base_url) == str(given.base_url)
 
@@ -121,4 +121,4 @@ async def test_the_client_that_was_given_stays_as_it_is(azure: bool):
 def test_other_things_come_back():
     """Clients of other SDKs, and what is no client."""
     for thing in (None, "text", object()):
-        assert with_direct_events(thing) is thing
+        assert with_fast_event_parsing(thing) is thing

@@ -11,7 +11,7 @@ from openai import AsyncOpenAI
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.openai.client import adapt_client
-from durable_agent_host.providers.openai.errors import explain_error, failure_of
+from durable_agent_host.providers.openai.errors import explain_error, parse_failure
 
 CREATED = (
     '{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","created_at":1,'
@@ -54,8 +54,8 @@ async def test_a_failed_stream_is_no_answer(last):
 )
 def test_failures_that_pass_are_told_from_those_of_the_request(code, retryable):
     """What the service says of the request would be said again; the rest may pass."""
-    error = failure_of(failed_response(code))
+    error = parse_failure(failed_response(code))
     assert isinstance(error, ProviderError)
     assert error.retryable == retryable
-    assert failure_of(SimpleNamespace(type="response.failed", response=failed_response(code))) is not None
-    assert failure_of(SimpleNamespace(type="response.completed", response=None)) is None
+    assert parse_failure(SimpleNamespace(type="response.failed", response=failed_response(code))) is not None
+    assert parse_failure(SimpleNamespace(type="response.completed", response=None)) is None

@@ -3,8 +3,8 @@
 import copy
 
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.anthropic.paired_calls import paired_calls as paired_uses
-from durable_agent_host.providers.gemini.paired_calls import paired_calls
+from durable_agent_host.providers.anthropic.paired_calls import pair_calls as paired_uses
+from durable_agent_host.providers.gemini.paired_calls import pair_calls
 from tests.durable_agent_host.service_rules import objection
 
 HELLO = {"role": "user", "parts": [{"text": "Hello"}]}
@@ -26,20 +26,20 @@ def test_gemini_gets_a_response_for_every_call_and_no_other():
     given = [HELLO, asked, {"role": "user", "parts": [response("b", "B", id="id-b"), response("c", "C")]}, HELLO]
     given += [{"role": "model", "parts": [call("d")]}, HELLO, {"role": "model", "parts": [call("e")]}]
     before = copy.deepcopy(given)
-    sent = paired_calls(given)
+    sent = pair_calls(given)
     assert given == before
     lost = [response(name, LOST_RESULT, id=f"id-{name}") for name in "ad"]
     answers = [{"role": "user", "parts": parts} for parts in ([response("b", "B", id="id-b"), lost[0]], [lost[1]])]
     assert sent == [HELLO, asked, answers[0], HELLO, given[4], answers[1], HELLO, given[6]]
     assert objection("Gemini", {"contents": sent[:-1]}) is None
-    assert paired_calls(sent) == sent
+    assert pair_calls(sent) == sent
 
 
 def test_gemini_s_calls_without_ids_have_the_responses_of_their_names():
     """Some services give calls no ids."""
     asked = {"role": "model", "parts": [{"functionCall": {"name": name, "args": {}}} for name in "ab"]}
     told = {"role": "user", "parts": [response("b", "B"), response("a", "A", id="made-up")]}
-    assert paired_calls([HELLO, asked, told]) == [HELLO, asked, told]
+    assert pair_calls([HELLO, asked, told]) == [HELLO, asked, told]
 
 
 def use(name: object) -> dict:

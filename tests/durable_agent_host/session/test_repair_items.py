@@ -8,7 +8,7 @@ from agent_framework import AgentResponse, Content, Message
 
 from durable_agent_host.codec.message import encode_response_entry
 from durable_agent_host.model.provider_item import PART_OF, STAMP
-from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of, stamp_of
+from durable_agent_host.providers.openai.items import attach_items, find_item_metadata, group_by_item, rebuild_item
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.session.stored_contents import properties_of
@@ -52,7 +52,7 @@ def response(*items, call_id=None):
 def items_of(entries):
     """The items that stand for what is stored."""
     contents = [content for message in replay_messages(entries) for content in message.contents]
-    return [item_of(group) for group in groups_of(contents) if stamp_of(group[0])]
+    return [rebuild_item(group) for group in group_by_item(contents) if find_item_metadata(group[0])]
 
 
 def mended(*entries):

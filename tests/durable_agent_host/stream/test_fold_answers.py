@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from durable_agent_host.providers.openai.item_types import item_type
-from durable_agent_host.providers.openai.items import groups_of, item_of, sendable, stamp_of
+from durable_agent_host.providers.openai.items import find_item_metadata, group_by_item, rebuild_item, to_input_item
 from durable_agent_host.stream.fold import fold_part, fold_updates, whole_updates
 from tests.durable_agent_host.answers import ANSWERS, TOKEN, body_of, events_of, message, text
 from tests.durable_agent_host.stream.comparing import comparable, contents_of, interleaved
@@ -31,9 +31,9 @@ def assert_is_final(events, body):
     folded = fold_updates(updates_of(events), provider)
     said, expected = (contents_of(stored(answer)) for answer in (folded, parsed_whole(body)))
     assert comparable(said) == comparable(expected)
-    groups = [group for one in folded.messages for group in groups_of(one.contents)]
-    sent = [item_of(group) for group in groups if stamp_of(group[0]) is not None]
-    given = [sendable(item) for item in body["output"] if item_type(item["type"]).input_fields]
+    groups = [group for one in folded.messages for group in group_by_item(one.contents)]
+    sent = [rebuild_item(group) for group in groups if find_item_metadata(group[0]) is not None]
+    given = [to_input_item(item) for item in body["output"] if item_type(item["type"]).input_fields]
     assert comparable(sent) == comparable(given)
 
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from durable_agent_host.providers.openai.item_types import item_type
-from durable_agent_host.providers.openai.items import groups_of, item_of, sendable, stamp_of
+from durable_agent_host.providers.openai.items import find_item_metadata, group_by_item, rebuild_item, to_input_item
 from durable_agent_host.stream.fold import fold_part, fold_updates, whole_updates
 from tests.durable_agent_host.stream.comparing import comparable, contents_of
 from tests.durable_agent_host.stream.streams import (
@@ -67,9 +67,9 @@ def test_the_fold_is_the_providers_final_response(stream):
     folded = fold_updates(stream.updates, provider)
     expected = stored(parsed_whole(stream.final))
     assert comparable(contents_of(stored(folded))) == comparable(contents_of(expected))
-    groups = [group for message in folded.messages for group in groups_of(message.contents)]
-    sent = [item_of(group) for group in groups if stamp_of(group[0]) is not None]
-    given = [sendable(item) for item in stream.final["output"] if item_type(item["type"]).input_fields]
+    groups = [group for message in folded.messages for group in group_by_item(message.contents)]
+    sent = [rebuild_item(group) for group in groups if find_item_metadata(group[0]) is not None]
+    given = [to_input_item(item) for item in stream.final["output"] if item_type(item["type"]).input_fields]
     assert comparable(sent) == comparable(given)
 
 

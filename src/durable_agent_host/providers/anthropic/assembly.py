@@ -32,7 +32,7 @@ _OF_DELTA: Final = {
 }
 """Type of delta → the type of its block, for streams that did not announce the block."""
 
-_REPLACED: Final = frozenset({"signature", "encrypted_content"})
+_REPLACED_FIELDS: Final = frozenset({"signature", "encrypted_content"})
 """Fields that a delta replaces; all other strings are appended."""
 
 
@@ -44,21 +44,21 @@ class OpenBlock:
         part: the place of its updates.
         block: as begun by the service; complete when finished.
         blocks: all blocks of its place, this one last.
-        pieces: strings not joined yet, by field.
+        fragments: strings not joined yet, by field.
         code: reads the code of a run as it streams.
     """
 
     part: ItemPart
     block: Block
     blocks: list[Block]
-    pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    fragments: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     code: CodeText = field(default_factory=CodeText)
 
     def add(self, delta: Mapping[str, Any]) -> None:
         """Add a delta, as sent by the service."""
         kind = delta.get("type")
         if kind == "input_json_delta":
-            self.pieces.setdefault("input", []).append(str(delta.get("partial_json") or ""))
+            self.fragments.setdefault("input", []).append(str(delta.get("partial_json") or ""))
         elif kind == "citations_delta":
             self.block["citations"] = [*(self.block.get("citations") or []), delta.get("citation")]
         else:
@@ -68,33 +68,33 @@ class OpenBlock:
     def _add_field(self, name: str, value: Any) -> None:
         if name == "type" or value is None:
             return
-        if isinstance(value, str) and name not in _REPLACED:
-            self.pieces.setdefault(name, []).append(value)
-        elif isinstance(value, list) and isinstance(known := self.block.get(name), list):
-            self.block[name] = [*cast("list[Any]", known), *cast("list[Any]", value)]
+        if isinstance(value, str) and name not in _REPLACED_FIELDS:
+            self.fragments.setdefault(name, []).append(value)
+        elif isinstance(value, list) and isinstance(elements := self.block.get(name), list):
+            self.block[name] = [*cast("list[Any]", elements), *cast("list[Any]", value)]
         else:
             self.block[name] = value
 
     def finish(self) -> ItemPart:
         """Complete the block, and return it with its place."""
-        for name, pieces in self.pieces.items():
-            text = "".join(pieces)
+        for name, fragments in self.fragments.items():
+            text = "".join(fragments)
             if name == "input":
-                self.block["input"] = _parsed(text, self.block.get("input"))
+                self.block["input"] = _parse_input(text, self.block.get("input"))
             else:
-                begun = self.block.get(name)
-                self.block[name] = (begun if isinstance(begun, str) else "") + text
-        self.pieces = {}
+                initial_value = self.block.get(name)
+                self.block[name] = (initial_value if isinstance(initial_value, str) else "") + text
+        self.fragments = {}
         return ItemPart(self.part.place, self.part.part, item={"blocks": list(self.blocks)})
 
 
-class Assembly:
+class MessageAccumulator:
     """The message of one stream, as it arrives."""
 
     def __init__(self) -> None:
         self._open: dict[Any, OpenBlock] = {}
         self._last: OpenBlock | None = None
-        self._places: list[tuple[ItemPart, list[Block]]] = []
+        self._item_positions: list[tuple[ItemPart, list[Block]]] = []
 
     def start(self, index: Any, block: Block) -> OpenBlock:
         """Begin a block; finish one that is still open under the same index.
@@ -103,39 +103,39 @@ class Assembly:
             index: in the message, from the service; None when it gives none.
             block: as begun by the service; becomes the assembly's own.
         """
-        if (before := self._open.pop(index, None)) is not None:
-            before.finish()
+        if (earlier_block := self._open.pop(index, None)) is not None:
+            earlier_block.finish()
         last = self._last
         if last is not None and block.get("type") == last.block.get("type") == "text":
-            place, blocks = last.part.place, [*last.blocks, block]
+            position, blocks = last.part.place, [*last.blocks, block]
         else:
-            place, blocks = len(self._places), [block]
-        opened = OpenBlock(ItemPart(place, str(len(blocks) - 1)), block, blocks)
-        if place == len(self._places):
-            self._places.append((opened.part, blocks))
+            position, blocks = len(self._item_positions), [block]
+        open_block = OpenBlock(ItemPart(position, str(len(blocks) - 1)), block, blocks)
+        if position == len(self._item_positions):
+            self._item_positions.append((open_block.part, blocks))
         else:
-            self._places[-1] = (opened.part, blocks)
-        self._open[index] = self._last = opened
-        return opened
+            self._item_positions[-1] = (open_block.part, blocks)
+        self._open[index] = self._last = open_block
+        return open_block
 
-    def of(self, index: Any, delta_type: str) -> OpenBlock:
+    def find_or_start(self, index: Any, delta_type: str) -> OpenBlock:
         """Return the block of a delta; begin a block that was never announced."""
-        known = self._open.get(index)
-        if known is None:
+        open_block = self._open.get(index)
+        if open_block is None:
             kind = _OF_DELTA.get(delta_type, delta_type.removesuffix("_delta") or "text")
-            known = self.start(index, {"type": kind})
-        return known
+            open_block = self.start(index, {"type": kind})
+        return open_block
 
     def stop(self, index: Any) -> ItemPart | None:
         """Finish a block; None when it is not open."""
-        opened = self._open.pop(index, None)
-        return None if opened is None else opened.finish()
+        open_block = self._open.pop(index, None)
+        return None if open_block is None else open_block.finish()
 
     def stop_all(self) -> list[ItemPart]:
         """Finish the blocks that the stream left open."""
         return [part for index in list(self._open) if (part := self.stop(index)) is not None]
 
-    def contain(self, container: Mapping[str, Any] | None) -> list[ItemPart]:
+    def set_container(self, container: Mapping[str, Any] | None) -> list[ItemPart]:
         """Set the container in which the code of the message ran.
 
         Args:
@@ -146,12 +146,12 @@ class Assembly:
         """
         if not container:
             return []
-        told = [
+        items = [
             ItemPart(part.place, item={"blocks": list(blocks), "container": dict(container)})
-            for part, blocks in self._places
+            for part, blocks in self._item_positions
             if runs_code(blocks[0])
         ]
-        return told or [ItemPart(len(self._places), item={"blocks": [], "container": dict(container)})]
+        return items or [ItemPart(len(self._item_positions), item={"blocks": [], "container": dict(container)})]
 
 
 def runs_code(block: Mapping[str, Any]) -> bool:
@@ -159,23 +159,23 @@ def runs_code(block: Mapping[str, Any]) -> bool:
     return block.get("type") == "server_tool_use" and block.get("name") in RUNS_CODE
 
 
-def whole_message(blocks: Sequence[Block], container: Mapping[str, Any] | None) -> list[ItemPart]:
+def complete_message(blocks: Sequence[Block], container: Mapping[str, Any] | None) -> list[ItemPart]:
     """Return the items of a message that did not stream. Guarantee: pure, except that it takes over the blocks."""
-    assembly = Assembly()
+    accumulator = MessageAccumulator()
     parts: list[ItemPart] = []
     for index, block in enumerate(blocks):
-        part = assembly.start(index, block) and assembly.stop(index)
+        part = accumulator.start(index, block) and accumulator.stop(index)
         if parts and part is not None and parts[-1].place == part.place:
             parts.pop()
         parts += [part] if part is not None else []
-    told = {part.place: part for part in assembly.contain(container)}
-    return [told.pop(part.place, part) for part in parts] + list(told.values())
+    container_items = {part.place: part for part in accumulator.set_container(container)}
+    return [container_items.pop(part.place, part) for part in parts] + list(container_items.values())
 
 
-def _parsed(text: str, begun: Any) -> Any:
+def _parse_input(text: str, initial_input: Any) -> Any:
     """Parse the input of a tool from its pieces; input that is not a JSON object is kept as the framework keeps it."""
     if not text:
-        return begun if begun is not None else {}
+        return initial_input if initial_input is not None else {}
     try:
         read = json.loads(text)
     except (ValueError, RecursionError):

@@ -29,19 +29,19 @@ class BlockType:
     Attributes:
         contents: makes the neutral contents; the first has the stamp.
         rebuild: reads the block's fields from them, so that they are stored once.
-        answers: whether it is the result of a call that the service runs.
+        is_result: whether it is the result of a call that the service runs.
     """
 
     contents: Contents
     rebuild: Rebuild
-    answers: bool = False
+    is_result: bool = False
 
 
 def _carrier(_block: Block) -> list[Content]:
     return [Content("text", text="")]
 
 
-def _nothing(_group: Sequence[Content]) -> Block:
+def _no_fields(_group: Sequence[Content]) -> Block:
     return {}
 
 
@@ -77,15 +77,15 @@ def _search_fields(group: Sequence[Content]) -> Block:
 
 def _hosted_call(block: Block) -> list[Content]:
     name, call_id = str(block.get("name") or ""), str(block.get("id") or "")
-    said = json.dumps(block.get("input"), ensure_ascii=False)
-    call = Content.from_function_call(call_id, name, arguments=said, informational_only=True, hosted=True)
+    arguments = json.dumps(block.get("input"), ensure_ascii=False)
+    call = Content.from_function_call(call_id, name, arguments=arguments, informational_only=True, hosted=True)
     return [call]
 
 
 def _call_fields(group: Sequence[Content]) -> Block:
     """Read the fields of a function call, also of the app's own functions."""
-    said = group[0].arguments
-    return {"name": group[0].name, "input": (json.loads(said) if said else {}) if isinstance(said, str) else said or {}}
+    arguments = group[0].arguments
+    return {"name": group[0].name, "input": (json.loads(arguments) if arguments else {}) if isinstance(arguments, str) else arguments or {}}
 
 
 def _mcp_call(block: Block) -> list[Content]:
@@ -122,7 +122,7 @@ def _server_call_fields(group: Sequence[Content]) -> Block:
     return by_content.get(group[0].type, _call_fields)(group)
 
 
-def _own_call(block: Block) -> list[Content]:
+def _function_call(block: Block) -> list[Content]:
     name, call_id = str(block.get("name") or ""), str(block.get("id") or "")
     return [Content.from_function_call(call_id, name, arguments=block.get("input"))]
 
@@ -131,33 +131,33 @@ def _own_call(block: Block) -> list[Content]:
 
 
 def _code_result(block: Block) -> list[Content]:
-    told = _result(block)
-    if "error_code" in told:
-        outputs = [Content.from_error(message=str(told["error_code"]), error_code=str(told["error_code"]))]
+    fields = _result(block)
+    if "error_code" in fields:
+        outputs = [Content.from_error(message=str(fields["error_code"]), error_code=str(fields["error_code"]))]
         return [Content.from_code_interpreter_tool_result(call_id=block.get("tool_use_id"), outputs=outputs)]
-    outputs = [Content.from_text(str(told["stdout"]))] if told.get("stdout") else []
-    if said := told.get("stderr"):
+    outputs = [Content.from_text(str(fields["stdout"]))] if fields.get("stdout") else []
+    if error_text := fields.get("stderr"):
         outputs.append(
-            Content.from_error(message=str(said)) if told.get("return_code") else Content.from_text(str(said))
+            Content.from_error(message=str(error_text)) if fields.get("return_code") else Content.from_text(str(error_text))
         )
     result = Content.from_code_interpreter_tool_result(
-        call_id=block.get("tool_use_id"), outputs=[*outputs, *_files(told)], status="completed"
+        call_id=block.get("tool_use_id"), outputs=[*outputs, *_files(fields)], status="completed"
     )
-    if told.get("return_code") is not None:
-        result.additional_properties["exit_code"] = told["return_code"]
+    if fields.get("return_code") is not None:
+        result.additional_properties["exit_code"] = fields["return_code"]
     return [result]
 
 
 def _bash_result(block: Block) -> list[Content]:
-    told = _result(block)
-    if "error_code" in told:
-        code = str(told["error_code"])
+    fields = _result(block)
+    if "error_code" in fields:
+        code = str(fields["error_code"])
         output = Content.from_shell_command_output(stderr=code, timed_out=code == "execution_time_exceeded")
         return [Content.from_shell_tool_result(call_id=block.get("tool_use_id"), outputs=[output])]
     output = Content.from_shell_command_output(
-        stdout=told.get("stdout"), stderr=told.get("stderr"), exit_code=told.get("return_code"), timed_out=False
+        stdout=fields.get("stdout"), stderr=fields.get("stderr"), exit_code=fields.get("return_code"), timed_out=False
     )
-    return [Content.from_shell_tool_result(call_id=block.get("tool_use_id"), outputs=[output, *_files(told)])]
+    return [Content.from_shell_tool_result(call_id=block.get("tool_use_id"), outputs=[output, *_files(fields)])]
 
 
 def _bash_result_fields(group: Sequence[Content]) -> Block:
@@ -173,12 +173,12 @@ def _bash_result_fields(group: Sequence[Content]) -> Block:
 
 
 def _search_result(block: Block) -> list[Content]:
-    found = block.get("content")
+    result = block.get("content")
     name = str(block["type"]).removesuffix("_tool_result")
-    said = cast("Block", found) if isinstance(found, dict) else {}
-    failed = "failed" if "error_code" in said else None
+    fields = cast("Block", result) if isinstance(result, dict) else {}
+    status = "failed" if "error_code" in fields else None
     call_id = str(block.get("tool_use_id") or "")
-    return [Content.from_search_tool_result(call_id, tool_name=name, result=found, status=failed)]
+    return [Content.from_search_tool_result(call_id, tool_name=name, result=result, status=status)]
 
 
 def _search_result_fields(group: Sequence[Content]) -> Block:
@@ -186,22 +186,22 @@ def _search_result_fields(group: Sequence[Content]) -> Block:
 
 
 def _mcp_result(block: Block) -> list[Content]:
-    found: Any = block.get("content")
-    said = cast("list[Block]", found) if isinstance(found, list) else [{"type": "text", "text": str(found or "")}]
-    output = [Content("text", text=str(one.get("text") or "")) for one in said if one.get("type") == "text"]
+    raw_content: Any = block.get("content")
+    parts = cast("list[Block]", raw_content) if isinstance(raw_content, list) else [{"type": "text", "text": str(raw_content or "")}]
+    output = [Content("text", text=str(part.get("text") or "")) for part in parts if part.get("type") == "text"]
     result = Content.from_mcp_server_tool_result(str(block.get("tool_use_id") or ""), output=output)
     if block.get("is_error"):
-        result.additional_properties["error"] = "".join(str(one.text) for one in output) or True
+        result.additional_properties["error"] = "".join(str(part.text) for part in output) or True
     return [result]
 
 
 def _mcp_result_fields(group: Sequence[Content]) -> Block:
     output: Any = group[0].output
-    texts = [one.text for one in cast("list[Content]", output)] if isinstance(output, list) else []
-    found = [{"type": "text", "text": text} for text in texts]
+    texts = [content.text for content in cast("list[Content]", output)] if isinstance(output, list) else []
+    text_blocks = [{"type": "text", "text": text} for text in texts]
     return {
         "tool_use_id": group[0].call_id,
-        "content": found,
+        "content": text_blocks,
         "is_error": "error" in group[0].additional_properties,
     }
 
@@ -211,12 +211,12 @@ def _hosted_result(block: Block) -> list[Content]:
 
     The framework copies the properties of a call to its result, so a stamp on a function's result means nothing.
     """
-    told = _result(block)
-    failed = told.get("error_message") or told.get("error_code")
-    said = told.get("content") or told.get("lines") or told.get("text") or json.dumps(block.get("content"))
-    text = "\n".join(map(str, cast("list[Any]", said))) if isinstance(said, list) else str(said)
+    fields = _result(block)
+    error_text = fields.get("error_message") or fields.get("error_code")
+    result_text = fields.get("content") or fields.get("lines") or fields.get("text") or json.dumps(block.get("content"))
+    text = "\n".join(map(str, cast("list[Any]", result_text))) if isinstance(result_text, list) else str(result_text)
     result = Content.from_function_result(
-        str(block.get("tool_use_id") or ""), result=text, exception=str(failed) if failed else None
+        str(block.get("tool_use_id") or ""), result=text, exception=str(error_text) if error_text else None
     )
     return [*_carrier(block), result]
 
@@ -229,19 +229,19 @@ def _hosted_result_fields(group: Sequence[Content]) -> Block:
 
 
 def _thinking(block: Block) -> list[Content]:
-    sealed = cast("str | None", block.get("signature"))
-    return [Content.from_text_reasoning(text=str(block.get("thinking") or ""), protected_data=sealed)]
+    signature = cast("str | None", block.get("signature"))
+    return [Content.from_text_reasoning(text=str(block.get("thinking") or ""), protected_data=signature)]
 
 
 def _thinking_fields(group: Sequence[Content]) -> Block:
     return {"thinking": group[0].text or "", "signature": group[0].protected_data}
 
 
-def _redacted(block: Block) -> list[Content]:
+def _redacted_thinking(block: Block) -> list[Content]:
     return [Content.from_text_reasoning(text="", protected_data=cast("str | None", block.get("data")))]
 
 
-def _redacted_fields(group: Sequence[Content]) -> Block:
+def _redacted_thinking_fields(group: Sequence[Content]) -> Block:
     return {"data": group[0].protected_data}
 
 
@@ -253,30 +253,30 @@ def _upload_fields(group: Sequence[Content]) -> Block:
     return {"file_id": group[0].file_id}
 
 
-_HOSTED_RESULT: Final = BlockType(_hosted_result, _hosted_result_fields, answers=True)
-_SEARCH_RESULT: Final = BlockType(_search_result, _search_result_fields, answers=True)
+_HOSTED_RESULT: Final = BlockType(_hosted_result, _hosted_result_fields, is_result=True)
+_SEARCH_RESULT: Final = BlockType(_search_result, _search_result_fields, is_result=True)
 
 BLOCK_TYPES: Final[dict[str, BlockType]] = {
     "thinking": BlockType(_thinking, _thinking_fields),
-    "redacted_thinking": BlockType(_redacted, _redacted_fields),
-    "tool_use": BlockType(_own_call, _call_fields),
+    "redacted_thinking": BlockType(_redacted_thinking, _redacted_thinking_fields),
+    "tool_use": BlockType(_function_call, _call_fields),
     "server_tool_use": BlockType(_server_call, _server_call_fields),
     "mcp_tool_use": BlockType(_mcp_call, _mcp_fields),
     "code_execution_tool_result": BlockType(
-        _code_result, lambda group: {"tool_use_id": group[0].call_id}, answers=True
+        _code_result, lambda group: {"tool_use_id": group[0].call_id}, is_result=True
     ),
-    "bash_code_execution_tool_result": BlockType(_bash_result, _bash_result_fields, answers=True),
+    "bash_code_execution_tool_result": BlockType(_bash_result, _bash_result_fields, is_result=True),
     "text_editor_code_execution_tool_result": _HOSTED_RESULT,
     "advisor_tool_result": _HOSTED_RESULT,
     "web_search_tool_result": _SEARCH_RESULT,
     "web_fetch_tool_result": _SEARCH_RESULT,
     "tool_search_tool_result": _SEARCH_RESULT,
-    "mcp_tool_result": BlockType(_mcp_result, _mcp_result_fields, answers=True),
+    "mcp_tool_result": BlockType(_mcp_result, _mcp_result_fields, is_result=True),
     "container_upload": BlockType(_upload, _upload_fields),
 }
 """Type of block → its row. Texts have their own rules, in `texts`."""
 
-_UNKNOWN: Final = BlockType(_carrier, _nothing)
+_UNKNOWN: Final = BlockType(_carrier, _no_fields)
 
 
 def block_type(kind: Any) -> BlockType:
@@ -290,19 +290,19 @@ def _only(values: Any) -> Any:
 
 
 def _input(block: Block) -> Block:
-    given: Any = block.get("input")
-    return cast("Block", given) if isinstance(given, dict) else {}
+    raw_input: Any = block.get("input")
+    return cast("Block", raw_input) if isinstance(raw_input, dict) else {}
 
 
 def _result(block: Block) -> Block:
-    told: Any = block.get("content")
-    return cast("Block", told) if isinstance(told, dict) else {}
+    raw_content: Any = block.get("content")
+    return cast("Block", raw_content) if isinstance(raw_content, dict) else {}
 
 
-def _files(told: Block) -> list[Content]:
-    found: Any = told.get("content")
-    files = cast("list[Any]", found) if isinstance(found, list) else []
-    ids = (cast("Block", one).get("file_id") for one in files if isinstance(one, dict))
+def _files(fields: Block) -> list[Content]:
+    raw_content: Any = fields.get("content")
+    files = cast("list[Any]", raw_content) if isinstance(raw_content, list) else []
+    ids = (cast("Block", file).get("file_id") for file in files if isinstance(file, dict))
     return [_file(str(file_id)) for file_id in ids if file_id]
 
 

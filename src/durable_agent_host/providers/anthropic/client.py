@@ -15,23 +15,23 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 from durable_agent_host.agent.bounds import until_its_end
 from durable_agent_host.loops.giving_way import give_way, resting
 from durable_agent_host.model.text_names import with_text_names
-from durable_agent_host.providers.anthropic.assembly import whole_message
-from durable_agent_host.providers.anthropic.blocks import complete_item, container_of
+from durable_agent_host.providers.anthropic.assembly import complete_message
+from durable_agent_host.providers.anthropic.blocks import complete_item, find_container
 from durable_agent_host.providers.anthropic.forgotten import WITHOUT_THOUGHTS
-from durable_agent_host.providers.anthropic.paired_calls import acceptable_calls
+from durable_agent_host.providers.anthropic.paired_calls import with_valid_calls
 from durable_agent_host.providers.anthropic.plain_contents import plain_messages
 from durable_agent_host.providers.anthropic.request_messages import accepted_messages, is_paused, request_groups
 from durable_agent_host.providers.anthropic.stream_events import (
     BLOCKS,
     Reader,
-    Said,
-    Several,
+    BlockUpdate,
+    UpdateGroup,
     ended_early,
-    flattened,
+    flatten_groups,
     plain_block,
 )
-from durable_agent_host.providers.call_names import offered_names
-from durable_agent_host.providers.hosted_client import FoldsStreams, begun_aside, hosted_copy
+from durable_agent_host.providers.call_names import declared_tool_names
+from durable_agent_host.providers.hosted_client import FoldedStreamMixin, create_adapter, start_in_thread
 
 PAUSE: Final = "pause_turn"
 """The stop reason, and the finish reason of such a response, which the framework calls ``stop``."""
@@ -50,20 +50,20 @@ def adapt_client(client: Any) -> Any:
     Returns:
         A copy that shares its connections; the client itself when it is already adapted.
     """
-    return hosted_copy(client, _KeepsBlocks)
+    return create_adapter(client, _BlockPreservingMixin)
 
 
-class _KeepsBlocks(FoldsStreams):
+class _BlockPreservingMixin(FoldedStreamMixin):
     """The overrides; stands before the client's own class in the method resolution order."""
 
     item_reader = BLOCKS
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
-        return client._build_response_stream(until_its_end(flattened(stream), ended_early), **kwargs)
+        return client._build_response_stream(until_its_end(flatten_groups(stream), ended_early), **kwargs)
 
     def _process_stream_event(self, event: Any, emitted_usage: Any = None, request_state: Any = None) -> Any:
-        reader = self._reader_of(request_state)
+        reader = self._get_reader(request_state)
         match event.type:
             case "content_block_delta":
                 return reader.delta(event)
@@ -74,22 +74,22 @@ class _KeepsBlocks(FoldsStreams):
             case "message_start" | "message_delta":
                 return self._message_event(reader, event, emitted_usage, request_state)
             case "message_stop":
-                return Several([*reader.end(event), ChatResponseUpdate(raw_representation=Said(None, event))])
+                return UpdateGroup([*reader.end(event), ChatResponseUpdate(raw_representation=BlockUpdate(None, event))])
             case _:
                 client: Any = super()
                 return client._process_stream_event(event, emitted_usage, request_state=request_state)
 
-    def _message_event(self, reader: Reader, event: Any, emitted_usage: Any, request_state: Any) -> Several:
+    def _message_event(self, reader: Reader, event: Any, emitted_usage: Any, request_state: Any) -> UpdateGroup:
         client: Any = super()
         update: ChatResponseUpdate = client._process_stream_event(event, emitted_usage, request_state=request_state)
-        update.contents = [one for one in update.contents if one.type == "usage"]
-        update.raw_representation = Said(None, event)
-        _note_pause(update, event.message if event.type == "message_start" else event.delta)
+        update.contents = [content for content in update.contents if content.type == "usage"]
+        update.raw_representation = BlockUpdate(None, event)
+        _set_pause(update, event.message if event.type == "message_start" else event.delta)
         if event.type == "message_start":
-            return Several([update, *reader.begin(event)])
-        return Several([*reader.end(event), update])
+            return UpdateGroup([update, *reader.begin(event)])
+        return UpdateGroup([*reader.end(event), update])
 
-    def _reader_of(self, request_state: Any) -> Reader:
+    def _get_reader(self, request_state: Any) -> Reader:
         """Return the reader of the stream for a request's state."""
         reader = getattr(request_state, _READER, None)
         if reader is None:
@@ -106,42 +106,42 @@ class _KeepsBlocks(FoldsStreams):
     def _process_message(self, message: Any, options: Mapping[str, Any], request_state: Any = None) -> Any:
         client: Any = super()
         response: ChatResponse[Any] = client._process_message(message, options, request_state=request_state)
-        names = {one.call_id: one for one in response.messages[0].contents if one.type == "function_call"}
-        said = plain_block(message)
+        calls_by_id = {content.call_id: content for content in response.messages[0].contents if content.type == "function_call"}
+        message_fields = plain_block(message)
         contents: list[Content] = []
-        blocks = [with_text_names(block) for block in said.get("content") or ()]
-        for part in whole_message(blocks, said.get("container")):
+        blocks = [with_text_names(block) for block in message_fields.get("content") or ()]
+        for part in complete_message(blocks, message_fields.get("container")):
             item: Any = part.item
-            mine = names.get(item["blocks"][0].get("id")) if item["blocks"] else None
-            contents += complete_item([mine] if mine is not None else [], item)
+            call = calls_by_id.get(item["blocks"][0].get("id")) if item["blocks"] else None
+            contents += complete_item([call] if call is not None else [], item)
         response.messages[0].contents = contents
-        _note_pause(response, message)
+        _set_pause(response, message)
         return response
 
     def _inner_get_response(self, *, messages: Sequence[Message], stream: bool = False, **kwargs: Any) -> Any:
         client: Any = super()
         begin = partial(client._inner_get_response, messages=messages, stream=stream, **kwargs)
-        return begun_aside(messages, begin, stream=stream)
+        return start_in_thread(messages, begin, stream=stream)
 
     def _prepare_options(
         self, messages: Sequence[Message], options: Mapping[str, Any], *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
         client: Any = super()
-        prepared: dict[str, Any] = client._prepare_options(messages, options, *args, **kwargs)
-        prepared["messages"] = acceptable_calls(prepared["messages"], offered_names(prepared.get("tools")))
-        known = container_of(content for message in resting(messages) for content in message.contents)
-        if known is not None and "container" not in prepared and _runs_code(prepared):
-            prepared["container"] = known["container_id"]
+        request_options: dict[str, Any] = client._prepare_options(messages, options, *args, **kwargs)
+        request_options["messages"] = with_valid_calls(request_options["messages"], declared_tool_names(request_options.get("tools")))
+        container = find_container(content for message in resting(messages) for content in message.contents)
+        if container is not None and "container" not in request_options and _runs_code(request_options):
+            request_options["container"] = container["container_id"]
         if _lacks_thoughts(messages):
-            prepared["thinking"] = {"type": "disabled"}
-        return prepared
+            request_options["thinking"] = {"type": "disabled"}
+        return request_options
 
     def _prepare_messages_for_anthropic(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         client: Any = super()
-        prepared: list[dict[str, Any]] = client._prepare_messages_for_anthropic(messages)
-        if is_paused(messages) and prepared[-1] == _CONTINUE:
-            prepared.pop()
-        return accepted_messages(prepared)
+        request_messages: list[dict[str, Any]] = client._prepare_messages_for_anthropic(messages)
+        if is_paused(messages) and request_messages[-1] == _CONTINUE:
+            request_messages.pop()
+        return accepted_messages(request_messages)
 
     def _prepare_message_groups_for_anthropic(self, message: Message) -> list[dict[str, Any]]:
         give_way()
@@ -155,9 +155,9 @@ _CONTINUE: Final = {"role": "user", "content": "Continue"}
 """Appended by the framework where an assistant's answer comes last."""
 
 
-def _note_pause(said: Any, message: Any) -> None:
+def _set_pause(target: Any, message: Any) -> None:
     if getattr(message, "stop_reason", None) == PAUSE:
-        said.finish_reason = PAUSE
+        target.finish_reason = PAUSE
 
 
 def _lacks_thoughts(messages: Sequence[Message]) -> bool:
@@ -174,9 +174,9 @@ def _lacks_thoughts(messages: Sequence[Message]) -> bool:
     return False
 
 
-def _runs_code(prepared: Mapping[str, Any]) -> bool:
+def _runs_code(request_options: Mapping[str, Any]) -> bool:
     """Return whether a request offers tools that may run in a container."""
-    tools: Any = prepared.get("tools") or ()
+    tools: Any = request_options.get("tools") or ()
     return any(str(getattr(tool, "get", dict[str, Any]().get)("type")).startswith(_IN_CONTAINER) for tool in tools)
 
 

@@ -10,7 +10,7 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.providers.errors import explain_client_error, says_enough
 
-_ADVICE: Final[dict[str, str]] = {
+_HINTS: Final[dict[str, str]] = {
     "authentication_error": "check ANTHROPIC_API_KEY",
     "permission_error": "check that the key may use this model",
     "not_found_error": "check the model's name and the endpoint",
@@ -24,13 +24,13 @@ _ADVICE: Final[dict[str, str]] = {
 }
 """Type of error → what to do. Source: the API's page on errors."""
 
-_CONTAINER_GONE: Final = re.compile(
+_CONTAINER_EXPIRED: Final = re.compile(
     r"container\b.*?(?:not found|expired|does not exist|no longer|invalid|unknown)"
     r"|(?:not find|expired|unknown) container",
     re.IGNORECASE | re.DOTALL,
 )
 _CONTAINER_ID: Final = re.compile(r"container_\w+")
-_SIGNATURE_REFUSED: Final = re.compile(
+_SIGNATURE_REJECTED: Final = re.compile(
     r"Invalid `?(?:signature|data)`?\s+in\s+`?(?:redacted_)?thinking`?\s+block", re.IGNORECASE
 )
 """With marks in Anthropic's wording, without in Bedrock's (chenhg5/cc-connect#897, can1357/oh-my-pi#333)."""
@@ -47,28 +47,28 @@ def explain_error(error: BaseException) -> ProviderError | None:
     Returns:
         The explanation; None when no chat client failed, or the cause is unknown.
     """
-    cause = _sdk_error(error)
+    cause = _find_sdk_error(error)
     if cause is None:
-        return _cut_in_call(error) or explain_client_error(error)
+        return _explain_truncated_call(error) or explain_client_error(error)
     if says_enough(error):
         return explain_client_error(error)
-    kind, said = _told(cause)
-    known = advice_of(cause)
+    kind, message = _parse_error(cause)
+    retry_decision = advice_of(cause)
     if not kind:
         return explain_client_error(error)
     status: Any = getattr(cause, "status_code", None)
     in_stream = not isinstance(status, int) or status < 400  # noqa: PLR2004
-    how = "failed in the middle of its answer" if in_stream else f"refused the call with {status}"
-    retryable = known is not None and known.retryable
-    todo = _ADVICE.get(kind, "try again" if retryable else "check the request and the model's name")
+    failure = "failed in the middle of its answer" if in_stream else f"refused the call with {status}"
+    retryable = retry_decision is not None and retry_decision.retryable
+    hint = _HINTS.get(kind, "try again" if retryable else "check the request and the model's name")
     return ProviderError(
-        f"the model's service {how}: {kind}: {said.rstrip('. ')} - {todo}",
+        f"the model's service {failure}: {kind}: {message.rstrip('. ')} - {hint}",
         retryable=retryable,
-        retry_after_seconds=known.retry_after_seconds if known is not None else None,
+        retry_after_seconds=retry_decision.retry_after_seconds if retry_decision is not None else None,
     )
 
 
-def forgotten_by_service(error: BaseException) -> Forgotten | None:
+def find_lost_state(error: BaseException) -> Forgotten | None:
     """Return what the service has lost, when it refused a request for that reason.
 
     Guarantee: pure.
@@ -79,21 +79,21 @@ def forgotten_by_service(error: BaseException) -> Forgotten | None:
     Returns:
         ``container`` when the container is gone; ``reasoning`` when it refuses a signature; else None.
     """
-    cause: Any = _sdk_error(error)
+    cause: Any = _find_sdk_error(error)
     if getattr(cause, "status_code", None) not in {400, 404, 410}:
         return None
-    _, said = _told(cause)
-    if _SIGNATURE_REFUSED.search(said):
+    _, message = _parse_error(cause)
+    if _SIGNATURE_REJECTED.search(message):
         return Forgotten("reasoning")
-    if _CONTAINER_GONE.search(said):
-        named = _CONTAINER_ID.search(said)
-        return Forgotten("container", named[0] if named else "")
+    if _CONTAINER_EXPIRED.search(message):
+        match = _CONTAINER_ID.search(message)
+        return Forgotten("container", match[0] if match else "")
     return None
 
 
-def _cut_in_call(error: BaseException) -> ProviderError | None:
+def _explain_truncated_call(error: BaseException) -> ProviderError | None:
     """Explain the framework's error when an answer ends within a tool call."""
-    invalid = next((one for one in causes_of(error) if type(one).__name__ == "ResponseInvalidatedException"), None)
+    invalid = next((cause for cause in causes_of(error) if type(cause).__name__ == "ResponseInvalidatedException"), None)
     if invalid is None or "message_stop" in str(invalid) or advice_of(invalid) is not None:
         return None
     return ProviderError(
@@ -102,17 +102,17 @@ def _cut_in_call(error: BaseException) -> ProviderError | None:
     )
 
 
-def _sdk_error(error: BaseException) -> BaseException | None:
+def _find_sdk_error(error: BaseException) -> BaseException | None:
     """Return the SDK's error among the causes, without loading the SDK: an SDK not loaded has not failed."""
     sdk: Any = sys.modules.get("anthropic")
-    return next((one for one in causes_of(error) if isinstance(one, sdk.AnthropicError)), None) if sdk else None
+    return next((cause for cause in causes_of(error) if isinstance(cause, sdk.AnthropicError)), None) if sdk else None
 
 
-def _told(cause: BaseException) -> tuple[str, str]:
+def _parse_error(cause: BaseException) -> tuple[str, str]:
     """Return the service's error type and message."""
     body: Any = getattr(cause, "body", None)
-    told: Any = cast("Mapping[str, Any]", body).get("error") if isinstance(body, Mapping) else None
-    if not isinstance(told, Mapping):
+    error: Any = cast("Mapping[str, Any]", body).get("error") if isinstance(body, Mapping) else None
+    if not isinstance(error, Mapping):
         return "", str(getattr(cause, "message", "") or cause)
-    inner = cast("Mapping[str, Any]", told)
-    return str(inner.get("type") or ""), str(inner.get("message") or getattr(cause, "message", ""))
+    error_fields = cast("Mapping[str, Any]", error)
+    return str(error_fields.get("type") or ""), str(error_fields.get("message") or getattr(cause, "message", ""))

@@ -13,7 +13,7 @@ from agent_framework import Content, Message
 
 from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.provider_item import STAMP, Forgotten
-from durable_agent_host.providers.anthropic.blocks import container_of, sent_blocks, stamp_of
+from durable_agent_host.providers.anthropic.blocks import find_container, find_item_metadata, rebuild_blocks
 from durable_agent_host.providers.seals import count_unreadable, name_of_seal
 
 WITHOUT_THOUGHTS: Final = "anthropic.without_thoughts"
@@ -21,11 +21,11 @@ WITHOUT_THOUGHTS: Final = "anthropic.without_thoughts"
 
 _EXPIRED: Final = "expired_containers"
 _UNREADABLE: Final = "unreadable_thoughts"
-_SEALED: Final = frozenset({"thinking", "redacted_thinking"})
+_THINKING_TYPES: Final = frozenset({"thinking", "redacted_thinking"})
 
 
-def without_forgotten(
-    messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten]
+def remove_lost_items(
+    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten]
 ) -> tuple[list[Message], dict[str, Any]]:
     """Leave out what can no longer be sent.
 
@@ -33,55 +33,55 @@ def without_forgotten(
 
     Args:
         messages: the stored conversation.
-        remembered: this function's previous result: ``expired_containers`` by id, and ``unreadable_thoughts``, the last
+        stored_losses: this function's previous result: ``expired_containers`` by id, and ``unreadable_thoughts``, the last
             block with thoughts that is left out.
-        lost: what the service has refused since.
+        new_losses: what the service has refused since.
 
     Returns:
         The messages, with copies of the changed ones, and what to remember from now on.
     """
-    expired = list(cast("list[str]", remembered.get(_EXPIRED) or ()))
-    until: Any = remembered.get(_UNREADABLE)
-    seals = [_seal_of(content) for content in _contents(messages) if _is_sealed(content)]
-    for one in lost:
+    expired_ids = list(cast("list[str]", stored_losses.get(_EXPIRED) or ()))
+    last_unreadable: Any = stored_losses.get(_UNREADABLE)
+    signatures = [_read_signature(content) for content in _contents(messages) if _is_thinking(content)]
+    for one in new_losses:
         if one.what == "container":
-            known = container_of(_contents(messages))
-            names = [one.name] if one.name else [str(known["container_id"])] if known else []
-            expired += [name for name in names if name not in expired]
+            container = find_container(_contents(messages))
+            names = [one.name] if one.name else [str(container["container_id"])] if container else []
+            expired_ids += [name for name in names if name not in expired_ids]
         elif one.what == "reasoning":
-            until = name_of_seal(seals[-1]) if seals else until
-    if not expired and not until:
-        return list(messages), dict(remembered)
-    known_now = {**remembered} | ({_EXPIRED: expired} if expired else {}) | ({_UNREADABLE: until} if until else {})
-    left = count_unreadable(seals, until)
-    changed: list[Message] = []
+            last_unreadable = name_of_seal(signatures[-1]) if signatures else last_unreadable
+    if not expired_ids and not last_unreadable:
+        return list(messages), dict(stored_losses)
+    losses_to_store = {**stored_losses} | ({_EXPIRED: expired_ids} if expired_ids else {}) | ({_UNREADABLE: last_unreadable} if last_unreadable else {})
+    unreadable_count = count_unreadable(signatures, last_unreadable)
+    remaining_messages: list[Message] = []
     for message in messages:
-        sealed = [content for content in message.contents if _is_sealed(content)][:left]
-        left -= len(sealed)
-        kept = [_without_container(one, expired) for one in message.contents if not any(one is gone for gone in sealed)]
-        copied = copy.copy(message)
-        copied.contents = kept
-        if sealed:
-            copied.additional_properties = {**(message.additional_properties or {}), WITHOUT_THOUGHTS: True}
-        changed.append(copied)
-    return changed, known_now
+        unreadable_contents = [content for content in message.contents if _is_thinking(content)][:unreadable_count]
+        unreadable_count -= len(unreadable_contents)
+        contents = [_without_container(one, expired_ids) for one in message.contents if not any(one is gone for gone in unreadable_contents)]
+        clone = copy.copy(message)
+        clone.contents = contents
+        if unreadable_contents:
+            clone.additional_properties = {**(message.additional_properties or {}), WITHOUT_THOUGHTS: True}
+        remaining_messages.append(clone)
+    return remaining_messages, losses_to_store
 
 
-def _without_container(content: Content, expired: Sequence[str]) -> Content:
-    if content.additional_properties.get("container_id") not in expired:
+def _without_container(content: Content, expired_ids: Sequence[str]) -> Content:
+    if content.additional_properties.get("container_id") not in expired_ids:
         return content
-    changed = copy.copy(content)
+    clone = copy.copy(content)
     names = {"container_id", "container_expires_at", "container_details"}
-    changed.additional_properties = {n: v for n, v in content.additional_properties.items() if n not in names}
-    return changed
+    clone.additional_properties = {n: v for n, v in content.additional_properties.items() if n not in names}
+    return clone
 
 
-def _is_sealed(content: Content) -> bool:
-    return STAMP in content.additional_properties and (stamp_of(content) or {}).get("type") in _SEALED
+def _is_thinking(content: Content) -> bool:
+    return STAMP in content.additional_properties and (find_item_metadata(content) or {}).get("type") in _THINKING_TYPES
 
 
-def _seal_of(content: Content) -> str:
-    [block] = sent_blocks([content])
+def _read_signature(content: Content) -> str:
+    [block] = rebuild_blocks([content])
     return str(block.get("signature") or block.get("data") or "")
 
 

@@ -26,7 +26,7 @@ _Open = list[tuple[Any, str]]
 """The calls of a message, in order: the id that their results name, and the id to send."""
 
 
-def paired_calls(messages: Sequence[Block]) -> list[Block]:
+def pair_calls(messages: Sequence[Block]) -> list[Block]:
     """Give calls ids of their own, and results; leave out results without a call.
 
     Guarantee: pure; the blocks given are shared where nothing changed.
@@ -37,73 +37,73 @@ def paired_calls(messages: Sequence[Block]) -> list[Block]:
     Returns:
         As many messages; the calls of a last message may still wait for their results.
     """
-    times: Counter[str] = Counter()
-    waiting: _Open = []
-    paired: list[Block] = []
+    id_counts: Counter[str] = Counter()
+    pending_calls: _Open = []
+    paired_messages: list[Block] = []
     for message in resting(messages):
         if message["role"] == "assistant":
-            blocks = list(_renamed(message["content"], times, waiting := []))
+            blocks = list(_with_unique_ids(message["content"], id_counts, pending_calls := []))
         else:
-            results = list(_answered(message["content"], waiting))
-            lost = [{"type": "tool_result", "tool_use_id": sent, "content": LOST_RESULT} for _, sent in waiting]
-            blocks = [*results, *lost, *(one for one in message["content"] if one.get("type") != "tool_result")]
-            waiting = []
-        paired.append({**message, "content": blocks})
-    return paired
+            results = list(_matched_results(message["content"], pending_calls))
+            missing_results = [{"type": "tool_result", "tool_use_id": sent_id, "content": LOST_RESULT} for _, sent_id in pending_calls]
+            blocks = [*results, *missing_results, *(block for block in message["content"] if block.get("type") != "tool_result")]
+            pending_calls = []
+        paired_messages.append({**message, "content": blocks})
+    return paired_messages
 
 
-def _renamed(blocks: Sequence[Block], times: Counter[str], called: _Open) -> Iterator[Block]:
+def _with_unique_ids(blocks: Sequence[Block], id_counts: Counter[str], pending_calls: _Open) -> Iterator[Block]:
     for block in blocks:
         if block.get("type") != "tool_use":
             yield block
             continue
-        name = block.get("id")
-        times[str(name)] += 1
-        is_good = isinstance(name, str) and times[name] == 1 and CALL_ID.fullmatch(name) is not None
-        sent = name if is_good else "toolu_" + derived_id(str(name), str(times[str(name)]))
-        called.append((name, str(sent)))
-        yield block if is_good else {**block, "id": sent}
+        call_id = block.get("id")
+        id_counts[str(call_id)] += 1
+        is_valid = isinstance(call_id, str) and id_counts[call_id] == 1 and CALL_ID.fullmatch(call_id) is not None
+        sent_id = call_id if is_valid else "toolu_" + derived_id(str(call_id), str(id_counts[str(call_id)]))
+        pending_calls.append((call_id, str(sent_id)))
+        yield block if is_valid else {**block, "id": sent_id}
 
 
-def _answered(blocks: Sequence[Block], waiting: _Open) -> Iterator[Block]:
+def _matched_results(blocks: Sequence[Block], pending_calls: _Open) -> Iterator[Block]:
     """Yield the results of the calls that wait, which then no longer do."""
     for block in blocks:
         if block.get("type") == "tool_result":
-            name = block.get("tool_use_id")
-            found = next((call for call in waiting if call[0] == name), None)
-            if found is not None:
-                waiting.remove(found)
-                yield block if found[1] == name else {**block, "tool_use_id": found[1]}
+            call_id = block.get("tool_use_id")
+            match = next((call for call in pending_calls if call[0] == call_id), None)
+            if match is not None:
+                pending_calls.remove(match)
+                yield block if match[1] == call_id else {**block, "tool_use_id": match[1]}
 
 
-def acceptable_calls(messages: Sequence[Block], offered: Collection[str]) -> list[Block]:
+def with_valid_calls(messages: Sequence[Block], tool_names: Collection[str]) -> list[Block]:
     """Give calls names that the service accepts, and objects as inputs.
 
     Guarantee: pure; the blocks given are shared where nothing changed.
 
     Args:
         messages: of a request.
-        offered: names of the request's tools.
+        tool_names: names of the request's tools.
     """
     return [
-        {**message, "content": [_acceptable(block, offered) for block in message["content"]]}
+        {**message, "content": [_accepted_block(block, tool_names) for block in message["content"]]}
         if message["role"] == "assistant"
         else message
         for message in resting(messages)
     ]
 
 
-def _acceptable(block: Block, offered: Collection[str]) -> Block:
+def _accepted_block(block: Block, tool_names: Collection[str]) -> Block:
     if block.get("type") != "tool_use":
         return block
-    name, given = accepted_name(block.get("name"), _NAME, offered), block.get("input")
-    if name == block.get("name") and isinstance(given, dict):
+    name, input_value = accepted_name(block.get("name"), _NAME, tool_names), block.get("input")
+    if name == block.get("name") and isinstance(input_value, dict):
         return block
-    return {**block, "name": name, "input": _as_object(given)}
+    return {**block, "name": name, "input": _as_object(input_value)}
 
 
-def _as_object(given: Any) -> Any:
+def _as_object(input_value: Any) -> Any:
     """Return the input of a call as the framework gives it to a tool."""
-    if isinstance(given, dict):
-        return cast("Any", given)
-    return {} if given is None else {"raw": given}
+    if isinstance(input_value, dict):
+        return cast("Any", input_value)
+    return {} if input_value is None else {"raw": input_value}

@@ -35,31 +35,31 @@ def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
     Returns:
         Messages with ``role`` and ``content``.
     """
-    written: list[Block] = []
+    request_messages: list[Block] = []
     run: list[Content] = []
 
     def write_run() -> None:
         if run:
-            written.extend(prepare(_with(message, list(run))))
+            request_messages.extend(prepare(_with(message, list(run))))
             run.clear()
 
     for content in _without_foreign_calls(message.contents):
-        mark: Any = content.additional_properties.get(CACHE_CONTROL)
-        block = _own_block(content)
-        if block is None and mark is None:
+        cache_control: Any = content.additional_properties.get(CACHE_CONTROL)
+        block = _document_block(content)
+        if block is None and cache_control is None:
             run.append(content)
             continue
         write_run()
-        own: list[Block] = [{"role": "user", "content": [block]}]
-        groups = prepare(_with(message, [content])) if block is None else own
-        if mark is not None and groups and groups[-1]["content"]:
-            groups[-1]["content"][-1][CACHE_CONTROL] = mark
-        written += groups
+        own_message: list[Block] = [{"role": "user", "content": [block]}]
+        groups = prepare(_with(message, [content])) if block is None else own_message
+        if cache_control is not None and groups and groups[-1]["content"]:
+            groups[-1]["content"][-1][CACHE_CONTROL] = cache_control
+        request_messages += groups
     write_run()
-    return written
+    return request_messages
 
 
-def _own_block(content: Content) -> Block | None:
+def _document_block(content: Content) -> Block | None:
     if content.type == "hosted_file":
         kind = (content.media_type or "").partition("/")[0]
         if kind == "image":
@@ -67,11 +67,11 @@ def _own_block(content: Content) -> Block | None:
         if content.media_type in _DOCUMENTS:
             return _document({"type": "file", "file_id": content.file_id}, content)
         return {"type": "container_upload", "file_id": content.file_id}
-    if content.type == "data" and (form := _DOCUMENTS.get(content.media_type or "")) is not None:
+    if content.type == "data" and (encoding := _DOCUMENTS.get(content.media_type or "")) is not None:
         data = str(content.uri).partition(",")[2]
         return (
-            _document({"type": form, "media_type": content.media_type, "data": data}, content)
-            if form == "base64"
+            _document({"type": encoding, "media_type": content.media_type, "data": data}, content)
+            if encoding == "base64"
             else None
         )
     if content.type == "uri" and content.media_type == "application/pdf":
@@ -86,11 +86,11 @@ def _document(source: Block, content: Content) -> Block:
 
 def _without_foreign_calls(contents: Sequence[Content]) -> list[Content]:
     """Leave out calls of another provider's own tools, and their results: nobody has to run them here."""
-    hosted = {one.call_id for one in contents if one.type == "function_call" and one.informational_only}
+    hosted_call_ids = {content.call_id for content in contents if content.type == "function_call" and content.informational_only}
     return [
-        one
-        for one in contents
-        if one.type not in _FOREIGN and not (one.type in {"function_call", "function_result"} and one.call_id in hosted)
+        content
+        for content in contents
+        if content.type not in _FOREIGN and not (content.type in {"function_call", "function_result"} and content.call_id in hosted_call_ids)
     ]
 
 

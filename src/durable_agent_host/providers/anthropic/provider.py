@@ -8,33 +8,33 @@ from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
-from durable_agent_host.providers.anthropic.blocks import complete_item, stamp_of
+from durable_agent_host.providers.anthropic.blocks import complete_item, find_item_metadata
 from durable_agent_host.providers.anthropic.client import PAUSE, adapt_client
-from durable_agent_host.providers.anthropic.errors import explain_error, forgotten_by_service
-from durable_agent_host.providers.anthropic.forgotten import without_forgotten
+from durable_agent_host.providers.anthropic.errors import explain_error, find_lost_state
+from durable_agent_host.providers.anthropic.forgotten import remove_lost_items
 from durable_agent_host.providers.anthropic.paired_calls import CALL_ID
 from durable_agent_host.providers.anthropic.request_messages import with_pause
-from durable_agent_host.providers.anthropic.service_files import made_files, read_file
+from durable_agent_host.providers.anthropic.service_files import generated_files, read_file
 from durable_agent_host.providers.anthropic.stream_events import ended_early, read_item
-from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
-from durable_agent_host.providers.hosted_provider import Hooks, HostedProvider
+from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
 
 
-class AnthropicProvider(HostedProvider):
+class AnthropicProvider(ProviderBase):
     """Clients of Anthropic's Messages API, whose blocks are kept and sent back."""
 
-    hooks = Hooks(
-        target=Target(
+    hooks = ProviderHooks(
+        target=ReplayTarget(
             PROVIDER,
             unsent=TOOLS_OF_SERVICES,
             call_ids=CALL_ID,
             media=re.compile(r"image/(png|jpeg|gif|webp)|application/pdf|text/plain"),
         ),
         adapt=adapt_client,
-        carry=without_forgotten,
-        forgotten=forgotten_by_service,
+        carry=remove_lost_items,
+        forgotten=find_lost_state,
         explain=explain_error,
-        made_files=made_files,
+        generated_files=generated_files,
         read_file=read_file,
     )
 
@@ -55,8 +55,8 @@ class AnthropicProvider(HostedProvider):
         part = read_item(update)
         if part is None or part.item is None:
             return []
-        ended = (block for block in part.item.get("blocks", ()) if block_type(block.get("type")).answers)
-        return [(str(block.get("tool_use_id") or ""), _has_failed(block)) for block in ended]
+        result_blocks = (block for block in part.item.get("blocks", ()) if block_type(block.get("type")).is_result)
+        return [(str(block.get("tool_use_id") or ""), _has_failed(block)) for block in result_blocks]
 
     def ended_early(self, updates: Iterable[Any], /) -> bool:
         """Check for ``message_stop``; an answer that was not streamed has its stop reason."""
@@ -72,12 +72,12 @@ class AnthropicProvider(HostedProvider):
 
 
 def _has_compaction(message: Message) -> bool:
-    return any((stamp_of(content) or {}).get("type") == "compaction" for content in message.contents)
+    return any((find_item_metadata(content) or {}).get("type") == "compaction" for content in message.contents)
 
 
 def _has_failed(block: Mapping[str, Any]) -> bool:
-    told: Any = block.get("content")
-    return bool(block.get("is_error")) or (isinstance(told, Mapping) and "error_code" in told)
+    raw_content: Any = block.get("content")
+    return bool(block.get("is_error")) or (isinstance(raw_content, Mapping) and "error_code" in raw_content)
 
 
 ANTHROPIC: Final = AnthropicProvider()

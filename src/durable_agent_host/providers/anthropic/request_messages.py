@@ -4,7 +4,7 @@ Blocks with a stamp are sent back verbatim, in the assistant's message. Adjacent
 service reads them; so the result of a call is in the message of its call when a pause came between. Left out is what
 the service always rejects: empty texts, reasoning without its signature, and calls of its own tools without a result,
 unless they belong to an answer that the model has not finished: code may wait for a tool of the app. Calls of the app's
-tools are paired with their results (`paired_calls`).
+tools are paired with their results (`pair_calls`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,8 +15,8 @@ from agent_framework import Content, Message
 from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.providers.anthropic.assembly import Block
 from durable_agent_host.providers.anthropic.block_types import block_type
-from durable_agent_host.providers.anthropic.blocks import groups_of, sent_blocks, stamp_of
-from durable_agent_host.providers.anthropic.paired_calls import paired_calls
+from durable_agent_host.providers.anthropic.blocks import find_item_metadata, group_by_item, rebuild_blocks
+from durable_agent_host.providers.anthropic.paired_calls import pair_calls
 
 Prepare = Callable[[Message], list[Block]]
 """A message without stamps → the framework's messages of it."""
@@ -40,22 +40,22 @@ def request_groups(message: Message, prepare: Prepare) -> list[Block]:
     Returns:
         Messages with ``role`` and ``content``, as many as the roles of its blocks need.
     """
-    written: list[Block] = []
+    request_messages: list[Block] = []
     plain: list[Content] = []
 
     def write_plain() -> None:
         if plain:
-            written.extend(prepare(_with_contents(message, list(plain))))
+            request_messages.extend(prepare(_with_contents(message, list(plain))))
             plain.clear()
 
-    for group in groups_of(message.contents):
-        if stamp_of(group[0]) is None:
+    for group in group_by_item(message.contents):
+        if find_item_metadata(group[0]) is None:
             plain.extend(group)
         else:
             write_plain()
-            written.append({"role": "assistant", "content": sent_blocks(group)})
+            request_messages.append({"role": "assistant", "content": rebuild_blocks(group)})
     write_plain()
-    return written
+    return request_messages
 
 
 def accepted_messages(messages: Iterable[Block]) -> list[Block]:
@@ -66,27 +66,27 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
     Args:
         messages: in order, of any length; ``content`` is a text or a list of blocks.
     """
-    joined: list[Block] = []
+    merged_messages: list[Block] = []
     for message in resting(messages):
         blocks = _blocks(message["content"])
-        if joined and joined[-1]["role"] == message["role"]:
-            joined[-1]["content"] += blocks
+        if merged_messages and merged_messages[-1]["role"] == message["role"]:
+            merged_messages[-1]["content"] += blocks
         elif blocks:
-            joined.append({"role": message["role"], "content": blocks})
-    joined = paired_calls(joined)
-    begun = max((n for n, one in enumerate(joined) if _asks(one)), default=-1)
-    answered, called = _calls(joined)
-    kept: list[Block] = []
-    for number, message in enumerate(resting(joined)):
-        blocks = [one for one in message["content"] if not _is_refused(one)]
-        blocks = _paired(blocks, called, answered if number < begun else None)
+            merged_messages.append({"role": message["role"], "content": blocks})
+    merged_messages = pair_calls(merged_messages)
+    last_request_index = max((n for n, one in enumerate(merged_messages) if _is_user_request(one)), default=-1)
+    completed_call_ids, call_ids = _hosted_call_ids(merged_messages)
+    sendable_messages: list[Block] = []
+    for index, message in enumerate(resting(merged_messages)):
+        blocks = [one for one in message["content"] if not _is_rejected(one)]
+        blocks = _remove_unpaired(blocks, call_ids, completed_call_ids if index < last_request_index else None)
         if not blocks:
             continue
-        if kept and kept[-1]["role"] == message["role"]:
-            kept[-1] = {**message, "content": [*kept[-1]["content"], *blocks]}
+        if sendable_messages and sendable_messages[-1]["role"] == message["role"]:
+            sendable_messages[-1] = {**message, "content": [*sendable_messages[-1]["content"], *blocks]}
         else:
-            kept.append({**message, "content": blocks})
-    return kept
+            sendable_messages.append({**message, "content": blocks})
+    return sendable_messages
 
 
 def with_pause(messages: Sequence[Message]) -> list[Message]:
@@ -95,10 +95,10 @@ def with_pause(messages: Sequence[Message]) -> list[Message]:
     Args:
         messages: of the paused answer.
     """
-    marked = [_with_contents(message, list(message.contents)) for message in messages]
-    for message in marked[-1:]:
+    marked_messages = [_with_contents(message, list(message.contents)) for message in messages]
+    for message in marked_messages[-1:]:
         message.additional_properties = {**message.additional_properties, PAUSED: True}
-    return marked
+    return marked_messages
 
 
 def is_paused(messages: Sequence[Message]) -> bool:
@@ -110,7 +110,7 @@ def _blocks(content: Any) -> list[Block]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(cast("list[Block]", content))
 
 
-def _is_refused(block: Mapping[str, Any]) -> bool:
+def _is_rejected(block: Mapping[str, Any]) -> bool:
     kind = block.get("type")
     if kind == "text":
         return not str(block.get("text") or "").strip()
@@ -121,30 +121,30 @@ def _is_result(block: Mapping[str, Any]) -> bool:
     return block.get("type") in _RESULTS
 
 
-def _asks(message: Block) -> bool:
+def _is_user_request(message: Block) -> bool:
     """Return whether a message is from a person, and not only tool results."""
     return message["role"] == "user" and not all(map(_is_result, message["content"]))
 
 
-def _calls(messages: Iterable[Block]) -> tuple[set[Any], set[Any]]:
+def _hosted_call_ids(messages: Iterable[Block]) -> tuple[set[Any], set[Any]]:
     """Return the ids of the calls of the service's own tools: those with a result, and all of them."""
     blocks = [block for message in resting(messages) for block in message["content"]]
-    answered = {block.get("tool_use_id") for block in blocks if _answers(block)}
-    return answered, {block.get("id") for block in blocks if block.get("type") in _HOSTED_CALLS}
+    completed_call_ids = {block.get("tool_use_id") for block in blocks if _is_hosted_result(block)}
+    return completed_call_ids, {block.get("id") for block in blocks if block.get("type") in _HOSTED_CALLS}
 
 
-def _paired(blocks: list[Block], called: set[Any], answered: set[Any] | None) -> list[Block]:
-    """Leave out results without a call, and calls without a result if ``answered`` is known to be complete."""
+def _remove_unpaired(blocks: list[Block], call_ids: set[Any], completed_call_ids: set[Any] | None) -> list[Block]:
+    """Leave out results without a call, and calls without a result if ``completed_call_ids`` is known to be complete."""
     return [
         block
         for block in blocks
-        if not (_answers(block) and block.get("tool_use_id") not in called)
-        and not (answered is not None and block.get("type") in _HOSTED_CALLS and block.get("id") not in answered)
+        if not (_is_hosted_result(block) and block.get("tool_use_id") not in call_ids)
+        and not (completed_call_ids is not None and block.get("type") in _HOSTED_CALLS and block.get("id") not in completed_call_ids)
     ]
 
 
-def _answers(block: Mapping[str, Any]) -> bool:
-    return block_type(block.get("type")).answers
+def _is_hosted_result(block: Mapping[str, Any]) -> bool:
+    return block_type(block.get("type")).is_result
 
 
 def _with_contents(message: Message, contents: list[Content]) -> Message:

@@ -9,10 +9,10 @@ from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.providers.anthropic.errors import explain_error
 
-_GONE: Final = frozenset({400, 403, 404, 410})
+_UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
 
 
-def made_files(content: Content) -> Iterator[ServiceFile]:
+def generated_files(content: Content) -> Iterator[ServiceFile]:
     """List the files in the outputs of a run of code. Guarantee: pure.
 
     Args:
@@ -42,11 +42,11 @@ async def read_file(client: Any, file: ServiceFile) -> ServedFile:
 
     try:
         files = client.anthropic_client.beta.files
-        told = await files.retrieve_metadata(file.file_id)
-        answer = await files.download(file.file_id)
-        return ServedFile(bytes(await answer.read()), told.filename, told.mime_type)
+        metadata = await files.retrieve_metadata(file.file_id)
+        response = await files.download(file.file_id)
+        return ServedFile(bytes(await response.read()), metadata.filename, metadata.mime_type)
     except APIStatusError as error:
-        if error.status_code in _GONE:
+        if error.status_code in _UNAVAILABLE_STATUSES:
             raise NotFoundError(
                 f"the model's service does not provide the file {file.file_id!r} (any more): {error.message}"
             ) from error

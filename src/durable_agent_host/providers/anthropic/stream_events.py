@@ -11,17 +11,17 @@ from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdat
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.text_names import with_text_names
 from durable_agent_host.providers import endings
-from durable_agent_host.providers.anthropic.assembly import Assembly, Block, OpenBlock
+from durable_agent_host.providers.anthropic.assembly import MessageAccumulator, Block, OpenBlock
 from durable_agent_host.providers.anthropic.block_types import block_type
 from durable_agent_host.providers.anthropic.blocks import complete_item
-from durable_agent_host.providers.anthropic.texts import annotations_of
+from durable_agent_host.providers.anthropic.texts import streamed_annotations
 from durable_agent_host.providers.open_answers import closed_when_left
 
 Parse = Callable[[Any], list[Content]]
 """A block of the SDK → the framework's contents of it."""
 
 
-class Said(NamedTuple):
+class BlockUpdate(NamedTuple):
     """The raw representation of an update.
 
     Attributes:
@@ -33,21 +33,21 @@ class Said(NamedTuple):
     event: Any
 
 
-class Several(ChatResponseUpdate):
-    """Holds several updates of one event; `flattened` separates them."""
+class UpdateGroup(ChatResponseUpdate):
+    """Holds several updates of one event; `flatten_groups` separates them."""
 
     def __init__(self, updates: list[ChatResponseUpdate]) -> None:
         super().__init__()
         self.updates = updates
 
 
-async def flattened(updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
-    """Yield updates, those in `Several` one by one."""
+async def flatten_groups(updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
+    """Yield updates, those in `UpdateGroup` one by one."""
     async with closed_when_left(updates):
         async for update in updates:
-            if isinstance(update, Several):
-                for one in update.updates:
-                    yield one
+            if isinstance(update, UpdateGroup):
+                for part_update in update.updates:
+                    yield part_update
             else:
                 yield update
 
@@ -61,7 +61,7 @@ class Reader:
 
     def __init__(self, parse: Parse) -> None:
         self._parse = parse
-        self._assembly = Assembly()
+        self._accumulator = MessageAccumulator()
         self._container: Block | None = None
 
     def begin(self, event: Any) -> list[ChatResponseUpdate]:
@@ -73,33 +73,33 @@ class Reader:
         self._container = _plain(container) if (container := getattr(event.message, "container", None)) else None
         updates: list[ChatResponseUpdate] = []
         for block in event.message.content:
-            updates.append(self._started(event, None, block))
-            updates += self._told(event, self._assembly.stop_all())
+            updates.append(self._start_block(event, None, block))
+            updates += self._item_updates(event, self._accumulator.stop_all())
         return updates
 
     def start(self, event: Any) -> ChatResponseUpdate:
         """Read ``content_block_start``."""
-        return self._started(event, event.index, event.content_block)
+        return self._start_block(event, event.index, event.content_block)
 
     def delta(self, event: Any) -> ChatResponseUpdate:
         """Read ``content_block_delta``."""
         delta = event.delta
         kind = str(getattr(delta, "type", None) or "")
-        opened = self._assembly.of(event.index, kind)
+        open_block = self._accumulator.find_or_start(event.index, kind)
         if kind == "text_delta" and delta.__class__.__name__ == "BetaTextDelta":
             text: Any = delta.text
             if isinstance(text, str):
-                opened.pieces.setdefault("text", []).append(text)
-                return _update(Content("text", text=text, merge_mode="append"), Said(opened.part, event))
+                open_block.fragments.setdefault("text", []).append(text)
+                return _update(Content("text", text=text, merge_mode="append"), BlockUpdate(open_block.part, event))
         plain = _plain(delta)
-        opened.add(plain)
-        content = _LIVE[kind](plain, opened) if kind in _LIVE else None
-        return _update(content, Said(opened.part, event))
+        open_block.add(plain)
+        content = _LIVE[kind](plain, open_block) if kind in _LIVE else None
+        return _update(content, BlockUpdate(open_block.part, event))
 
     def stop(self, event: Any) -> ChatResponseUpdate | None:
         """Read ``content_block_stop``."""
-        part = self._assembly.stop(event.index)
-        return None if part is None else _update(None, Said(part, event))
+        part = self._accumulator.stop(event.index)
+        return None if part is None else _update(None, BlockUpdate(part, event))
 
     def end(self, event: Any) -> list[ChatResponseUpdate]:
         """Finish what is open, and report where code ran.
@@ -109,14 +109,14 @@ class Reader:
         """
         if (container := getattr(getattr(event, "delta", None), "container", None)) is not None:
             self._container = _plain(container)
-        parts = self._assembly.stop_all()
+        parts = self._accumulator.stop_all()
         if event.type == "message_stop":
-            parts += self._assembly.contain(self._container)
-        return self._told(event, parts)
+            parts += self._accumulator.set_container(self._container)
+        return self._item_updates(event, parts)
 
-    def _started(self, event: Any, index: Any, block: Any) -> ChatResponseUpdate:
+    def _start_block(self, event: Any, index: Any, block: Any) -> ChatResponseUpdate:
         plain = with_text_names(_plain(block))
-        opened = self._assembly.start(index, plain)
+        open_block = self._accumulator.start(index, plain)
         if plain.get("type") == "tool_use":
             contents = self._parse(block)
         elif plain.get("type") == "text":
@@ -124,42 +124,42 @@ class Reader:
         else:
             contents = block_type(plain.get("type")).contents(plain)
         for content in contents:
-            if content.type in _IN_PIECES:
+            if content.type in _APPENDED_TYPES:
                 content.merge_mode = "append"
-        return ChatResponseUpdate(contents=contents, raw_representation=Said(opened.part, event))
+        return ChatResponseUpdate(contents=contents, raw_representation=BlockUpdate(open_block.part, event))
 
-    def _told(self, event: Any, parts: Iterable[ItemPart]) -> list[ChatResponseUpdate]:
-        return [_update(None, Said(part, event)) for part in parts]
-
-
-_IN_PIECES: Final = frozenset({"text", "text_reasoning", "function_call", "code_interpreter_tool_call"})
+    def _item_updates(self, event: Any, parts: Iterable[ItemPart]) -> list[ChatResponseUpdate]:
+        return [_update(None, BlockUpdate(part, event)) for part in parts]
 
 
-def _update(content: Content | None, said: Said) -> ChatResponseUpdate:
-    return ChatResponseUpdate(contents=[] if content is None else [content], raw_representation=said)
+_APPENDED_TYPES: Final = frozenset({"text", "text_reasoning", "function_call", "code_interpreter_tool_call"})
 
 
-def _thinking(delta: Block, _opened: OpenBlock) -> Content:
+def _update(content: Content | None, block_update: BlockUpdate) -> ChatResponseUpdate:
+    return ChatResponseUpdate(contents=[] if content is None else [content], raw_representation=block_update)
+
+
+def _thinking(delta: Block, _open_block: OpenBlock) -> Content:
     return Content("text_reasoning", text=str(delta.get("thinking") or ""), merge_mode="append")
 
 
-def _signature(delta: Block, _opened: OpenBlock) -> Content:
+def _signature(delta: Block, _open_block: OpenBlock) -> Content:
     return Content("text_reasoning", protected_data=delta.get("signature"), merge_mode="append")
 
 
-def _input(delta: Block, opened: OpenBlock) -> Content | None:
-    call_id = str(opened.block.get("id") or "")
-    if opened.block.get("name") == "code_execution" and opened.block.get("type") == "server_tool_use":
-        code = Content("text", text=opened.code.feed(str(delta.get("partial_json") or "")))
+def _input(delta: Block, open_block: OpenBlock) -> Content | None:
+    call_id = str(open_block.block.get("id") or "")
+    if open_block.block.get("name") == "code_execution" and open_block.block.get("type") == "server_tool_use":
+        code = Content("text", text=open_block.code.feed(str(delta.get("partial_json") or "")))
         return Content.from_code_interpreter_tool_call(call_id=call_id, inputs=[code], merge_mode="append")
-    if opened.block.get("type") != "tool_use":
+    if open_block.block.get("type") != "tool_use":
         return None
     return Content.from_function_call(call_id, "", arguments=str(delta.get("partial_json") or ""), merge_mode="append")
 
 
-def _citation(delta: Block, _opened: OpenBlock) -> Content:
-    notes = annotations_of(delta.get("citation"))
-    return Content("text", text="", annotations=notes, merge_mode="append")
+def _citation(delta: Block, _open_block: OpenBlock) -> Content:
+    annotations = streamed_annotations(delta.get("citation"))
+    return Content("text", text="", annotations=annotations, merge_mode="append")
 
 
 _LIVE: Final[dict[str, Callable[[Block, OpenBlock], Content | None]]] = {
@@ -171,11 +171,11 @@ _LIVE: Final[dict[str, Callable[[Block, OpenBlock], Content | None]]] = {
 """Type of delta → its streamed text; texts are handled separately."""
 
 
-def _plain(said: Any) -> Block:
+def _plain(sdk_object: Any) -> Block:
     """Return an object of the SDK as the service wrote it, without fields that it left out."""
-    if isinstance(said, dict):
-        return dict(cast("Block", said))
-    return cast("Block", said.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
+    if isinstance(sdk_object, dict):
+        return dict(cast("Block", sdk_object))
+    return cast("Block", sdk_object.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
 
 
 plain_block: Final = _plain
@@ -186,7 +186,7 @@ def read_item(update: Any) -> ItemPart | None:
     raw: Any = update.raw_representation
     while isinstance(raw, ChatResponseUpdate) or type(raw).__name__ == "AgentResponseUpdate":
         raw = raw.raw_representation
-    if type(raw) is Said:
+    if type(raw) is BlockUpdate:
         return raw.part
     return raw if type(raw) is ItemPart else None
 
@@ -197,7 +197,7 @@ def ended_early(updates: Iterable[Any]) -> bool:
         raw: Any = update
         while isinstance(raw, ChatResponseUpdate | AgentResponseUpdate | ChatResponse):
             raw = raw.raw_representation
-        if raw.event.type == "message_stop" if type(raw) is Said else not endings.ended_early([raw]):
+        if raw.event.type == "message_stop" if type(raw) is BlockUpdate else not endings.ended_early([raw]):
             return False
     return True
 

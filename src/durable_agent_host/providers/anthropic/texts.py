@@ -20,63 +20,63 @@ _OTHER_NAMES: Final = {"document_title": "title", "file_id": "file_id", "cited_t
 """Type of citation → its fields that a neutral annotation has, with their names there. The rest is kept beside them."""
 
 
-def text_of(blocks: Sequence[Block]) -> Content:
+def merge_text(blocks: Sequence[Block]) -> Content:
     """Make one text of text blocks. Guarantee: pure."""
-    content = Content("text", text="".join(_said(block) for block in blocks))
-    notes = [
-        _annotation(cast("Block", note), start, end)
+    content = Content("text", text="".join(_block_text(block) for block in blocks))
+    annotations = [
+        _annotation(cast("Block", citation), start, end)
         for block, (start, end) in zip(blocks, _regions(_lengths(blocks)), strict=True)
-        for note in cast("list[Any]", block.get("citations") or [])
-        if isinstance(note, dict)
+        for citation in cast("list[Any]", block.get("citations") or [])
+        if isinstance(citation, dict)
     ]
-    content.annotations = notes or None
+    content.annotations = annotations or None
     return content
 
 
-def stamp_fields(blocks: Sequence[Block], content: Content) -> Block:
+def missing_fields(blocks: Sequence[Block], content: Content) -> Block:
     """Return what a text lacks of its blocks: where it was cut, or the blocks where they are not plain.
 
     Guarantee: pure.
 
     Args:
         blocks: from the service.
-        content: the result of `text_of` for them.
+        content: the result of `merge_text` for them.
     """
     cuts = {"cuts": _lengths(blocks)} if len(blocks) > 1 else {}
-    return cuts if blocks_of(content, cuts) == list(blocks) else {"blocks": list(blocks)}
+    return cuts if split_text(content, cuts) == list(blocks) else {"blocks": list(blocks)}
 
 
-def blocks_of(content: Content, mark: Mapping[str, Any]) -> list[Block]:
-    """Cut a text into its blocks again, the inverse of `text_of`.
+def split_text(content: Content, metadata: Mapping[str, Any]) -> list[Block]:
+    """Cut a text into its blocks again, the inverse of `merge_text`.
 
     Guarantee: pure.
 
     Args:
         content: of type text.
-        mark: its stamp.
+        metadata: its stamp.
     """
-    if (whole := mark.get("blocks")) is not None:
-        return cast("list[Block]", whole)
+    if (stored_blocks := metadata.get("blocks")) is not None:
+        return cast("list[Block]", stored_blocks)
     text = content.text or ""
     blocks: list[Block] = []
-    notes = [_citation(cast("Mapping[str, Any]", note)) for note in content.annotations or ()]
-    for start, end in _regions(cast("list[int]", mark.get("cuts")) or [len(text)]):
-        cited = [note for region, note in notes if region == (start, end)]
+    citations = [_citation(cast("Mapping[str, Any]", annotation)) for annotation in content.annotations or ()]
+    for start, end in _regions(cast("list[int]", metadata.get("cuts")) or [len(text)]):
+        cited = [annotation for region, annotation in citations if region == (start, end)]
         blocks.append({"type": "text", "text": text[start:end]} | ({"citations": cited} if cited else {}))
     return blocks
 
 
-def annotations_of(citation: Any) -> list[Annotation]:
+def streamed_annotations(citation: Any) -> list[Annotation]:
     """Make annotations of a citation that has just streamed. Guarantee: pure."""
     return [_annotation(cast("Block", citation), None, None)] if isinstance(citation, dict) else []
 
 
-def _said(block: Block) -> str:
+def _block_text(block: Block) -> str:
     return str(block.get("text") or "")
 
 
 def _lengths(blocks: Sequence[Block]) -> list[int]:
-    return [len(_said(block)) for block in blocks]
+    return [len(_block_text(block)) for block in blocks]
 
 
 def _regions(lengths: Sequence[int]) -> list[tuple[int, int]]:
@@ -85,17 +85,17 @@ def _regions(lengths: Sequence[int]) -> list[tuple[int, int]]:
 
 def _annotation(citation: Block, start: int | None, end: int | None) -> Annotation:
     names = _NAMES.get(str(citation.get("type")), _OTHER_NAMES)
-    neutral = {names[name]: value for name, value in citation.items() if name in names and isinstance(value, str)}
-    rest = {name: value for name, value in citation.items() if name not in names or not isinstance(value, str)}
-    made: dict[str, Any] = {"type": "citation", **neutral, "additional_properties": rest}
+    neutral_fields = {names[name]: value for name, value in citation.items() if name in names and isinstance(value, str)}
+    other_fields = {name: value for name, value in citation.items() if name not in names or not isinstance(value, str)}
+    annotation: dict[str, Any] = {"type": "citation", **neutral_fields, "additional_properties": other_fields}
     if start is not None:
-        made["annotated_regions"] = [{"type": "text_span", "start_index": start, "end_index": end}]
-    return cast("Annotation", cast("object", made))
+        annotation["annotated_regions"] = [{"type": "text_span", "start_index": start, "end_index": end}]
+    return cast("Annotation", cast("object", annotation))
 
 
-def _citation(note: Mapping[str, Any]) -> tuple[tuple[Any, Any], Block]:
-    rest = cast("Block", note.get("additional_properties") or {})
-    names = {ours: theirs for theirs, ours in _NAMES.get(str(rest.get("type")), _OTHER_NAMES).items()}
-    region = cast("list[Block]", note.get("annotated_regions") or [{}])[0]
-    known = {names[name]: value for name, value in note.items() if name in names}
-    return (region.get("start_index"), region.get("end_index")), {**rest, **known}
+def _citation(annotation: Mapping[str, Any]) -> tuple[tuple[Any, Any], Block]:
+    other_fields = cast("Block", annotation.get("additional_properties") or {})
+    names = {neutral_name: service_name for service_name, neutral_name in _NAMES.get(str(other_fields.get("type")), _OTHER_NAMES).items()}
+    region = cast("list[Block]", annotation.get("annotated_regions") or [{}])[0]
+    service_fields = {names[name]: value for name, value in annotation.items() if name in names}
+    return (region.get("start_index"), region.get("end_index")), {**other_fields, **service_fields}

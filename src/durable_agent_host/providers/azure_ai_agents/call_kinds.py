@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, cast
 from agent_framework import Content
 
 from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER, STAMPS, flattened, nested, packed, unpacked
-from durable_agent_host.providers.stamps import stamped_item
+from durable_agent_host.providers.stamps import restore_item
 
 Family = Literal["code", "search", "mcp", "function", "hosted"]
 
@@ -113,7 +113,7 @@ def build_call_for_agents(contents: Sequence[Content]) -> tuple[dict[str, Any], 
     """
     mark = STAMPS.of(contents[0]) or {}
     row = kind_of_call(mark)
-    flat = stamped_item(mark, _rebuilt(contents, str(mark.get("type")), row))
+    flat = restore_item(mark, _rebuilt(contents, str(mark.get("type")), row))
     step = flat.pop("step", None)
     call = nested(flat, row.payload)
     if contents[0].additional_properties.get("untyped"):

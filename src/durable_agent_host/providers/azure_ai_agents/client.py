@@ -24,7 +24,7 @@ from durable_agent_host.errors import RegistrationError
 from durable_agent_host.providers.azure_ai_agents.events import complete_item, ended_early, event_of
 from durable_agent_host.providers.azure_ai_agents.run_calls import RunCall
 from durable_agent_host.providers.azure_ai_agents.service import AgentsService, connect
-from durable_agent_host.providers.hosted_client import FoldsStreams
+from durable_agent_host.providers.hosted_client import FoldedStreamMixin
 
 _MOST_BEGUN: Final = 1024
 
@@ -40,7 +40,7 @@ class _Items:
     complete_item = staticmethod(complete_item)
 
 
-class RawAzureAIAgentsChatClient(FoldsStreams, BaseChatClient[Any]):
+class RawAzureAIAgentsChatClient(FoldedStreamMixin, BaseChatClient[Any]):
     """`AzureAIAgentsChatClient` without the framework's layers."""
 
     OTEL_PROVIDER_NAME: ClassVar[str] = "azure.ai.agents"

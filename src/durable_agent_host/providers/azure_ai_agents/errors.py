@@ -69,7 +69,7 @@ def _explain_active(error: BaseException) -> ProviderError | None:
     return None
 
 
-def forgotten_by_service(error: BaseException) -> Forgotten | None:
+def find_lost_state(error: BaseException) -> Forgotten | None:
     """Return whether a thread is gone, or its run no longer accepts the results of its calls. Guarantee: pure.
 
     Args:

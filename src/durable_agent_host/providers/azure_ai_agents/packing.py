@@ -7,10 +7,10 @@ a stamp can keep single fields of it. Fields with their usual value are not kept
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from durable_agent_host.providers.stamps import Stamps
+from durable_agent_host.providers.stamps import ItemMetadata
 
 PROVIDER: Final = "azure_ai_agents"
-STAMPS: Final = Stamps(PROVIDER)
+STAMPS: Final = ItemMetadata(PROVIDER)
 
 _ABSENT: Final = "absent"
 

@@ -10,10 +10,10 @@ from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import Forgotten, ItemPart
 from durable_agent_host.providers.azure_ai_agents.bounded_sdk import bounded_sdk
-from durable_agent_host.providers.azure_ai_agents.errors import explain_run, forgotten_by_service
+from durable_agent_host.providers.azure_ai_agents.errors import explain_run, find_lost_state
 from durable_agent_host.providers.azure_ai_agents.events import complete_item, ended_early, event_of
 from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER
-from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
+from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.redaction import add_known_secrets
 
@@ -22,9 +22,9 @@ class AzureAIAgentsProvider(NeutralProvider):
     """Agents whose conversation is a thread of the service."""
 
     @property
-    def target(self) -> Target:
+    def target(self) -> ReplayTarget:
         """Steps of runs are the provider's own."""
-        return Target(PROVIDER, unsent=TOOLS_OF_SERVICES)
+        return ReplayTarget(PROVIDER, unsent=TOOLS_OF_SERVICES)
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that its runs are journaled: a run continues at the service after a crash here."""
@@ -89,7 +89,7 @@ class AzureAIAgentsProvider(NeutralProvider):
 
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
         """A thread that is gone, or a run that has expired while it waited for the app."""
-        return forgotten_by_service(error)
+        return find_lost_state(error)
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
         """Explain how a run ended; other errors as for all clients."""

@@ -14,7 +14,7 @@ from agent_framework import Annotation, Content
 
 from durable_agent_host.providers.azure_ai_agents.call_kinds import USUAL_STEP, hosted_file
 from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER, STAMPS, packed, unpacked
-from durable_agent_host.providers.stamps import stamped_item
+from durable_agent_host.providers.stamps import restore_item
 
 USUAL_MESSAGE: Final[Mapping[str, Any]] = {
     "object": "thread.message",
@@ -58,7 +58,7 @@ def build_message_for_agents(contents: Sequence[Content]) -> dict[str, Any]:
         contents: of the message, the first with its stamp.
     """
     mark = STAMPS.of(contents[0]) or {}
-    item = stamped_item(mark, {"content": [_build_part(content) for content in contents]})
+    item = restore_item(mark, {"content": [_build_part(content) for content in contents]})
     return unpacked({name: value for name, value in item.items() if name not in {"type", "step"}}, USUAL_MESSAGE)
 
 

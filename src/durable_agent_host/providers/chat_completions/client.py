@@ -1,6 +1,6 @@
-"""The hosted copy of an agent's client, which keeps whole messages and sends them back unchanged.
+"""The adapter of an agent's client, which stores full messages and sends them back unchanged.
 
-The app's client is not changed: the class of the hosted copy adds a few overrides to the client's own class.
+The app's client is not changed: the class of the adapter adds a few overrides to the client's own class.
 """
 # ruff: noqa: SLF001 - the overrides call what they override
 
@@ -12,17 +12,17 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.loops.giving_way import give_way
-from durable_agent_host.providers.call_names import offered_names
+from durable_agent_host.providers.call_names import declared_tool_names
 from durable_agent_host.providers.chat_completions.completion_stream import ITEMS, CompletionReader
-from durable_agent_host.providers.chat_completions.deltas import whole_message
+from durable_agent_host.providers.chat_completions.deltas import complete_message
 from durable_agent_host.providers.chat_completions.messages import complete_item
 from durable_agent_host.providers.chat_completions.sent_messages import (
     assistant_messages,
-    media_of,
-    named_calls,
-    paired_messages,
+    extract_media,
+    pair_messages,
+    with_valid_names,
 )
-from durable_agent_host.providers.hosted_client import FoldsStreams, begun_aside, hosted_copy
+from durable_agent_host.providers.hosted_client import FoldedStreamMixin, create_adapter, start_in_thread
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 
@@ -30,7 +30,7 @@ _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 def adapt_client(client: Any) -> Any:
     """Copy a client of Chat Completions so that it keeps the service's data besides text and calls.
 
-    Guarantee: pure; the given client is not changed.
+    Guarantee: pure; the client is not changed.
 
     Args:
         client: of the class `RawOpenAIChatCompletionClient` or one derived from it.
@@ -38,18 +38,18 @@ def adapt_client(client: Any) -> Any:
     Returns:
         A copy that shares its connections; the client itself when it is already adapted.
     """
-    return hosted_copy(client, _KeepsMessages)
+    return create_adapter(client, _MessagePreservingMixin)
 
 
-def _with_time(answer: Any) -> Any:
-    """Add a time to an answer: some services omit it, and the framework's client needs it."""
-    if not isinstance(answer.created, int | float):
-        answer.created = int(time.time())
-    return answer
+def _with_time(response: Any) -> Any:
+    """Add a time to a response: some services omit it, and the framework's client needs it."""
+    if not isinstance(response.created, int | float):
+        response.created = int(time.time())
+    return response
 
 
-class _KeepsMessages(FoldsStreams):
-    """The overrides; stands before the client's own class in the method resolution order."""
+class _MessagePreservingMixin(FoldedStreamMixin):
+    """The overrides; precedes the client's own class in the method resolution order."""
 
     response_parser: Any
     client: Any
@@ -64,23 +64,25 @@ class _KeepsMessages(FoldsStreams):
         self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
     ) -> Any:
         audio: Any = options.get("audio")
-        known = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}
+        audio_options = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}
         client: Any = super()
 
         def begin() -> Any:
-            token = _AUDIO_FORMAT.set(str(known.get("format") or ""))
+            token = _AUDIO_FORMAT.set(str(audio_options.get("format") or ""))
             try:
                 return client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
             finally:
                 _AUDIO_FORMAT.reset(token)
 
-        return begun_aside(messages, begin, stream=stream)
+        return start_in_thread(messages, begin, stream=stream)
 
     def _prepare_options(self, messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
         client: Any = super()
-        prepared: dict[str, Any] = client._prepare_options(messages, options)
-        named = named_calls(prepared["messages"], offered_names(prepared.get("tools")))
-        return _with_unread_messages({**prepared, "messages": named})
+        request_options: dict[str, Any] = client._prepare_options(messages, options)
+        messages_to_send = with_valid_names(
+            request_options["messages"], declared_tool_names(request_options.get("tools"))
+        )
+        return _bypass_message_transform({**request_options, "messages": messages_to_send})
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
@@ -95,22 +97,22 @@ class _KeepsMessages(FoldsStreams):
     def _parse_response_from_openai(self, response: Any, options: Mapping[str, Any]) -> Any:
         client: Any = super()
         response = _with_time(response)
-        parsed = client._parse_response_from_openai(response, options)
+        chat_response = client._parse_response_from_openai(response, options)
         audio: Any = options.get("audio")
-        known = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}
-        reader = self._reader(str(known.get("format") or ""))
+        audio_options = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}
+        reader = self._reader(str(audio_options.get("format") or ""))
         contents: list[Content] = []
-        for choice, message in zip(response.choices, parsed.messages, strict=True):
-            reader.note(response, choice)
-            said = choice.message.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
-            whole = whole_message(said, f"{response.id}:{choice.index or 0}")
-            contents += complete_item(message.contents, reader.item(choice.index or 0, whole))
-        parsed.messages = [Message("assistant", contents)] if contents else []
-        return parsed
+        for choice, message in zip(response.choices, chat_response.messages, strict=True):
+            reader.record(response, choice)
+            message_fields = choice.message.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+            full_message = complete_message(message_fields, f"{response.id}:{choice.index or 0}")
+            contents += complete_item(message.contents, reader.item(choice.index or 0, full_message))
+        chat_response.messages = [Message("assistant", contents)] if contents else []
+        return chat_response
 
     def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
-        return paired_messages(client._prepare_messages_for_openai(chat_messages, *args, **kwargs))
+        return pair_messages(client._prepare_messages_for_openai(chat_messages, *args, **kwargs))
 
     def _build_openai_messages(self, message: Message) -> list[dict[str, Any]]:
         give_way()
@@ -118,30 +120,33 @@ class _KeepsMessages(FoldsStreams):
         if message.role == "user" or message.role in {"system", "developer"}:
             return client._build_openai_messages(message)
         if message.role == "assistant":
-            name = self._name_of(message)
-            built = [one | name for one in assistant_messages(message.contents, self._service(), time.time())]
+            name = self._author_name(message)
+            request_messages = [
+                assistant_message | name
+                for assistant_message in assistant_messages(message.contents, self._service(), time.time())
+            ]
         else:
-            built = client._build_openai_messages(message)
-        return built + self._shown(media_of(message.contents))
+            request_messages = client._build_openai_messages(message)
+        return request_messages + self._media_messages(extract_media(message.contents))
 
-    def _name_of(self, message: Message) -> dict[str, str]:
+    def _author_name(self, message: Message) -> dict[str, str]:
         """Return the author's name as the framework writes it."""
         client: Any = super()
         probe = client._build_openai_messages(Message("assistant", ["x"], author_name=message.author_name))
         return {"name": probe[0]["name"]} if "name" in probe[0] else {}
 
-    def _shown(self, media: Sequence[Content]) -> list[dict[str, Any]]:
+    def _media_messages(self, media: Sequence[Content]) -> list[dict[str, Any]]:
         """Move media to a user message: no other role can carry them."""
         client: Any = super()
-        parts = [part for one in media if (part := client._prepare_content_for_openai(one))]
+        parts = [part for content in media if (part := client._prepare_content_for_openai(content))]
         return [{"role": "user", "content": parts}] if parts else []
 
 
-def _with_unread_messages(prepared: Mapping[str, Any]) -> dict[str, Any]:
-    """Pass the messages to the SDK as a part of the body that it does not read.
+def _bypass_message_transform(request_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Pass the messages to the SDK in ``extra_body``, which it sends without inspecting it.
 
     The SDK (openai 3.54, ``async_maybe_transform``) checks each message against every type of message, which blocks the
-    loop for a second at ten thousand messages. They are JSON, and it changes nothing in them.
+    loop for a second at ten thousand messages. They are JSON, and it does not change them.
     """
-    body: dict[str, Any] = {"messages": prepared["messages"], **(prepared.get("extra_body") or {})}
-    return {**prepared, "messages": [], "extra_body": body}
+    body: dict[str, Any] = {"messages": request_options["messages"], **(request_options.get("extra_body") or {})}
+    return {**request_options, "messages": [], "extra_body": body}

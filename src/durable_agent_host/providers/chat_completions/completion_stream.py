@@ -10,22 +10,22 @@ from durable_agent_host.agent.bounds import until_its_end
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.chat_completions.contents import is_refusal, reasoning_text, spoken_text
-from durable_agent_host.providers.chat_completions.deltas import MessageAssembly
+from durable_agent_host.providers.chat_completions.deltas import MessageAccumulator
 from durable_agent_host.providers.chat_completions.messages import call_name, complete_item, finished_item
 from durable_agent_host.providers.endings import ended_early
 
-_NOT_SAID: Final = frozenset(
+_IGNORED_FIELDS: Final = frozenset(
     {
         *("obfuscation", "content_filter_results", "content_filter_offset", "prompt_filter_results", "provider"),
         *("native_finish_reason", "stop_reason", "token_ids", "prompt_token_ids", "prompt_logprobs", "x_groq"),
     }
 )
-"""Data of an answer that is not part of it: padding, filters, routing, tokens."""
+"""Fields of a response that are not stored: padding, filters, routing, tokens."""
 
 _PLAIN_DELTA: Final = frozenset({"content", "role"})
 
 
-class PieceUpdate(ChatResponseUpdate):
+class PartUpdate(ChatResponseUpdate):
     """An update with the message and part that its contents belong to."""
 
     item_part: ItemPart
@@ -37,153 +37,162 @@ def read_item(update: Any) -> ItemPart | None:
     Args:
         update: of the chat client or of the agent.
     """
-    found = update if type(update) is PieceUpdate else update.raw_representation
-    return found.item_part if type(found) is PieceUpdate else None
+    part_update = update if type(update) is PartUpdate else update.raw_representation
+    return part_update.item_part if type(part_update) is PartUpdate else None
 
 
-class ItemsOfCompletions:
+class CompletionItemReader:
     """Reads and completes messages of Chat Completions, for the fold."""
 
     read_item = staticmethod(read_item)
     complete_item = staticmethod(complete_item)
 
 
-ITEMS: Final = ItemsOfCompletions()
+ITEMS: Final = CompletionItemReader()
 
 
 class CompletionReader:
-    """Reads the answer of one call.
+    """Reads the response of one call.
 
     Args:
-        service: the answering host.
+        service: host of the service.
         audio_format: requested format.
-        has_parser: whether the app reads messages with a parser of its own.
+        has_parser: whether the app has its own message parser.
     """
 
     def __init__(self, service: str, audio_format: str, *, has_parser: bool) -> None:
-        self._told: dict[str, Any] = {"service": service, "audio_format": audio_format, "is_parsed": has_parser}
+        self._item_options: dict[str, Any] = {"service": service, "audio_format": audio_format, "is_parsed": has_parser}
         self._has_parser = has_parser
-        self._answer_id = ""
-        self._assemblies: dict[int, MessageAssembly] = {}
-        self._beside: dict[int, dict[str, Any]] = {}
-        self._ends: dict[int, str] = {}
+        self._completion_id = ""
+        self._accumulators: dict[int, MessageAccumulator] = {}
+        self._extra_fields: dict[int, dict[str, Any]] = {}
+        self._finish_reasons: dict[int, str] = {}
 
     async def read(self, updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
         """Split the updates of a stream by the parts of the message, and end with the items.
 
-        The text of a second choice is held back until the end, so that two answers are not interleaved.
+        The text of a second choice is buffered until the end, so that two responses are not interleaved.
 
         Raises:
             ProviderError: the service reports a failure, or has finished only some of the choices.
         """
         last: ChatResponseUpdate | None = None
-        async with aclosing(until_its_end(updates, ended_early)) as answer:
-            async for update in answer:
+        async with aclosing(until_its_end(updates, ended_early)) as stream:
+            async for update in stream:
                 last = update
-                for piece in self._pieces(update):
-                    yield piece
-        if last is None or not self._ends:
+                for part_update in self._split_update(update):
+                    yield part_update
+        if last is None or not self._finish_reasons:
             return
-        if self._ends.keys() != self._assemblies.keys():
+        if self._finish_reasons.keys() != self._accumulators.keys():
             raise ProviderError("the model's stream ended before the answer was complete; try again", retryable=True)
-        for choice, assembly in sorted(self._assemblies.items()):
-            item = self.item(choice, assembly.message())
-            yield self._piece(last, [], ItemPart(choice, item=item), is_last=True)
+        for choice, accumulator in sorted(self._accumulators.items()):
+            item = self.item(choice, accumulator.message())
+            yield self._copy_update(last, [], ItemPart(choice, item=item), is_last=True)
 
     def item(self, choice: int, message: Mapping[str, Any]) -> dict[str, Any]:
         """Make the item of a finished message."""
-        beside = self._beside.get(choice, {})
-        return finished_item(message, answer_id=self._answer_id, choice=choice, beside=beside, **self._told)
+        extra_fields = self._extra_fields.get(choice, {})
+        return finished_item(
+            message, completion_id=self._completion_id, choice=choice, extra_fields=extra_fields, **self._item_options
+        )
 
-    def note(self, answer: Any, choice: Any) -> None:
-        """Record data of an answer or chunk besides the message.
+    def record(self, completion: Any, choice: Any) -> None:
+        """Record the fields of a response or chunk outside of the message.
 
         Raises:
             ProviderError: the service reports a failure.
         """
-        self._answer_id = self._answer_id or str(getattr(answer, "id", None) or "")
-        said = cast("dict[str, Any]", {**(answer.model_extra or {}), **(choice.model_extra or {})})
+        self._completion_id = self._completion_id or str(getattr(completion, "id", None) or "")
+        fields = cast("dict[str, Any]", {**(completion.model_extra or {}), **(choice.model_extra or {})})
         if choice.finish_reason:
-            self._ends[choice.index or 0] = choice.finish_reason
+            self._finish_reasons[choice.index or 0] = choice.finish_reason
             if choice.finish_reason == "error":
-                raise _failure(said.get("error"))
-        told = {name: value for name, value in said.items() if value is not None and name not in _NOT_SAID}
-        if told:
-            self._beside.setdefault(choice.index or 0, {}).update(told)
+                raise _build_failure(fields.get("error"))
+        extra_fields = {
+            name: value for name, value in fields.items() if value is not None and name not in _IGNORED_FIELDS
+        }
+        if extra_fields:
+            self._extra_fields.setdefault(choice.index or 0, {}).update(extra_fields)
 
-    def _piece(
+    def _copy_update(
         self, update: ChatResponseUpdate, contents: list[Content], part: ItemPart, *, is_last: bool
-    ) -> PieceUpdate:
+    ) -> PartUpdate:
         """Copy an update with some of its contents; only the last copy has the finish reason.
 
         All of them have the first id: some proxies give every chunk another one.
         """
-        piece = object.__new__(PieceUpdate)
-        piece.__dict__.update(update.__dict__)
-        piece.contents, piece.item_part = contents, part
-        piece.message_id = piece.response_id = self._answer_id or update.response_id
+        part_update = object.__new__(PartUpdate)
+        part_update.__dict__.update(update.__dict__)
+        part_update.contents, part_update.item_part = contents, part
+        part_update.message_id = part_update.response_id = self._completion_id or update.response_id
         if not is_last:
-            piece.finish_reason = None
-        return piece
+            part_update.finish_reason = None
+        return part_update
 
-    def _pieces(self, update: ChatResponseUpdate) -> Iterator[ChatResponseUpdate]:
+    def _split_update(self, update: ChatResponseUpdate) -> Iterator[ChatResponseUpdate]:
         chunk = cast("Any", update.raw_representation)
         choices: list[Any] = getattr(chunk, "choices", None) or []
         groups: list[tuple[ItemPart, list[Content]]] = []
-        held = len(choices) > 1 or any((choice.index or 0) != self._first(choice) for choice in choices)
+        has_other_choices = len(choices) > 1 or any((choice.index or 0) != self._first(choice) for choice in choices)
         for choice in choices:
-            self.note(chunk, choice)
+            self.record(chunk, choice)
             if choice.delta is None:
                 continue
             is_first = (choice.index or 0) == self._first(choice)
-            groups += self._groups(choice, [] if held else update.contents, is_shown=is_first)
+            groups += self._groups(choice, [] if has_other_choices else update.contents, is_visible=is_first)
         usage = [content for content in update.contents if content.type == "usage"]
         if not groups or usage:
             groups.append((_part(""), usage))
-        for number, (part, contents) in enumerate(groups):
-            yield self._piece(update, contents, part, is_last=number + 1 == len(groups))
+        for index, (part, contents) in enumerate(groups):
+            yield self._copy_update(update, contents, part, is_last=index + 1 == len(groups))
 
     def _first(self, choice: Any) -> int:
-        return next(iter(self._assemblies), choice.index or 0)
+        return next(iter(self._accumulators), choice.index or 0)
 
     def _groups(
-        self, choice: Any, contents: Iterable[Content], *, is_shown: bool
+        self, choice: Any, contents: Iterable[Content], *, is_visible: bool
     ) -> list[tuple[ItemPart, list[Content]]]:
         """Assemble a delta, and sort its visible contents by part."""
-        place = choice.index or 0
-        assembly = self._assemblies.get(place)
-        if assembly is None:
-            assembly = self._assemblies[place] = MessageAssembly(f"{self._answer_id}:{place}")
+        choice_index = choice.index or 0
+        accumulator = self._accumulators.get(choice_index)
+        if accumulator is None:
+            accumulator = self._accumulators[choice_index] = MessageAccumulator(f"{self._completion_id}:{choice_index}")
         delta = choice.delta
         text = delta.content
         if isinstance(text, str) and delta.model_fields_set <= _PLAIN_DELTA and not delta.model_extra:
-            assembly.add_text(text)
-            said = [one for one in contents if one.type != "usage"] if is_shown else []
-            return [(_part("text"), said or _text(text))] if is_shown and text else []
-        told = cast("dict[str, Any]", delta.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
-        calls = assembly.add(told)
-        if not is_shown:
+            accumulator.add_text(text)
+            text_contents = [content for content in contents if content.type != "usage"] if is_visible else []
+            return [(_part("text"), text_contents or _text(text))] if is_visible and text else []
+        delta_fields = cast(
+            "dict[str, Any]", delta.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+        )
+        calls = accumulator.add(delta_fields)
+        if not is_visible:
             return []
-        mine = [content for content in contents if content.type != "usage"]
+        part_contents = [content for content in contents if content.type != "usage"]
         if not self._has_parser:
-            mine = [*_unread(told), *(one for one in mine if one.type != "text_reasoning")]
-        return list(_sorted_by_part(mine, iter(calls), assembly, self._answer_id))
+            part_contents = [
+                *_parse_ignored_fields(delta_fields),
+                *(content for content in part_contents if content.type != "text_reasoning"),
+            ]
+        return list(_sorted_by_part(part_contents, iter(calls), accumulator, self._completion_id))
 
 
 def _sorted_by_part(
-    contents: Iterable[Content], calls: Iterator[int], assembly: MessageAssembly, answer_id: str
+    contents: Iterable[Content], call_indexes: Iterator[int], accumulator: MessageAccumulator, completion_id: str
 ) -> Iterator[tuple[ItemPart, list[Content]]]:
     for content in contents:
-        if content.type == "function_call" and (place := next(calls, None)) is not None:
-            content.call_id = assembly.call_id(place)
-            content.id = call_name(answer_id, place, content.call_id)
+        if content.type == "function_call" and (call_index := next(call_indexes, None)) is not None:
+            content.call_id = accumulator.call_id(call_index)
+            content.id = call_name(completion_id, call_index, content.call_id)
             content.additional_properties = {}
-            yield _part(f"call:{place}"), [content]
+            yield _part(f"call:{call_index}"), [content]
         else:
             yield _part("refusal" if is_refusal(content) else content.type), [content]
 
 
-def _unread(delta: Mapping[str, Any]) -> Iterator[Content]:
+def _parse_ignored_fields(delta: Mapping[str, Any]) -> Iterator[Content]:
     """Read fields that the framework's client ignores."""
     if thought := reasoning_text(delta):
         yield Content("text_reasoning", text=thought, merge_mode="append")
@@ -203,9 +212,12 @@ def _part(name: str) -> ItemPart:
     return _PARTS.setdefault(name, ItemPart(0, name)) if len(_PARTS) < 1024 else ItemPart(0, name)  # noqa: PLR2004
 
 
-def _failure(error: Any) -> ProviderError:
-    told = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-    reason = ": ".join(str(told[name]) for name in ("code", "message") if told.get(name)) or "no reason was given"
+def _build_failure(error: Any) -> ProviderError:
+    error_fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+    reason = (
+        ": ".join(str(error_fields[name]) for name in ("code", "message") if error_fields.get(name))
+        or "no reason was given"
+    )
     return ProviderError(
         f"the model's service failed in the middle of its answer: {reason.rstrip('. ')} - try again", retryable=True
     )

@@ -1,4 +1,4 @@
-"""A message of Chat Completions as neutral contents, and the standard fields of a message from its contents. Pure."""
+"""A message of Chat Completions as neutral contents, and the standard fields of a message from its contents."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ OF_MESSAGES: Final = frozenset({"text", "text_reasoning", "function_call", "data
 """The types of contents into which a message is read."""
 
 _DETAIL_TEXTS: Final = ("text", "summary")
-_DETAIL_SEALS: Final = ("signature", "data")
+_DETAIL_PAYLOADS: Final = ("signature", "data")
 
 
-def contents_of(message: Mapping[str, Any], audio_format: str = "") -> list[Content]:
+def to_contents(message: Mapping[str, Any], audio_format: str = "") -> list[Content]:
     """Read an assistant's message.
 
     Args:
-        message: from the service, or assembled.
+        message: from the service, or merged from deltas.
         audio_format: requested format.
 
     Returns:
@@ -66,16 +66,24 @@ def standard_message(contents: Iterable[Content]) -> dict[str, Any]:
     Returns:
         Role and content, null without a text; refusal and calls where there are any.
     """
-    said = list(contents)
-    texts = [one.text or "" for one in said if one.type == "text" and not is_refusal(one) and not _is_transcript(one)]
-    refusals = [one.text or "" for one in said if is_refusal(one)]
-    calls = [call_of(one) for one in said if one.type == "function_call" and not one.informational_only]
+    message_contents = list(contents)
+    texts = [
+        content.text or ""
+        for content in message_contents
+        if content.type == "text" and not is_refusal(content) and not _is_transcript(content)
+    ]
+    refusals = [content.text or "" for content in message_contents if is_refusal(content)]
+    calls = [
+        to_tool_call(content)
+        for content in message_contents
+        if content.type == "function_call" and not content.informational_only
+    ]
     message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) if any(texts) else None}
     message |= {"refusal": "".join(refusals)} if refusals else {}
     return message | ({"tool_calls": calls} if calls else {})
 
 
-def call_of(content: Content) -> dict[str, Any]:
+def to_tool_call(content: Content) -> dict[str, Any]:
     """Write a call of a function."""
     arguments = content.arguments
     text = arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments is not None else ""
@@ -85,8 +93,8 @@ def call_of(content: Content) -> dict[str, Any]:
 def is_refusal(content: Content) -> bool:
     """Return whether a content is a text with the model's refusal."""
     core: Any = content.additional_properties.get("core")
-    nested = cast("dict[str, Any]", core).get(_KIND) if isinstance(core, dict) else None
-    return content.type == "text" and (nested or content.additional_properties.get(_KIND)) == "refusal"
+    nested_kind = cast("dict[str, Any]", core).get(_KIND) if isinstance(core, dict) else None
+    return content.type == "text" and (nested_kind or content.additional_properties.get(_KIND)) == "refusal"
 
 
 def transcripts(contents: Iterable[Content]) -> str:
@@ -100,14 +108,14 @@ def _is_transcript(content: Content) -> bool:
 
 def _reasoning(message: Mapping[str, Any]) -> list[Content]:
     details = _objects(message.get("reasoning_details"))
-    found: list[Content] = []
+    contents: list[Content] = []
     for detail in details:
-        text, seal = _first_text(detail, _DETAIL_TEXTS), _first_text(detail, _DETAIL_SEALS)
-        if text or seal:
-            found.append(Content("text_reasoning", text=text or None, protected_data=seal or None))
-    if not any(one.text for one in found) and (text := reasoning_text(message)):
-        found.insert(0, Content("text_reasoning", text=text))
-    return found
+        text, payload = _first_text(detail, _DETAIL_TEXTS), _first_text(detail, _DETAIL_PAYLOADS)
+        if text or payload:
+            contents.append(Content("text_reasoning", text=text or None, protected_data=payload or None))
+    if not any(content.text for content in contents) and (text := reasoning_text(message)):
+        contents.insert(0, Content("text_reasoning", text=text))
+    return contents
 
 
 def _first_text(detail: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -119,25 +127,31 @@ def _thought(part: Mapping[str, Any]) -> str:
     if part.get("type") != "thinking":
         return ""
     inner: Any = part.get("thinking")
-    return inner if isinstance(inner, str) else "".join(str(one.get("text") or "") for one in _objects(inner))
+    return (
+        inner if isinstance(inner, str) else "".join(str(text_part.get("text") or "") for text_part in _objects(inner))
+    )
 
 
 def _texts(message: Mapping[str, Any]) -> list[Content]:
     content: Any = message.get("content")
     text = content if isinstance(content, str) else spoken_text({"content": content})
-    notes = [_citation(note) for note in _objects(message.get("annotations"))]
-    texts = [Content("text", text=text, annotations=notes or None)] if text or notes else []
+    annotations = [_citation(annotation) for annotation in _objects(message.get("annotations"))]
+    texts = [Content("text", text=text, annotations=annotations or None)] if text or annotations else []
     return [*texts, *_images(content)]
 
 
-def _citation(note: Mapping[str, Any]) -> Annotation:
-    kind = str(note.get("type") or "")
-    found: Any = note.get(kind)
-    told = cast("dict[str, Any]", found) if isinstance(found, dict) else dict(note)
+def _citation(annotation: Mapping[str, Any]) -> Annotation:
+    kind = str(annotation.get("type") or "")
+    nested_fields: Any = annotation.get(kind)
+    fields = cast("dict[str, Any]", nested_fields) if isinstance(nested_fields, dict) else dict(annotation)
     names = {"title": "title", "url": "url", "file_id": "file_id", "content": "snippet"}
-    known = {ours: told[theirs] for theirs, ours in names.items() if isinstance(told.get(theirs), str)}
-    citation = cast("Annotation", {"type": "citation", **known})
-    start, end = told.get("start_index"), told.get("end_index")
+    neutral_fields = {
+        neutral_name: fields[service_name]
+        for service_name, neutral_name in names.items()
+        if isinstance(fields.get(service_name), str)
+    }
+    citation = cast("Annotation", {"type": "citation", **neutral_fields})
+    start, end = fields.get("start_index"), fields.get("end_index")
     if isinstance(start, int) and isinstance(end, int):
         citation["annotated_regions"] = [{"type": "text_span", "start_index": start, "end_index": end}]
     return citation
@@ -153,18 +167,18 @@ def _refusal(message: Mapping[str, Any]) -> list[Content]:
 def _audio(audio: Any, audio_format: str) -> list[Content]:
     if not isinstance(audio, dict):
         return []
-    told = cast("dict[str, Any]", audio)
-    found: list[Content] = []
-    if transcript := told.get("transcript"):
-        found.append(Content("text", text=str(transcript), additional_properties={TRANSCRIPT: True}))
-    if isinstance(data := told.get("data"), str) and data:
+    audio_fields = cast("dict[str, Any]", audio)
+    contents: list[Content] = []
+    if transcript := audio_fields.get("transcript"):
+        contents.append(Content("text", text=str(transcript), additional_properties={TRANSCRIPT: True}))
+    if isinstance(data := audio_fields.get("data"), str) and data:
         media_type = f"audio/{audio_format.removesuffix('16') or 'wav'}"
-        found.append(Content("data", uri=f"data:{media_type};base64,{data}", media_type=media_type))
-    return found
+        contents.append(Content("data", uri=f"data:{media_type};base64,{data}", media_type=media_type))
+    return contents
 
 
 def _images(parts: Any) -> list[Content]:
-    found: list[Content] = []
+    contents: list[Content] = []
     for part in _objects(parts):
         link: Any = part.get("image_url")
         url: Any = cast("dict[str, Any]", link).get("url") if isinstance(link, dict) else link
@@ -172,17 +186,17 @@ def _images(parts: Any) -> list[Content]:
             continue
         is_data = url.startswith("data:")
         media_type = url[5:].partition(";")[0].partition(",")[0] if is_data else guess_type(url)[0] or "image/*"
-        found.append(Content("data" if is_data else "uri", uri=url, media_type=media_type))
-    return found
+        contents.append(Content("data" if is_data else "uri", uri=url, media_type=media_type))
+    return contents
 
 
 def _calls(message: Mapping[str, Any]) -> list[Content]:
-    found: list[Content] = []
+    contents: list[Content] = []
     for call in _objects(message.get("tool_calls")):
-        told: Any = call.get("function") or call.get("custom") or {}
-        function = cast("dict[str, Any]", told)
+        raw_function: Any = call.get("function") or call.get("custom") or {}
+        function = cast("dict[str, Any]", raw_function)
         arguments = function.get("arguments", function.get("input"))
-        found.append(
+        contents.append(
             Content(
                 "function_call",
                 call_id=str(call["id"]),
@@ -190,9 +204,9 @@ def _calls(message: Mapping[str, Any]) -> list[Content]:
                 arguments=arguments or "",
             )
         )
-    return found
+    return contents
 
 
 def _objects(values: Any) -> list[Mapping[str, Any]]:
-    listed = cast("list[Any]", values) if isinstance(values, list) else []
-    return [cast("Mapping[str, Any]", one) for one in listed if isinstance(one, Mapping)]
+    elements = cast("list[Any]", values) if isinstance(values, list) else []
+    return [cast("Mapping[str, Any]", element) for element in elements if isinstance(element, Mapping)]

@@ -6,33 +6,33 @@ from typing import Final
 from agent_framework import Message
 
 from durable_agent_host.providers.chat_completions.client import adapt_client
-from durable_agent_host.providers.chat_completions.completion_stream import ItemsOfCompletions
-from durable_agent_host.providers.chat_completions.messages import STAMPS
-from durable_agent_host.providers.chat_completions.refused import refused_field, without_refused
-from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
-from durable_agent_host.providers.hosted_provider import Hooks, HostedProvider
+from durable_agent_host.providers.chat_completions.completion_stream import CompletionItemReader
+from durable_agent_host.providers.chat_completions.messages import METADATA
+from durable_agent_host.providers.chat_completions.refused import find_rejected_field, mark_rejected_fields
+from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
 from durable_agent_host.providers.neutral import without_answered_approvals
 from durable_agent_host.providers.openai.errors import explain_error
 from durable_agent_host.providers.openai.media import check_chat
 
 
-class ChatCompletionsProvider(ItemsOfCompletions, HostedProvider):
-    """Clients of Chat Completions, whose messages are kept whole; other services' tools are described in words."""
+class ChatCompletionsProvider(CompletionItemReader, ProviderBase):
+    """Clients of Chat Completions. Messages are stored in full; other services' tools are described as text."""
 
-    hooks = Hooks(
-        target=Target(STAMPS.provider, unsent=TOOLS_OF_SERVICES),
+    hooks = ProviderHooks(
+        target=ReplayTarget(METADATA.provider, unsent=TOOLS_OF_SERVICES),
         adapt=adapt_client,
-        carry=without_refused,
-        forgotten=refused_field,
+        carry=mark_rejected_fields,
+        forgotten=find_rejected_field,
         explain=explain_error,
     )
 
     def check_message(self, message: Message, /) -> None:
-        """Refuse what the client would leave out."""
+        """Reject files that the client would omit."""
         check_chat(message.contents)
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
-        """Leave out hosted approvals that were answered; carriers of messages stay."""
+        """Remove completed hosted approvals; carriers of messages stay."""
         return without_answered_approvals(messages)
 
 

@@ -1,8 +1,8 @@
-"""Message fields that a service sends but does not accept back: known once it has refused them. Pure.
+"""Message fields that a service sends but does not accept back: known after it has rejected them.
 
-The rule: what a service sent is sent back to it, since some reject a conversation without it (DeepSeek since V3.2, its
-``reasoning_content``) and others reason worse (OpenRouter, ``reasoning_details``); a field that it has refused is not
-sent again in this session (DeepSeek's R1, Groq, Mistral). Another service gets only the standard fields.
+The rule: all fields of a service are sent back to it, since some reject a conversation without it (DeepSeek since V3.2,
+its ``reasoning_content``) and others reason worse (OpenRouter, ``reasoning_details``); a field that it has rejected is
+not sent again in this session (DeepSeek's R1, Groq, Mistral). Another service gets only the standard fields.
 """
 
 import copy
@@ -14,9 +14,9 @@ from agent_framework import Message
 
 from durable_agent_host.agent.model_errors import advice_of, causes_of
 from durable_agent_host.model.provider_item import STAMP, Forgotten
-from durable_agent_host.providers.chat_completions.messages import STAMPS
+from durable_agent_host.providers.chat_completions.messages import METADATA
 
-_REFUSED: Final = "refused_fields"
+_REJECTED_FIELDS: Final = "refused_fields"
 _STATUS: Final = frozenset({400, 422})
 _STANDARD: Final = frozenset({"role", "content", "tool_calls", "tool_call_id", "name", "refusal"})
 _WORDINGS: Final = tuple(
@@ -31,8 +31,8 @@ _WORDINGS: Final = tuple(
 )
 
 
-def refused_field(error: BaseException) -> Forgotten | None:
-    """Return which field of a message a service has refused.
+def find_rejected_field(error: BaseException) -> Forgotten | None:
+    """Return which field of a message a service has rejected.
 
     Guarantee: pure.
 
@@ -40,43 +40,48 @@ def refused_field(error: BaseException) -> Forgotten | None:
         error: raised by the agent.
 
     Returns:
-        The field by its name; None when the request was refused for another reason.
+        The field by its name; None when the request was rejected for another reason.
     """
-    advice = advice_of(error)
-    if advice is None or advice.status not in _STATUS:
+    retry_decision = advice_of(error)
+    if retry_decision is None or retry_decision.status not in _STATUS:
         return None
-    said = " ".join(str(one) for one in causes_of(error))
-    names = (found[1] for wording in _WORDINGS if (found := wording.search(said)))
+    message = " ".join(str(cause) for cause in causes_of(error))
+    names = (match[1] for wording in _WORDINGS if (match := wording.search(message)))
     name = next((name for name in names if name not in _STANDARD), None)
     return Forgotten("field", name) if name else None
 
 
-def without_refused(
-    messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten]
+def mark_rejected_fields(
+    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten]
 ) -> tuple[list[Message], dict[str, Any]]:
     """Mark the fields that are no longer sent.
 
-    Guarantee: pure; the given messages are not changed.
+    Guarantee: pure; the messages are not changed.
 
     Args:
         messages: the conversation.
-        remembered: this function's previous result: ``refused_fields``.
-        lost: what the service has refused since.
+        stored_losses: this function's previous result: ``refused_fields``.
+        new_losses: what the service has rejected since.
     """
-    named = [*remembered.get(_REFUSED, ()), *(one.name for one in lost if one.what == "field")]
-    refused = list(dict.fromkeys(named))
-    if not refused:
-        return list(messages), dict(remembered)
-    return [_marked(message, refused) for message in messages], {**remembered, _REFUSED: refused}
+    names = [*stored_losses.get(_REJECTED_FIELDS, ()), *(loss.name for loss in new_losses if loss.what == "field")]
+    rejected_fields = list(dict.fromkeys(names))
+    if not rejected_fields:
+        return list(messages), dict(stored_losses)
+    return [_mark_rejected(message, rejected_fields) for message in messages], {
+        **stored_losses,
+        _REJECTED_FIELDS: rejected_fields,
+    }
 
 
-def _marked(message: Message, refused: Sequence[str]) -> Message:
-    if not any(STAMPS.of(content) for content in message.contents):
+def _mark_rejected(message: Message, rejected_fields: Sequence[str]) -> Message:
+    if not any(METADATA.find(content) for content in message.contents):
         return message
-    changed = copy.copy(message)
-    changed.contents = list(message.contents)
-    for place, content in enumerate(message.contents):
-        if (mark := STAMPS.of(content)) is not None:
-            marked = changed.contents[place] = copy.copy(content)
-            marked.additional_properties = content.additional_properties | {STAMP: {**mark, "refused": list(refused)}}
-    return changed
+    clone = copy.copy(message)
+    clone.contents = list(message.contents)
+    for index, content in enumerate(message.contents):
+        if (metadata := METADATA.find(content)) is not None:
+            marked_content = clone.contents[index] = copy.copy(content)
+            marked_content.additional_properties = content.additional_properties | {
+                STAMP: {**metadata, "refused": list(rejected_fields)}
+            }
+    return clone

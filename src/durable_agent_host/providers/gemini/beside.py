@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content, TextSpanRegion
 
-from durable_agent_host.providers.gemini.parts import STAMPS, said_beside
+from durable_agent_host.providers.gemini.parts import METADATA, said_beside
 
 Json = dict[str, Any]
 
@@ -121,7 +121,7 @@ def _search(call_id: str, name: str, grounding: Json) -> list[Content]:
     rest = {key: value for key, value in grounding.items() if key != name}
     found = Content.from_search_tool_result(call_id, tool_name=tool, result=rest, status="completed")
     for content in (asked, found):
-        STAMPS.put([content], {"type": "candidate"}, {})
+        METADATA.attach([content], {"type": "candidate"}, {})
     return [asked, found]
 
 

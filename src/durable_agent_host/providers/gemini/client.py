@@ -23,7 +23,7 @@ from durable_agent_host.providers.gemini.forgotten import sent_parts
 from durable_agent_host.providers.gemini.legacy import stored_part
 from durable_agent_host.providers.gemini.reading import ResponseReader
 from durable_agent_host.providers.gemini.wire import kept_part, long_data_part, with_words, words_of
-from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
+from durable_agent_host.providers.hosted_client import FoldedStreamMixin, create_adapter
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.stream.fold import Fold
 
@@ -45,13 +45,13 @@ def adapt_client(client: Any) -> Any:
     Returns:
         A copy that shares its connections; the client itself when it is already adapted.
     """
-    hosted = hosted_copy(client, _KeepsParts)
+    hosted = create_adapter(client, _KeepsParts)
     if hosted is not client:
         hosted._genai_client = with_words(hosted._genai_client)
     return hosted
 
 
-class _KeepsParts(FoldsStreams):
+class _KeepsParts(FoldedStreamMixin):
     """The overrides; stands before the client's own class in the method resolution order."""
 
     item_reader = _ITEMS

@@ -53,7 +53,7 @@ def explain_error(error: BaseException) -> ProviderError | None:
     )
 
 
-def forgotten_by_service(error: BaseException) -> Forgotten | None:
+def find_lost_state(error: BaseException) -> Forgotten | None:
     """Return whether the service has refused thought signatures.
 
     Guarantee: pure.

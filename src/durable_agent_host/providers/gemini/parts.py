@@ -17,12 +17,12 @@ from agent_framework import Content
 from agent_framework.exceptions import ContentError
 
 from durable_agent_host.model.provider_item import OWNER
-from durable_agent_host.providers.stamps import Stamps, lacking_fields, stamped_item
+from durable_agent_host.providers.stamps import ItemMetadata, find_missing_fields, restore_item
 
 Part = dict[str, Any]
 """A part as JSON, with the API's names."""
 
-STAMPS: Final = Stamps("gemini")
+METADATA: Final = ItemMetadata("gemini")
 SPANS: Final = "durable_agent_host.spans"
 """Key in the ``additional_properties`` of a text: number → where in it a separate part begins and ends, and the part's
 other fields.
@@ -90,7 +90,7 @@ def content_of(part: Part, call_id: str = "", *, before: str = "", number: int =
             _stamp(content, row, {"type": kind, **inner, **({_BESIDE: beside} if beside else {})}, call_id)
             return content
     carrier = Content("text", text="")
-    STAMPS.put([carrier], {"type": _WHOLE, _BESIDE: part}, {})
+    METADATA.attach([carrier], {"type": _WHOLE, _BESIDE: part}, {})
     return carrier
 
 
@@ -100,12 +100,12 @@ def _stamp(content: Content, row: _PartType, item: Part, call_id: str) -> None:
     if content.type == "text_reasoning" and (beside := item.get(_BESIDE)) and beside.keys() == {_SIGNATURE}:
         content.protected_data = beside[_SIGNATURE]
     rebuilt = row.rebuild(content)
-    if not row.always_stamped and not lacking_fields(item, rebuilt) and rebuilt.keys() <= item.keys():
+    if not row.always_stamped and not find_missing_fields(item, rebuilt) and rebuilt.keys() <= item.keys():
         return
     if content.type == "text_reasoning" and _BESIDE not in item:
-        content.additional_properties = {OWNER: STAMPS.provider}
+        content.additional_properties = {OWNER: METADATA.provider}
         return
-    STAMPS.put([content], item, rebuilt)
+    METADATA.attach([content], item, rebuilt)
 
 
 def _apart(part: Part) -> tuple[str, Part, Part]:
@@ -139,12 +139,12 @@ def parts_of(content: Content) -> list[Part] | None:
     if content.type == "code_interpreter_tool_result":
         found: Any = content.outputs
         outputs = cast("list[Content]", found) if isinstance(found, list) else []
-        return [part for one in outputs for part in parts_of(one) or ()] if any(map(STAMPS.of, outputs)) else None
-    if content.type == "text_reasoning" and content.additional_properties.get(OWNER) == STAMPS.provider:
+        return [part for one in outputs for part in parts_of(one) or ()] if any(map(METADATA.find, outputs)) else None
+    if content.type == "text_reasoning" and content.additional_properties.get(OWNER) == METADATA.provider:
         return [{"text": content.text, "thought": True}] if content.text else []
     if content.type == "text" and SPANS in content.additional_properties:
         return _cut(content.text or "", content.additional_properties[SPANS])
-    mark = STAMPS.of(content)
+    mark = METADATA.find(content)
     if mark is None:
         return None
     kind = mark["type"]
@@ -155,7 +155,7 @@ def parts_of(content: Content) -> list[Part] | None:
     if (row := PART_TYPES.get(kind)) is None:
         return None
     try:
-        item = stamped_item(mark, row.rebuild(content))
+        item = restore_item(mark, row.rebuild(content))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return None
     del item["type"]
@@ -192,7 +192,7 @@ def code_result(call_id: str, outputs: list[Content]) -> Content:
 
 def is_text(content: Content) -> bool:
     """Return whether a content is a piece of the answer's text rather than a carrier. Guarantee: pure."""
-    return content.type == "text" and STAMPS.of(content) is None
+    return content.type == "text" and METADATA.find(content) is None
 
 
 def said_beside(fields: Mapping[str, Any]) -> Content:
@@ -202,7 +202,7 @@ def said_beside(fields: Mapping[str, Any]) -> Content:
         fields: with the API's names.
     """
     carrier = Content("text", text="")
-    STAMPS.put([carrier], {"type": SAID_BESIDE, **fields}, {})
+    METADATA.attach([carrier], {"type": SAID_BESIDE, **fields}, {})
     return carrier
 
 

@@ -7,25 +7,25 @@ from typing import Final
 from agent_framework import Message
 
 from durable_agent_host.errors import RequestError
-from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, Target
+from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.gemini.client import adapt_client
-from durable_agent_host.providers.gemini.errors import explain_error, forgotten_by_service
+from durable_agent_host.providers.gemini.errors import explain_error, find_lost_state
 from durable_agent_host.providers.gemini.forgotten import without_forgotten
-from durable_agent_host.providers.gemini.parts import STAMPS
-from durable_agent_host.providers.hosted_provider import Hooks, HostedProvider
+from durable_agent_host.providers.gemini.parts import METADATA
+from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
 from durable_agent_host.providers.neutral import without_answered_approvals
 
 
-class GeminiProvider(HostedProvider):
+class GeminiProvider(ProviderBase):
     """Clients of Google's Gemini, whose parts are kept and sent back."""
 
-    hooks = Hooks(
-        target=Target(
-            STAMPS.provider, unsent=TOOLS_OF_SERVICES, media=re.compile(r"(image|audio|video|application|text)/.*")
+    hooks = ProviderHooks(
+        target=ReplayTarget(
+            METADATA.provider, unsent=TOOLS_OF_SERVICES, media=re.compile(r"(image|audio|video|application|text)/.*")
         ),
         adapt=adapt_client,
         carry=without_forgotten,
-        forgotten=forgotten_by_service,
+        forgotten=find_lost_state,
         explain=explain_error,
     )
 

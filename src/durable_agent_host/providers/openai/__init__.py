@@ -1,7 +1,7 @@
 """OpenAI and Azure OpenAI Responses, through `agent_framework_openai` 1.17.
 
 `environment` makes the client that the environment selects. `provider` implements the port; `client` adapts an agent's
-client; `item_types` has a row for each type of output item, used by `items` and `replay`; `errors` explains refusals.
+client; `item_types` has a row for each type of output item, used by `items` and `replay`; `errors` explains rejections.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""The provider's requests for approval and their answers, as part of the history. Pure.
+"""The provider's requests for approval and their responses, as part of the history.
 
 The framework treats both as open in its session, and drops earlier ones (``_tools.py`` of agent-framework-core 1.23);
-the provider requires the requests of a replayed history with their answers. So an answered request and its answer are
+the provider requires the requests of a replayed history with their responses. So a request and its response are
 carried as the provider's own items.
 """
 
@@ -13,71 +13,71 @@ from agent_framework import Content, Message
 from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.openai.forgotten import with_contents
-from durable_agent_host.providers.openai.items import PROVIDER, item_of, stamp_of
+from durable_agent_host.providers.openai.items import PROVIDER, find_item_metadata, rebuild_item
 
 REQUEST: Final = "mcp_approval_request"
-ANSWER: Final = "mcp_approval_response"
+RESPONSE: Final = "mcp_approval_response"
 
 
 def as_history(messages: Sequence[Message]) -> list[Message]:
-    """Carry answered approvals as the provider's items, which the framework leaves alone.
+    """Carry completed approvals as the provider's items, which the framework does not change.
 
-    Guarantee: pure; the given messages are not changed; doing it again changes nothing.
+    Guarantee: pure and idempotent; the messages are not changed.
 
     Args:
         messages: sent to the model or received from it before.
 
     Returns:
-        The messages, with copies of those that contain an answer to the provider or an answered request.
+        The messages, with copies of those that contain an approval response or its request.
     """
     contents = [content for message in resting(messages) for content in message.contents]
-    answered = {content.id for content in contents if content.type == "function_approval_response"}
-    if not answered:
+    responded_ids = {content.id for content in contents if content.type == "function_approval_response"}
+    if not responded_ids:
         return list(messages)
     return [
-        with_contents(message, [_carried(content, answered) for content in message.contents])
+        with_contents(message, [_as_item_carrier(content, responded_ids) for content in message.contents])
         for message in resting(messages)
     ]
 
 
-def asked_request(content: Content) -> str | None:
-    """Return the id of the request for approval that a content is. Guarantee: pure.
+def approval_request_id(content: Content) -> str | None:
+    """Return the id of an approval request. Guarantee: pure.
 
     Args:
         content: of any type.
 
     Returns:
-        The request's id, or None when the content is not one.
+        The request's id, or None if the content is not a request.
     """
     if content.type == "function_approval_request":
         return content.id
-    mark: Mapping[str, Any] = stamp_of(content) or {}
-    return cast("str | None", mark.get("id")) if mark.get("type") == REQUEST else None
+    metadata: Mapping[str, Any] = find_item_metadata(content) or {}
+    return cast("str | None", metadata.get("id")) if metadata.get("type") == REQUEST else None
 
 
-def answered_request(content: Content) -> str | None:
-    """Return the id of the request for approval that a content answers. Guarantee: pure.
+def approval_response_id(content: Content) -> str | None:
+    """Return the id of the request that an approval response belongs to. Guarantee: pure.
 
     Args:
         content: of any type.
 
     Returns:
-        The request's id, or None when the content is not an answer.
+        The request's id, or None if the content is not a response.
     """
     if content.type == "function_approval_response":
         return content.id
-    mark: Mapping[str, Any] = stamp_of(content) or {}
-    return cast("str", mark["approval_request_id"]) if mark.get("type") == ANSWER else None
+    metadata: Mapping[str, Any] = find_item_metadata(content) or {}
+    return cast("str", metadata["approval_request_id"]) if metadata.get("type") == RESPONSE else None
 
 
-def _carried(content: Content, answered: set[str | None]) -> Content:
+def _as_item_carrier(content: Content, responded_ids: set[str | None]) -> Content:
     call = content.function_call
-    if call is None or not call.hosted or content.id not in answered:
+    if call is None or not call.hosted or content.id not in responded_ids:
         return content
     if content.type == "function_approval_response":
-        item = {"type": ANSWER, "id": None, "approval_request_id": content.id, "approve": content.approved is True}
+        item = {"type": RESPONSE, "id": None, "approval_request_id": content.id, "approve": content.approved is True}
         return Content("text", text="", additional_properties={STAMP: {"provider": PROVIDER, **item}})
-    if content.type == "function_approval_request" and stamp_of(content):
-        item = item_of([content])
+    if content.type == "function_approval_request" and find_item_metadata(content):
+        item = rebuild_item([content])
         return Content("text", text="", additional_properties={STAMP: {"provider": PROVIDER, **item}})
     return content

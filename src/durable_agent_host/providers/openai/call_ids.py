@@ -1,4 +1,4 @@
-"""The item ids of function calls: found where they are stored, derived where a history has lost them. Pure."""
+"""The item ids of function calls: read from the contents, or derived where a history has lost them."""
 
 import re
 from collections import Counter
@@ -11,11 +11,11 @@ from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import STAMP
 
-_GOOD_ID: Final = re.compile(r"fc_[A-Za-z0-9_-]{1,61}")
+_VALID_ID: Final = re.compile(r"fc_[A-Za-z0-9_-]{1,61}")
 
 
-def item_id_of(call: Content) -> str | None:
-    """Return the item id of a function call, from its stamp or from where this or an older client put it.
+def find_item_id(call: Content) -> str | None:
+    """Return the item id of a function call, from its metadata or where this or an older client stored it.
 
     Guarantee: pure.
 
@@ -23,11 +23,11 @@ def item_id_of(call: Content) -> str | None:
         The id, or None when the history has lost it.
     """
     properties = call.additional_properties
-    openai, stamp = (cast("Any", properties.get(name)) for name in ("openai", STAMP))
-    for holder, name in ((stamp, "id"), (openai, "item_id"), (properties, "fc_id")):
-        found: Any = cast("Mapping[str, Any]", holder).get(name) if isinstance(holder, Mapping) else None
-        if isinstance(found, str) and found:
-            return found
+    openai, metadata = (cast("Any", properties.get(name)) for name in ("openai", STAMP))
+    for holder, name in ((metadata, "id"), (openai, "item_id"), (properties, "fc_id")):
+        item_id: Any = cast("Mapping[str, Any]", holder).get(name) if isinstance(holder, Mapping) else None
+        if isinstance(item_id, str) and item_id:
+            return item_id
     return None
 
 
@@ -43,14 +43,14 @@ def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
         messages: freshly decoded, the conversation from its start; their contents are changed in place.
         session_id: of the conversation.
     """
-    seen: Counter[str] = Counter()
+    occurrence_counts: Counter[str] = Counter()
     contents = (content for message in resting(messages) for content in message.contents)
     for call in (content for content in contents if content.type == "function_call"):
         if not call.call_id or call.informational_only:
             continue
-        seen[call.call_id] += 1
-        item_id = item_id_of(call)
-        if item_id is None or not _GOOD_ID.fullmatch(item_id):
-            item_id = "fc_" + derived_id(session_id, call.call_id, str(seen[call.call_id]))
+        occurrence_counts[call.call_id] += 1
+        item_id = find_item_id(call)
+        if item_id is None or not _VALID_ID.fullmatch(item_id):
+            item_id = "fc_" + derived_id(session_id, call.call_id, str(occurrence_counts[call.call_id]))
         openai = cast("dict[str, Any]", call.additional_properties.get("openai") or {})
         call.additional_properties |= {"fc_id": item_id, "openai": openai | {"item_id": item_id}}

@@ -1,8 +1,8 @@
-"""The hosted copy of an agent's chat client, which keeps the provider's items.
+"""The adapter of an agent's chat client, which keeps the provider's items.
 
-The user's client is not changed and no module is patched: the hosted copy of an agent gets a copy of its client, whose
-class adds a few overrides to the client's own class. They attach the provider's items to what the framework parsed, and
-write messages with such items exactly as the API returned them.
+The user's client is not changed and no module is patched: the hosted copy of an agent gets an adapter, a copy whose
+class adds a few overrides to the client's own class. They attach the provider's items to the framework's contents, and
+send such items back exactly as the API returned them.
 """
 # ruff: noqa: SLF001 - the overrides call what they override
 
@@ -17,15 +17,15 @@ from durable_agent_host.agent.bounds import until_its_end
 from durable_agent_host.loops.aside import aside, aside_at_once
 from durable_agent_host.loops.giving_way import RestingList, give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
-from durable_agent_host.providers.call_names import offered_names
+from durable_agent_host.providers.call_names import declared_tool_names
 from durable_agent_host.providers.endings import ended_early
-from durable_agent_host.providers.hosted_client import FoldsStreams, hosted_copy
-from durable_agent_host.providers.openai.direct_events import with_direct_events
-from durable_agent_host.providers.openai.errors import failure_of
-from durable_agent_host.providers.openai.items import attach_items, groups_of, item_of, stamp_of
+from durable_agent_host.providers.hosted_client import FoldedStreamMixin, create_adapter
+from durable_agent_host.providers.openai.direct_events import with_fast_event_parsing
+from durable_agent_host.providers.openai.errors import parse_failure
+from durable_agent_host.providers.openai.items import attach_items, find_item_metadata, group_by_item, rebuild_item
 from durable_agent_host.providers.openai.media import as_input_file, audio_part
-from durable_agent_host.providers.openai.old_answers import streamed_or_whole
-from durable_agent_host.providers.openai.open_calls import closed_messages
+from durable_agent_host.providers.openai.old_answers import stream_or_retrieve
+from durable_agent_host.providers.openai.open_calls import with_closed_calls
 from durable_agent_host.providers.openai.replay import (
     accepted_item,
     replayable_messages,
@@ -40,7 +40,7 @@ _ENCRYPTED = "reasoning.encrypted_content"
 def adapt_client(client: Any) -> Any:
     """Copy a chat client of the Responses API so that it keeps the provider's items.
 
-    Guarantee: pure; the given client is not changed.
+    Guarantee: pure; the client is not changed.
 
     Args:
         client: of the class `RawOpenAIChatClient` or one derived from it.
@@ -48,85 +48,93 @@ def adapt_client(client: Any) -> Any:
     Returns:
         A copy that shares its connections; the client itself when it is already adapted.
     """
-    hosted = hosted_copy(client, _KeepsItems)
-    if hosted is not client:
-        hosted.__dict__.update({name: with_direct_events(value) for name, value in hosted.__dict__.items()})
-    return hosted
+    adapter = create_adapter(client, _ItemPreservingMixin)
+    if adapter is not client:
+        adapter.__dict__.update({name: with_fast_event_parsing(value) for name, value in adapter.__dict__.items()})
+    return adapter
 
 
-class _KeepsItems(FoldsStreams):
-    """The overrides; stands before the client's own class in the method resolution order."""
+class _ItemPreservingMixin(FoldedStreamMixin):
+    """The overrides; precedes the client's own class in the method resolution order."""
 
     item_reader = ITEMS
 
     def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
         client: Any = super()
         response = client._finalize_response_updates(updates, **kwargs)
-        client._mark_completed_computer_calls([one for message in response.messages for one in message.contents])
+        client._mark_completed_computer_calls(
+            [content for message in response.messages for content in message.contents]
+        )
         return response
 
     def _inner_get_response(
         self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
     ) -> Any:
         client: Any = super()
-        answer = client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
+        result = client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
         if not stream:
-            return answer
-        answer._stream_source = until_its_end(answer._stream_source, ended_early)
+            return result
+        result._stream_source = until_its_end(result._stream_source, ended_early)
         if not options.get("continuation_token"):
-            return answer
+            return result
 
-        def look() -> Any:
+        def retrieve() -> Any:
             return client._inner_get_response(messages=messages, options=options, stream=False, **kwargs)
 
-        def whole(updates: Sequence[Any]) -> Any:
+        def finalize(updates: Sequence[Any]) -> Any:
             return self._finalize_response_updates(updates, response_format=options.get("response_format"))
 
-        return ResponseStream(streamed_or_whole(answer, look), finalizer=whole)
+        return ResponseStream(stream_or_retrieve(result, retrieve), finalizer=finalize)
 
     def _parse_chunk_from_openai(self, event: Any, *args: Any, **kwargs: Any) -> Any:
-        if (error := failure_of(event)) is not None:
-            raise error  # the framework treats what came before ``response.failed`` as the answer
+        if (error := parse_failure(event)) is not None:
+            raise error  # the framework would return the partial output before ``response.failed`` as the response
         client: Any = super()
         update = client._parse_chunk_from_openai(event, *args, **kwargs)
         if event.type in _LAST_EVENTS:  # the first events repeat the request
-            _note_tier(update, event.response)
+            _add_service_tier(update, event.response)
         return update
 
     def _parse_response_from_openai(self, response: Any, *args: Any, **kwargs: Any) -> Any:
-        if (error := failure_of(response)) is not None:
+        if (error := parse_failure(response)) is not None:
             raise error
         client: Any = super()
-        parsed = client._parse_response_from_openai(response, *args, **kwargs)
-        parsed.messages = complete_messages(parsed.messages, [plain_item(item) for item in response.output])
-        _note_tier(parsed, response)
-        return parsed
+        chat_response = client._parse_response_from_openai(response, *args, **kwargs)
+        chat_response.messages = complete_messages(
+            chat_response.messages, [plain_item(item) for item in response.output]
+        )
+        _add_service_tier(chat_response, response)
+        return chat_response
 
     async def _prepare_request(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         client: Any = super()
-        sdk, prepared, validated = await client._prepare_request(*args, **kwargs)
-        return sdk, _with_unread_input(prepared), validated
+        sdk, request_options, validated_options = await client._prepare_request(*args, **kwargs)
+        return sdk, _bypass_input_transform(request_options), validated_options
 
     async def _prepare_options(self, messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
         client: Any = super()
-        stored = options.get("store") is not False
-        goes_on = any(options.get(name) for name in ("conversation_id", "previous_response_id", "conversation"))
+        uses_service_storage = options.get("store") is not False
+        is_continuation = any(options.get(name) for name in ("conversation_id", "previous_response_id", "conversation"))
 
-        def replayable() -> list[Message]:
-            whole = messages if goes_on else closed_messages(messages)
-            return replayable_messages(whole, stored=stored, keeps_reasoning=self._sends_as_it_is)
+        def prepare_history() -> list[Message]:
+            history = messages if is_continuation else with_closed_calls(messages)
+            return replayable_messages(history, stored=uses_service_storage, keeps_reasoning=self._can_send_reasoning)
 
-        sent = await aside(len(messages), replayable)
-        prepared: dict[str, Any] = await aside_at_once(len(sent), lambda: client._prepare_options(sent, options))
-        items = prepared["input"]
-        offered = offered_names(prepared.get("tools"))
-        prepared["input"] = await aside(len(items), lambda: with_valid_names(with_valid_ids(items), offered))
-        if _takes_encrypted_reasoning(self) and _ENCRYPTED not in (include := list(prepared.get("include") or [])):
-            # The client requests it only on the first turn; a continuation that the service forgets needs it all.
-            prepared["include"] = [*include, _ENCRYPTED]
-        return prepared
+        sent_messages = await aside(len(messages), prepare_history)
+        request_options: dict[str, Any] = await aside_at_once(
+            len(sent_messages), lambda: client._prepare_options(sent_messages, options)
+        )
+        items = request_options["input"]
+        tool_names = declared_tool_names(request_options.get("tools"))
+        request_options["input"] = await aside(len(items), lambda: with_valid_names(with_valid_ids(items), tool_names))
+        if _accepts_encrypted_reasoning(self) and _ENCRYPTED not in (
+            include := list(request_options.get("include") or [])
+        ):
+            # The client requests it only on the first turn; it is needed when the service loses a continuation.
+            request_options["include"] = [*include, _ENCRYPTED]
+        return request_options
 
-    def _sends_as_it_is(self, content: Content) -> bool:
+    def _can_send_reasoning(self, content: Content) -> bool:
         client: Any = super()
         return bool(content.id and client._prepare_provider_reasoning_item_for_openai(content.id, [content]))
 
@@ -144,41 +152,43 @@ class _KeepsItems(FoldsStreams):
     def _prepare_message_for_openai(self, message: Message, **kwargs: Any) -> list[dict[str, Any]]:
         give_way()
         client: Any = super()
-        is_stamped = any(stamp_of(content) is not None for content in message.contents)
-        if kwargs.get("request_uses_service_side_storage", True) or (message.contents and not is_stamped):
+        has_items = any(find_item_metadata(content) is not None for content in message.contents)
+        if kwargs.get("request_uses_service_side_storage", True) or (message.contents and not has_items):
             return client._prepare_message_for_openai(message, **kwargs)
-        prepared: list[dict[str, Any]] = []
-        for is_plain, groups in groupby(groups_of(message.contents), key=lambda group: stamp_of(group[0]) is None):
+        input_items: list[dict[str, Any]] = []
+        for is_plain, groups in groupby(
+            group_by_item(message.contents), key=lambda group: find_item_metadata(group[0]) is None
+        ):
             if is_plain:
                 part = copy.copy(message)
                 part.contents = [content for group in groups for content in group]
-                prepared += client._prepare_message_for_openai(part, **kwargs)
+                input_items += client._prepare_message_for_openai(part, **kwargs)
             else:
-                prepared += [accepted_item(item_of(group)) for group in groups]
-        return prepared
+                input_items += [accepted_item(rebuild_item(group)) for group in groups]
+        return input_items
 
 
-def _with_unread_input(prepared: Mapping[str, Any]) -> dict[str, Any]:
-    """Pass the input to the SDK as a part of the body that it does not read.
+def _bypass_input_transform(request_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Pass the input to the SDK in ``extra_body``, which it sends without inspecting it.
 
     The SDK (openai 3.54, ``async_maybe_transform``) checks each item of ``input`` against every type of item, which
-    takes ten times as long as the rest of a long request. The items are JSON, and it changes nothing in them.
+    takes ten times as long as the rest of a long request. The items are JSON, and it does not change them.
     ``responses.stream`` requires ``input``; the body's items replace the empty list.
     """
-    body: dict[str, Any] = {"input": prepared["input"], **(prepared.get("extra_body") or {})}
-    return {**prepared, "input": [], "extra_body": body}
+    body: dict[str, Any] = {"input": request_options["input"], **(request_options.get("extra_body") or {})}
+    return {**request_options, "input": [], "extra_body": body}
 
 
 _LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
-def _note_tier(said: Any, response: Any) -> None:
+def _add_service_tier(target: Any, response: Any) -> None:
     if tier := getattr(response, "service_tier", None):
-        said.additional_properties = {**(said.additional_properties or {}), SERVICE_TIER: tier}
+        target.additional_properties = {**(target.additional_properties or {}), SERVICE_TIER: tier}
 
 
-def _takes_encrypted_reasoning(client: object) -> bool:
-    """Return whether to always request it: Foundry deployments, which have other clients, may refuse."""
+def _accepts_encrypted_reasoning(client: object) -> bool:
+    """Return whether to always request it: Foundry deployments, which have other clients, may reject it."""
     from agent_framework_openai import OpenAIChatClient  # noqa: PLC0415 - one SDK per file, loaded when used
 
     return isinstance(client, OpenAIChatClient)
@@ -187,7 +197,7 @@ def _takes_encrypted_reasoning(client: object) -> bool:
 def complete_messages(messages: Iterable[Message], items: Sequence[Mapping[str, Any]]) -> list[Message]:
     """Attach the items of one model call to the framework's messages of it.
 
-    Guarantee: pure; the given messages are not changed.
+    Guarantee: pure; the messages are not changed.
 
     Args:
         messages: of one model call.
@@ -196,9 +206,11 @@ def complete_messages(messages: Iterable[Message], items: Sequence[Mapping[str, 
     Returns:
         The same messages without items, otherwise one message with the contents in the order of the items.
     """
-    given = list(messages)
-    if not items or any(message.role != "assistant" for message in given):
-        return given
-    whole = copy.copy(given[0]) if given else Message("assistant", [])
-    whole.contents = attach_items([content for message in given for content in message.contents], items)
-    return [whole]
+    call_messages = list(messages)
+    if not items or any(message.role != "assistant" for message in call_messages):
+        return call_messages
+    complete_message = copy.copy(call_messages[0]) if call_messages else Message("assistant", [])
+    complete_message.contents = attach_items(
+        [content for message in call_messages for content in message.contents], items
+    )
+    return [complete_message]

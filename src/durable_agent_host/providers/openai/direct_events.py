@@ -12,10 +12,10 @@ from typing import Any, cast, get_args
 from durable_agent_host.agent.overriding import copy_with
 
 
-def with_direct_events(client: Any) -> Any:
+def with_fast_event_parsing(client: Any) -> Any:
     """Copy a client of the SDK so that it parses the events of a streamed response by their type.
 
-    Guarantee: pure; events are equal to those of the given client.
+    Guarantee: pure; events are equal to those of the client.
 
     Args:
         client: an `openai.AsyncOpenAI` or one of its subclasses; anything else is returned unchanged.
@@ -25,13 +25,13 @@ def with_direct_events(client: Any) -> Any:
     """
     from openai import AsyncOpenAI  # noqa: PLC0415 - one SDK per file, loaded when used
 
-    if not isinstance(client, AsyncOpenAI) or isinstance(client, _ReadsDirectly):
+    if not isinstance(client, AsyncOpenAI) or isinstance(client, _FastEventParsingMixin):
         return client
-    return copy_with(client.with_options(), _ReadsDirectly)
+    return copy_with(client.with_options(), _FastEventParsingMixin)
 
 
-class _ReadsDirectly:
-    """The override; stands before the client's own class in the method resolution order."""
+class _FastEventParsingMixin:
+    """The override; precedes the client's own class in the method resolution order."""
 
     def _process_response_data(self, *, data: Any, cast_to: Any, response: Any) -> Any:
         kinds, stream_type = _kinds()
@@ -58,9 +58,9 @@ def _kinds() -> tuple[dict[Any, type[Any]], Any]:
     items, *_ = get_args(ResponseOutputItem)
     for part in (*get_args(items), Response):  # built first, because the events share them
         part.model_rebuild()
-    found: dict[Any, list[type[Any]]] = {}
+    kinds_by_type: dict[Any, list[type[Any]]] = {}
     union, *_ = get_args(ResponseStreamEvent)
     for kind in get_args(union):
         for name in get_args(kind.model_fields["type"].annotation):
-            found.setdefault(name, []).append(kind)
-    return {name: kinds[0] for name, kinds in found.items() if len(kinds) == 1}, ResponseStreamEvent
+            kinds_by_type.setdefault(name, []).append(kind)
+    return {name: kinds[0] for name, kinds in kinds_by_type.items() if len(kinds) == 1}, ResponseStreamEvent

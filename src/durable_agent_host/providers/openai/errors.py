@@ -9,13 +9,13 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.providers.errors import explain_client_error, says_enough
 
-_PASSING_CODES = frozenset({"", "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"})
-"""Codes of failures in the middle of an answer that a retry may avoid; other codes concern the request."""
+_TRANSIENT_CODES = frozenset({"", "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"})
+"""Codes of failures during a response that a retry may avoid; other codes concern the request."""
 
-_CONTINUATION_GONE = re.compile(r"(?:[Pp]revious response|Response|Conversation) with id '[^']*' not found")
-_CALL_IS_OPEN = re.compile(r"No tool output found for |MCP approval requests do not have an approval")
+_CONTINUATION_NOT_FOUND = re.compile(r"(?:[Pp]revious response|Response|Conversation) with id '[^']*' not found")
+_CALL_WITHOUT_OUTPUT = re.compile(r"No tool output found for |MCP approval requests do not have an approval")
 _REASONING_UNREADABLE = re.compile(r"The encrypted content .*could not be verified", re.DOTALL)
-_CONTAINER_GONE = re.compile(
+_CONTAINER_EXPIRED = re.compile(
     r"(?:Expected container_id: |Container (?:is expired|with id |'))\W*(?P<id>cntr_\w+)?", re.IGNORECASE
 )
 """The service's wording, recorded or quoted by several public projects (pydantic/pydantic-ai#7461,
@@ -23,7 +23,7 @@ openai/codex#8145 and others)."""
 
 
 def explain_error(error: BaseException) -> ProviderError | None:
-    """Explain in a sentence why a model call failed, and what to do.
+    """Explain in one sentence why a model call failed, and what to do.
 
     Guarantee: pure.
 
@@ -33,7 +33,7 @@ def explain_error(error: BaseException) -> ProviderError | None:
     Returns:
         The explanation; None when no chat client failed, or the cause is unknown.
     """
-    cause = _sdk_error(error)
+    cause = _find_sdk_error(error)
     if cause is None or says_enough(error):
         return explain_client_error(error)
     import openai  # noqa: PLC0415 - its error was raised, so it is loaded
@@ -49,63 +49,69 @@ def explain_error(error: BaseException) -> ProviderError | None:
     if isinstance(cause, openai.APIStatusError):
         return _explain_status(cause)
     if isinstance(cause, openai.APIError):
-        return _failure(cause.code, cause.message)
+        return _build_failure(cause.code, cause.message)
     return explain_client_error(error)
 
 
-def failure_of(said: Any) -> ProviderError | None:
+def parse_failure(event_or_response: Any) -> ProviderError | None:
     """Read the failure that an event or a response reports.
 
     Guarantee: pure.
 
     Args:
-        said: an event of a stream, or a response.
+        event_or_response: an event of a stream, or a response.
 
     Returns:
         The error with the service's reason; None without a failure.
     """
-    if getattr(said, "type", None) == "error":
-        nested: Any = getattr(said, "error", None)  # the API nests it, and the SDK's model has it flat
-        told = cast("dict[str, Any]", nested if isinstance(nested, dict) else vars(said))
-        return _failure(told.get("code"), told.get("message"))
-    if getattr(said, "type", None) == "response.failed":
-        said = said.response
-    if not _has_failed(said):
+    if getattr(event_or_response, "type", None) == "error":
+        nested_error: Any = getattr(
+            event_or_response, "error", None
+        )  # nested in the API's JSON, flat in the SDK's model
+        error_fields = cast(
+            "dict[str, Any]", nested_error if isinstance(nested_error, dict) else vars(event_or_response)
+        )
+        return _build_failure(error_fields.get("code"), error_fields.get("message"))
+    if getattr(event_or_response, "type", None) == "response.failed":
+        event_or_response = event_or_response.response
+    if not _has_failed(event_or_response):
         return None
-    return _failure(getattr(said.error, "code", None), getattr(said.error, "message", None))
-
-
-def _has_failed(said: Any) -> bool:
-    """Return the status of a response, which an event lacks: reading missing attributes of the SDK's models is slow."""
-    fields: dict[str, Any] = getattr(said, "__dict__", None) or {}
-    further: dict[str, Any] = getattr(said, "__pydantic_extra__", None) or {}
-    return "failed" in (fields.get("status"), further.get("status"))
-
-
-def _failure(code: str | None, message: str | None) -> ProviderError:
-    reason = ": ".join(part for part in (code, message) if part) or "no reason was given"
-    is_passing = (code or "") in _PASSING_CODES or _is_passing_status(code)
-    advice = "try again" if is_passing else "check the request"
-    return ProviderError(
-        f"the model's service failed in the middle of its answer: {reason.rstrip('. ')} - {advice}",
-        retryable=is_passing,
+    return _build_failure(
+        getattr(event_or_response.error, "code", None), getattr(event_or_response.error, "message", None)
     )
 
 
-def _is_passing_status(code: object) -> bool:
+def _has_failed(response: Any) -> bool:
+    """Return whether a response has failed; an event has no status. Missing attributes of SDK models are slow to read."""
+    fields: dict[str, Any] = getattr(response, "__dict__", None) or {}
+    further: dict[str, Any] = getattr(response, "__pydantic_extra__", None) or {}
+    return "failed" in (fields.get("status"), further.get("status"))
+
+
+def _build_failure(code: str | None, message: str | None) -> ProviderError:
+    reason = ": ".join(part for part in (code, message) if part) or "no reason was given"
+    is_transient = (code or "") in _TRANSIENT_CODES or _is_transient_status(code)
+    hint = "try again" if is_transient else "check the request"
+    return ProviderError(
+        f"the model's service failed in the middle of its answer: {reason.rstrip('. ')} - {hint}",
+        retryable=is_transient,
+    )
+
+
+def _is_transient_status(code: object) -> bool:
     """Return whether a code is a transient HTTP status, as sent by OpenRouter and vLLM in a stream."""
     status = int(str(code)) if str(code).isdigit() else 0
     return status >= 500 or status in RETRYABLE_STATUS  # noqa: PLR2004
 
 
-def _sdk_error(error: BaseException) -> BaseException | None:
+def _find_sdk_error(error: BaseException) -> BaseException | None:
     """Return the SDK's error among the causes, without loading the SDK: an SDK not loaded has not failed."""
     sdk: Any = sys.modules.get("openai")
-    return next((one for one in causes_of(error) if isinstance(one, sdk.OpenAIError)), None) if sdk else None
+    return next((cause for cause in causes_of(error) if isinstance(cause, sdk.OpenAIError)), None) if sdk else None
 
 
-def forgotten_by_service(error: BaseException) -> Forgotten | None:
-    """Return what the service has lost, when it refused a request for that reason.
+def find_lost_state(error: BaseException) -> Forgotten | None:
+    """Return what the service has lost, when it rejected a request for that reason.
 
     Guarantee: pure.
 
@@ -113,40 +119,44 @@ def forgotten_by_service(error: BaseException) -> Forgotten | None:
         error: raised by the agent.
 
     Returns:
-        ``continuation`` when the previous response or the conversation is gone, or ends with an unanswered call;
+        ``continuation`` when the previous response or the conversation no longer exists, or ends with an open call;
         ``container`` when a container has expired; ``reasoning`` when encrypted content has another key; otherwise
         None.
     """
-    cause: Any = _sdk_error(error)
+    cause: Any = _find_sdk_error(error)
     if getattr(cause, "status_code", None) not in {400, 404, 410}:
         return None
-    said, code = str(cause.message), getattr(cause, "code", None)
-    if code == "previous_response_not_found" or _CONTINUATION_GONE.search(said) or _CALL_IS_OPEN.search(said):
+    message, code = str(cause.message), getattr(cause, "code", None)
+    if (
+        code == "previous_response_not_found"
+        or _CONTINUATION_NOT_FOUND.search(message)
+        or _CALL_WITHOUT_OUTPUT.search(message)
+    ):
         return Forgotten("continuation")
-    if code == "invalid_encrypted_content" or _REASONING_UNREADABLE.search(said):
+    if code == "invalid_encrypted_content" or _REASONING_UNREADABLE.search(message):
         return Forgotten("reasoning")
-    if named := _CONTAINER_GONE.search(said):
-        return Forgotten("container", named["id"] or "")
+    if match := _CONTAINER_EXPIRED.search(message):
+        return Forgotten("container", match["id"] or "")
     return None
 
 
 def _explain_status(error: Any) -> ProviderError:
     status: int = error.status_code
     body: Any = error.body
-    said = (
+    message = (
         str(cast("dict[str, Any]", body).get("message") or error.message) if isinstance(body, dict) else error.message
     )
-    advice = {
+    hint = {
         401: "check OPENAI_API_KEY or AZURE_OPENAI_API_KEY",
         403: "check that the key may use this model",
         404: "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT, and the endpoint",
         429: "wait and try again, or raise the quota",
     }.get(status, "try again" if status >= 500 else "check the request and the model's name")  # noqa: PLR2004
     if getattr(error, "code", None) == "model_not_found":
-        advice = "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT"
-    known = advice_of(error)
+        hint = "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT"
+    retry_decision = advice_of(error)
     return ProviderError(
-        f"the model's service refused the call with {status}: {said.rstrip('. ')} - {advice}",
-        retryable=known is not None and known.retryable,
-        retry_after_seconds=known.retry_after_seconds if known is not None else None,
+        f"the model's service refused the call with {status}: {message.rstrip('. ')} - {hint}",
+        retryable=retry_decision is not None and retry_decision.retryable,
+        retry_after_seconds=retry_decision.retry_after_seconds if retry_decision is not None else None,
     )

@@ -1,8 +1,8 @@
 """Loads what a process's first request to the Responses API needs, without network access.
 
 The SDK (openai 3.54) loads the API's module on first use, gets the platform's name with a separate process, and builds
-the parsers of stream events when the first ones arrive: half a second that the first turn would wait. Here a client
-without connections reads the short answer below.
+the parsers of stream events when the first ones arrive: the first turn would wait half a second for it. Here a client
+without connections reads the short response below.
 """
 
 import json
@@ -55,36 +55,36 @@ _EVENTS: Final[tuple[dict[str, Any], ...]] = (
 
 
 async def warm_up() -> None:
-    """Have a hosted client read a streamed answer without a server.
+    """Have an adapted client read a streamed response without a server.
 
     The client has none of the framework's layers, so nothing observes the call.
     """
-    import anyio.lowlevel  # noqa: PLC0415 - what this is for
+    import anyio.lowlevel  # noqa: PLC0415 - the purpose of this function
     import httpx2  # noqa: PLC0415
     from agent_framework import Message  # noqa: PLC0415
     from agent_framework_openai import RawOpenAIChatClient  # noqa: PLC0415
     from openai import AsyncOpenAI  # noqa: PLC0415
 
     lines = [
-        f"event: {event['type']}\ndata: {json.dumps(event | {'sequence_number': number})}\n\n"
-        for number, event in enumerate(_EVENTS)
+        f"event: {event['type']}\ndata: {json.dumps(event | {'sequence_number': index})}\n\n"
+        for index, event in enumerate(_EVENTS)
     ]
 
-    def answer(_: httpx2.Request) -> httpx2.Response:
+    def respond(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text="".join(lines))
 
     await anyio.lowlevel.checkpoint()  # loads the connection code for this kind of loop
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as http:
         sdk = AsyncOpenAI(api_key="none", base_url=_URL, http_client=http, max_retries=0)
         client: Any = adapt_client(RawOpenAIChatClient(model="none", async_client=sdk))
-        with _untold():
+        with _suppress_request_log():
             async for _ in client.get_response([Message("user", ["?"])], stream=True, options={"store": False}):
                 pass
 
 
 @contextmanager
-def _untold() -> Generator[None]:
-    """Keep the call out of the log, where it looks like a request; other requests meanwhile are logged."""
+def _suppress_request_log() -> Generator[None]:
+    """Suppress the log line of this call; concurrent requests are logged."""
     log = logging.getLogger("httpx2")
     log.addFilter(_is_real)
     try:

@@ -1,7 +1,7 @@
-"""One row for each type of output item of the Responses API: everything that this program knows of it. Pure.
+"""One row for each type of output item of the Responses API: all its handling.
 
-A new hosted item is a new row in `ITEM_TYPES`. Without a row, an item is left to the framework. A row with only the
-fields that the API accepts back keeps the item whole on an empty text, replays it and repairs it.
+A new hosted item is a new row in `ITEM_TYPES`. Without a row, an item is handled by the framework. A row with only
+`input_fields` stores the item in full on an empty text, replays it and repairs it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,46 +29,47 @@ class ItemType:
     Attributes:
         streams: field of an event that numbers a part of the item → the events with it; the empty name for events about
             the item as a whole.
-        complete: adds what the framework's stream parser leaves out; None keeps the contents unchanged.
-        stands_for: the types of its contents, for items that share a call id with another item; empty for any.
+        complete: adds what the framework's stream parser omits; None leaves the contents unchanged.
+        matching_content_types: the types of its contents, for items that share a call id with another item; empty for
+            any.
         input_fields: accepted back by the API. Source: openai-python 3.52, the ``Param`` types. Empty for items that
             the framework sends back itself.
         may_be_null: input fields that are sent even when null.
         trim: removes from the item what is not valid as input.
         rebuild: reads fields of the item from its contents, so that they are stored once.
-        required: fields without which the API rejects the item.
+        required_fields: fields without which the API rejects the item.
         always_null: fields that are sent as null, whatever their value: no accepted recorded request had a value.
-        contents: the types of the contents that the item needs, unless its stamp holds `stored_field`.
-        stored_field: see `contents`.
+        contents: the types of the contents that the item needs, unless its metadata has `content_field`.
+        content_field: see `contents`.
         repair: further data for `session.repair`; see `StoredItem`.
-        unsent: types of its contents that the framework's client leaves out when they represent no item.
+        unsent: types of its contents that the framework's client omits when they represent no item.
         is_id_optional: whether the API accepts it without its id.
         id_prefix: required prefix of its id.
-        needs_answer: whether it waits for an answer from the app.
-        is_sealed: whether its payload is encrypted.
-        sums_up: whether it replaces all items before it.
-        tell: describes the item in words, for when it can no longer be sent.
+        needs_result: whether it needs a result from the app.
+        is_encrypted: whether its payload is encrypted.
+        is_compaction: whether it replaces all items before it.
+        describe: describes the item as text, for when it can no longer be sent.
     """
 
     streams: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     complete: Complete | None = None
-    stands_for: frozenset[str] = frozenset()
+    matching_content_types: frozenset[str] = frozenset()
     input_fields: frozenset[str] = frozenset()
     may_be_null: frozenset[str] = frozenset()
     trim: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     rebuild: Rebuild | None = None
-    required: tuple[str, ...] = ()
+    required_fields: tuple[str, ...] = ()
     always_null: tuple[str, ...] = ()
     contents: tuple[str, ...] = ()
-    stored_field: str = ""
+    content_field: str = ""
     repair: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unsent: frozenset[str] = frozenset()
     is_id_optional: bool = False
     id_prefix: str = ""
-    needs_answer: bool = False
-    is_sealed: bool = False
-    sums_up: bool = False
-    tell: Callable[[Item], str] | None = None
+    needs_result: bool = False
+    is_encrypted: bool = False
+    is_compaction: bool = False
+    describe: Callable[[Item], str] | None = None
 
 
 def _fields(names: str) -> frozenset[str]:
@@ -80,7 +81,7 @@ def _events(stem: str) -> dict[str, tuple[str, ...]]:
 
 
 def _without_foreign_sources(item: Mapping[str, Any]) -> Item:
-    """Leave out the sources of a search when they are not valid as input: the API returns some without a URL."""
+    """Remove the sources of a search if they are not valid as input: the API returns some without a URL."""
     action = dict(cast("Item", item.get("action") or {}))
     sources = cast("list[Item]", action.get("sources") or [])
     if all(source.get("type") == "url" for source in sources):
@@ -90,11 +91,11 @@ def _without_foreign_sources(item: Mapping[str, Any]) -> Item:
 
 
 def _without_empty_content(item: Mapping[str, Any]) -> Item:
-    """Leave out the empty ``content`` of encrypted reasoning, as in the recorded requests that were accepted."""
+    """Remove the empty ``content`` of encrypted reasoning, as in the accepted recorded requests."""
     return {name: value for name, value in item.items() if name != "content" or value}
 
 
-def _code_in_words(item: Item) -> str:
+def _describe_code_run(item: Item) -> str:
     logs = "".join(str(output.get("logs") or "") for output in cast("list[Item]", item.get("outputs") or []))
     return f"I ran this code:\n```python\n{item.get('code') or ''}\n```" + (f"\nIt printed:\n{logs}" if logs else "")
 
@@ -112,9 +113,9 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         complete=complete.complete_message,
         input_fields=_fields("id role status phase content"),
         rebuild=rebuild.message_fields,
-        required=("content", "role"),
+        required_fields=("content", "role"),
         contents=("text",),
-        stored_field="content",
+        content_field="content",
         repair={"is_null_kept": False},
         is_id_optional=True,
     ),
@@ -128,21 +129,21 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         trim=_without_empty_content,
         rebuild=rebuild.reasoning_fields,
         contents=("text_reasoning",),
-        stored_field="summary",
-        is_sealed=True,
+        content_field="summary",
+        is_encrypted=True,
     ),
     "function_call": ItemType(
         streams=_events("function_call_arguments"),
         complete=complete.complete_function_call,
-        stands_for=frozenset({"function_call"}),
+        matching_content_types=frozenset({"function_call"}),
         input_fields=_fields("id call_id name arguments status namespace caller async"),
         rebuild=rebuild.function_call_fields,
-        required=("call_id", "name", "arguments"),
+        required_fields=("call_id", "name", "arguments"),
         contents=("function_call",),
-        stored_field="arguments",
+        content_field="arguments",
         is_id_optional=True,
         id_prefix="fc_",
-        needs_answer=True,
+        needs_result=True,
     ),
     "code_interpreter_call": ItemType(
         streams=_events("code_interpreter_call_code"),
@@ -150,35 +151,35 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         input_fields=_fields("id code container_id outputs status"),
         may_be_null=_fields("outputs code"),
         rebuild=rebuild.code_fields,
-        required=("id", "code", "container_id"),
+        required_fields=("id", "code", "container_id"),
         always_null=("outputs",),
         contents=("code_interpreter_tool_call", "code_interpreter_tool_result"),
-        stored_field="code",
+        content_field="code",
         repair={
             "call_name": "code run",
             "empty_result": {"type": "code_interpreter_tool_result", "outputs": []},
             "owner": ("container_id", "container"),
         },
         unsent=_fields("code_interpreter_tool_call code_interpreter_tool_result"),
-        tell=_code_in_words,
+        describe=_describe_code_run,
     ),
     "web_search_call": ItemType(
         complete=complete.complete_search,
         input_fields=_fields("id action status"),
         trim=_without_foreign_sources,
         rebuild=rebuild.web_search_fields,
-        required=("id", "action"),
+        required_fields=("id", "action"),
         contents=("search_tool_result",),
-        stored_field="action",
+        content_field="action",
         unsent=_SEARCHES,
     ),
     "file_search_call": ItemType(
         complete=complete.complete_search,
         input_fields=_fields("id queries results status"),
         rebuild=rebuild.file_search_fields,
-        required=("id", "queries"),
+        required_fields=("id", "queries"),
         contents=("search_tool_call", "search_tool_result"),
-        stored_field="queries",
+        content_field="queries",
         unsent=_SEARCHES,
     ),
     "mcp_call": ItemType(
@@ -186,62 +187,62 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         complete=complete.complete_mcp,
         input_fields=_fields("id name server_label arguments output error approval_request_id status"),
         rebuild=rebuild.mcp_fields,
-        required=("id", "name", "server_label", "arguments"),
+        required_fields=("id", "name", "server_label", "arguments"),
         contents=("mcp_server_tool_call",),
-        stored_field="arguments",
+        content_field="arguments",
     ),
     "mcp_list_tools": ItemType(
         input_fields=_fields("id server_label tools error"),
-        required=("id", "server_label", "tools"),
+        required_fields=("id", "server_label", "tools"),
     ),
     "mcp_approval_request": ItemType(
         complete=complete.complete_approval,
         input_fields=_fields("id name server_label arguments"),
         rebuild=rebuild.approval_fields,
-        required=("id", "name", "server_label", "arguments"),
+        required_fields=("id", "name", "server_label", "arguments"),
         contents=("function_approval_request",),
-        stored_field="arguments",
+        content_field="arguments",
     ),
     "image_generation_call": ItemType(
         complete=complete.complete_image,
         input_fields=_fields("id result status action background output_format quality revised_prompt size"),
         rebuild=rebuild.image_fields,
-        required=("id", "result"),
+        required_fields=("id", "result"),
         contents=("image_generation_tool_result",),
-        stored_field="result",
+        content_field="result",
         unsent=_fields("image_generation_tool_call image_generation_tool_result"),
     ),
     "shell_call": ItemType(
         complete=complete.complete_call,
-        stands_for=frozenset({"shell_tool_call", "function_call"}),
+        matching_content_types=frozenset({"shell_tool_call", "function_call"}),
         input_fields=_fields("id call_id action environment status caller"),
-        required=("call_id", "action"),
-        needs_answer=True,
+        required_fields=("call_id", "action"),
+        needs_result=True,
     ),
     "shell_call_output": ItemType(
         complete=complete.complete_call,
-        stands_for=frozenset({"shell_tool_result"}),
+        matching_content_types=frozenset({"shell_tool_result"}),
         input_fields=_fields("id call_id output max_output_length status caller"),
         rebuild=rebuild.shell_output_fields,
-        required=("call_id", "output"),
+        required_fields=("call_id", "output"),
         contents=("shell_tool_result",),
-        stored_field="output",
+        content_field="output",
     ),
     "local_shell_call": ItemType(
         complete=complete.complete_call,
         input_fields=_fields("id call_id action status"),
-        needs_answer=True,
+        needs_result=True,
     ),
     "apply_patch_call": ItemType(
         input_fields=_fields("id call_id operation status caller"),
-        needs_answer=True,
+        needs_result=True,
     ),
     "custom_tool_call": ItemType(
         streams=_events("custom_tool_call_input"),
         complete=complete.complete_custom_call,
         input_fields=_fields("id call_id name input namespace caller async"),
-        required=("call_id", "name", "input"),
-        needs_answer=True,
+        required_fields=("call_id", "name", "input"),
+        needs_result=True,
     ),
     "computer_call": ItemType(complete=complete.complete_call),
     "tool_search_call": ItemType(
@@ -253,15 +254,15 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
     "program_output": ItemType(input_fields=_fields("id call_id result status")),
     "compaction": ItemType(
         input_fields=_fields("id encrypted_content"),
-        required=("encrypted_content",),
-        is_sealed=True,
+        required_fields=("encrypted_content",),
+        is_encrypted=True,
         is_id_optional=True,
-        sums_up=True,
+        is_compaction=True,
     ),
 }
 """Type of output item → its row."""
 
-SUMS_UP: Final = frozenset(kind for kind, row in ITEM_TYPES.items() if row.sums_up)
+COMPACTION_TYPES: Final = frozenset(kind for kind, row in ITEM_TYPES.items() if row.is_compaction)
 
 _UNKNOWN: Final = ItemType()
 
@@ -288,19 +289,19 @@ def repair_rules() -> RepairRules:
     """
     return RepairRules(
         knows_items=True,
-        items={kind: _stored_item(row) for kind, row in ITEM_TYPES.items()},
+        items={kind: _repair_rule(row) for kind, row in ITEM_TYPES.items()},
         item_id_paths=(("fc_id",), ("openai", "item_id")),
         max_id_characters=MAX_ID_CHARACTERS,
         # The framework's client makes the item id of a call without one from this prefix and the call id.
         max_bare_call_id_characters=MAX_ID_CHARACTERS - len(ITEM_TYPES["function_call"].id_prefix),
-        never_sent=frozenset(_stored_type(one) for row in ITEM_TYPES.values() for one in row.unsent),
+        never_sent=frozenset(_wire_type(content_type) for row in ITEM_TYPES.values() for content_type in row.unsent),
     )
 
 
-def _stored_item(row: ItemType) -> StoredItem:
-    contents = tuple(map(_stored_type, row.contents))
-    return StoredItem(row.stored_field, contents, is_id_optional=row.is_id_optional, **row.repair)
+def _repair_rule(row: ItemType) -> StoredItem:
+    contents = tuple(map(_wire_type, row.contents))
+    return StoredItem(row.content_field, contents, is_id_optional=row.is_id_optional, **row.repair)
 
 
-def _stored_type(content_type: str) -> str:
+def _wire_type(content_type: str) -> str:
     return CONTENT_CODECS[content_type].wire_type

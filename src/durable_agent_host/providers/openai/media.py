@@ -1,4 +1,4 @@
-"""Images, audio and files for the Responses API, where the framework's client leaves something out.
+"""Images, audio and files for the Responses API, where the framework's client is incomplete.
 
 The client drops files whose media type is not ``application/…`` and audio that is neither WAV nor MP3, sends the URL of
 a file as its data, files without the name that the API requires, and audio with a prefix that the API does not know.
@@ -22,7 +22,7 @@ _AUDIO_FORMATS: Final[Mapping[str, str]] = {
 
 
 def check_audio(contents: Iterable[Content]) -> None:
-    """Refuse audio that the API does not accept, before the model is called.
+    """Reject audio that the API does not accept, before the model is called.
 
     Guarantee: pure.
 
@@ -33,14 +33,14 @@ def check_audio(contents: Iterable[Content]) -> None:
         RequestError: there is audio by URL, or in a format other than WAV and MP3.
     """
     for content in contents:
-        if _is_audio(content) and _format_of(content) is None:
+        if _is_audio(content) and _audio_format(content) is None:
             if content.type != "data":
                 raise RequestError("the model's service takes no audio by URL or id: send its bytes")
             raise RequestError(f"the model's service takes audio as WAV or MP3, not {content.media_type!r}: convert it")
 
 
 def check_chat(contents: Iterable[Content]) -> None:
-    """Refuse what the framework's client for Chat Completions would leave out.
+    """Reject files that the framework's client for Chat Completions would omit.
 
     Guarantee: pure.
 
@@ -48,11 +48,11 @@ def check_chat(contents: Iterable[Content]) -> None:
         contents: of a new message.
 
     Raises:
-        RequestError: there is a file that is not sent; says what is.
+        RequestError: there is a file that is not sent; the message lists what is.
     """
     for content in contents:
         kind = (content.media_type or "").partition("/")[0]
-        is_bytes = content.type == "data" and (kind == "application" or _format_of(content) is not None)
+        is_bytes = content.type == "data" and (kind == "application" or _audio_format(content) is not None)
         is_picture = content.type in {"data", "uri"} and kind == "image"
         if content.type in {"data", "uri", "hosted_file"} and not is_bytes and not is_picture:
             raise RequestError(
@@ -71,13 +71,13 @@ def audio_part(content: Content) -> dict[str, Any] | None:
 
     Returns:
         The part, or None when the content is not audio. Audio of another service or a tool that the API does not accept
-        becomes a note in words.
+        becomes a text placeholder.
     """
     if not _is_audio(content):
         return None
-    if (audio_format := _format_of(content)) is None:
-        note = f"[{content.media_type} {content.name or 'without a name'}, which cannot be played here]"
-        return {"type": "input_text", "text": note}
+    if (audio_format := _audio_format(content)) is None:
+        placeholder = f"[{content.media_type} {content.name or 'without a name'}, which cannot be played here]"
+        return {"type": "input_text", "text": placeholder}
     return {
         "type": "input_audio",
         "input_audio": {"data": (content.uri or "").partition(",")[2], "format": audio_format},
@@ -88,14 +88,14 @@ def _is_audio(content: Content) -> bool:
     return content.type in {"data", "uri", "hosted_file"} and (content.media_type or "").startswith("audio/")
 
 
-def _format_of(content: Content) -> str | None:
+def _audio_format(content: Content) -> str | None:
     return _AUDIO_FORMATS.get(content.media_type or "") if content.type == "data" else None
 
 
 def as_input_file(content: Content) -> Content:
-    """Mark what is neither image nor audio as a file with a name, which the framework's client then sends.
+    """Mark other media than images and audio as a file with a name, which the framework's client then sends.
 
-    Guarantee: pure; the given content is not changed.
+    Guarantee: pure; the content is not changed.
 
     Args:
         content: of any type.

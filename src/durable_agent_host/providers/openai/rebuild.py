@@ -1,4 +1,4 @@
-"""Rebuilds the fields of the provider's items from neutral contents. Pure.
+"""Rebuilds the fields of the provider's items from neutral contents.
 
 Each function takes an item's contents, in order and by type, and may raise AttributeError, KeyError or TypeError for
 malformed contents. `item_types` maps types of items to these functions.
@@ -18,7 +18,7 @@ def message_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) ->
     return {"role": "assistant", "status": "completed", "content": [_text_part(content) for content in group]}
 
 
-def says_refusal(content: Content) -> bool:
+def is_refusal(content: Content) -> bool:
     """Return whether a text is the model's refusal. Guarantee: pure.
 
     Args:
@@ -28,42 +28,44 @@ def says_refusal(content: Content) -> bool:
         True when it has the framework's mark of one, in either place.
     """
     core: Any = content.additional_properties.get("core")
-    nested = cast("dict[str, Any]", core).get("model_output_kind") if isinstance(core, dict) else None
-    return "refusal" in {content.additional_properties.get("model_output_kind"), nested}
+    nested_kind = cast("dict[str, Any]", core).get("model_output_kind") if isinstance(core, dict) else None
+    return "refusal" in {content.additional_properties.get("model_output_kind"), nested_kind}
 
 
 def _text_part(content: Content) -> Item:
-    if says_refusal(content):
+    if is_refusal(content):
         return {"type": "refusal", "refusal": content.text}
-    notes = [_prepare_annotation_for_openai(note) for note in content.annotations or ()]
-    return {"type": "output_text", "text": content.text, "annotations": notes}
+    annotations = [_prepare_annotation_for_openai(annotation) for annotation in content.annotations or ()]
+    return {"type": "output_text", "text": content.text, "annotations": annotations}
 
 
 def _prepare_annotation_for_openai(annotation: Annotation) -> Item:
-    """Write a citation as the API does; differences are kept on the stamp."""
-    note = cast("dict[str, Any]", annotation)
-    regions = cast("list[Item]", note.get("annotated_regions") or [{}])
-    properties = cast("Item", note.get("additional_properties") or {})
+    """Write a citation as the API does; differences are stored in the item metadata."""
+    fields = cast("dict[str, Any]", annotation)
+    regions = cast("list[Item]", fields.get("annotated_regions") or [{}])
+    properties = cast("Item", fields.get("additional_properties") or {})
     span = {name: regions[0][name] for name in ("start_index", "end_index") if name in regions[0]}
     if properties.get("container_id"):
-        named = {"container_id": properties["container_id"], "file_id": note.get("file_id")}
-        return {"type": "container_file_citation", **named, "filename": note.get("url"), **span}
-    if note.get("file_id"):
-        named = {"file_id": note["file_id"], "filename": note.get("url"), "index": properties.get("index")}
-        return {"type": "file_citation", **named}
-    return {"type": "url_citation", "url": note.get("url"), "title": note.get("title"), **span}
+        identity = {"container_id": properties["container_id"], "file_id": fields.get("file_id")}
+        return {"type": "container_file_citation", **identity, "filename": fields.get("url"), **span}
+    if fields.get("file_id"):
+        identity = {"file_id": fields["file_id"], "filename": fields.get("url"), "index": properties.get("index")}
+        return {"type": "file_citation", **identity}
+    return {"type": "url_citation", "url": fields.get("url"), "title": fields.get("title"), **span}
 
 
 def reasoning_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
     """Read reasoning."""
-    spoken = [content for content in group if content.text]
+    texts = [content for content in group if content.text]
     fields: Item = {
-        "summary": [{"type": "summary_text", "text": one.text} for one in spoken if not _is_reasoning_text(one)]
+        "summary": [
+            {"type": "summary_text", "text": content.text} for content in texts if not _is_reasoning_text(content)
+        ]
     }
-    if plain := [{"type": "reasoning_text", "text": one.text} for one in spoken if _is_reasoning_text(one)]:
+    if plain := [{"type": "reasoning_text", "text": content.text} for content in texts if _is_reasoning_text(content)]:
         fields["content"] = plain
-    if sealed := next((content.protected_data for content in group if content.protected_data), None):
-        fields["encrypted_content"] = sealed
+    if encrypted_content := next((content.protected_data for content in group if content.protected_data), None):
+        fields["encrypted_content"] = encrypted_content
     return fields
 
 
@@ -89,8 +91,8 @@ def code_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> It
 
 
 def _prepare_output_for_openai(output: Content) -> Item:
-    if given := output.additional_properties.get("openai_output"):
-        return dict(given)
+    if raw_output := output.additional_properties.get("openai_output"):
+        return dict(raw_output)
     if output.type == "text":
         return {"type": "logs", "logs": output.text}
     return {"type": "image", "url": output.uri}
@@ -105,9 +107,9 @@ def web_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content])
 def file_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
     """Read a file search from its call and its result."""
     call, result = by_type["search_tool_call"], by_type["search_tool_result"]
-    found = cast("dict[str, Any]", result.result or {}).get("results")
+    results = cast("dict[str, Any]", result.result or {}).get("results")
     return {"queries": _object(call.arguments)["queries"], "status": call.status} | (
-        {} if found is None else {"results": found}
+        {} if results is None else {"results": results}
     )
 
 
@@ -137,11 +139,11 @@ def shell_output_fields(group: Sequence[Content], _by_type: Mapping[str, Content
     result = group[0]
     outputs = [
         {
-            "outcome": {"type": "timeout"} if one.timed_out else {"type": "exit", "exit_code": one.exit_code},
-            "stdout": one.stdout,
-            "stderr": one.stderr,
+            "outcome": {"type": "timeout"} if output.timed_out else {"type": "exit", "exit_code": output.exit_code},
+            "stdout": output.stdout,
+            "stderr": output.stderr,
         }
-        for one in cast("list[Content]", result.outputs or [])
+        for output in cast("list[Content]", result.outputs or [])
     ]
     return {"call_id": result.call_id, "output": outputs}
 

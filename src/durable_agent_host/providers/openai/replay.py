@@ -1,7 +1,7 @@
-"""Prepares a conversation for the Responses API: changes to messages and input items before a request. Pure.
+"""Prepares a conversation for the Responses API: changes to messages and input items before a request.
 
 The API checks by id. A stored item that followed reasoning must come with that reasoning; reasoning must come with its
-encrypted payload, and with the item that followed it. Where a part of such a group cannot be sent, the group is sent
+encrypted payload, and with the item that followed it. If a part of such a group cannot be sent, the group is sent
 without ids, as plain text and calls, which the API accepts.
 
 Source: recorded requests (`multiturn/ci-replay-store-default`, `reasoning-modified-history-400`, `fn-*`).
@@ -19,15 +19,15 @@ from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.providers.call_names import accepted_name
-from durable_agent_host.providers.openai.forgotten import GONE, with_contents
+from durable_agent_host.providers.openai.forgotten import LOST, with_contents
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, MAX_ID_CHARACTERS, item_type
-from durable_agent_host.providers.openai.items import groups_of, item_of, stamp_of
+from durable_agent_host.providers.openai.items import find_item_metadata, group_by_item, rebuild_item
 from durable_agent_host.providers.openai.rebuild import Item
 
-_GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_VALID_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
-_SAYS_KIND: Final = frozenset({"openai", "openai_content_type"})
+_KIND_PROPERTIES: Final = frozenset({"openai", "openai_content_type"})
 """Keys of ``additional_properties`` by which the client recognizes the kind of a link."""
 _DATA_KIND: Final = re.compile(r"data:([^;,]*)")
 
@@ -35,7 +35,7 @@ _DATA_KIND: Final = re.compile(r"data:([^;,]*)")
 def replayable_messages(
     messages: Sequence[Message], *, stored: bool, keeps_reasoning: Callable[[Content], bool]
 ) -> list[Message]:
-    """Leave out the reasoning that cannot be replayed, and the ids that would require it.
+    """Remove the reasoning that cannot be replayed, and the ids that would require it.
 
     Guarantee: pure; the given messages are not changed.
 
@@ -45,79 +45,89 @@ def replayable_messages(
         keeps_reasoning: whether the client can send reasoning that has no encrypted payload.
 
     Returns:
-        The same messages, or copies where something was left out.
+        The same messages, or copies where something was removed.
     """
-    shaped = _without_foreign_media([_with_known_media(_with_whole_items(message)) for message in resting(messages)])
+    sendable_messages = _without_foreign_media(
+        [_with_media_types(_strip_malformed_items(message)) for message in resting(messages)]
+    )
     return [
-        _replayable(message, stored=stored, keeps_reasoning=keeps_reasoning) if message.role == "assistant" else message
-        for message in resting(shaped)
+        _make_replayable(message, stored=stored, keeps_reasoning=keeps_reasoning)
+        if message.role == "assistant"
+        else message
+        for message in resting(sendable_messages)
     ]
 
 
-def _with_whole_items(message: Message) -> Message:
-    """Remove the stamp from malformed contents: the item that they represented cannot be sent."""
-    changed: list[Content] = []
-    for group in groups_of(message.contents):
-        changed += group if stamp_of(group[0]) is None or _is_whole(group) else [_unstamped(one) for one in group]
-    return message if changed == list(message.contents) else with_contents(message, changed)
+def _strip_malformed_items(message: Message) -> Message:
+    """Remove the metadata of malformed contents: the item that they represent cannot be sent."""
+    contents: list[Content] = []
+    for group in group_by_item(message.contents):
+        contents += (
+            group
+            if find_item_metadata(group[0]) is None or _is_complete(group)
+            else [_strip_metadata(content) for content in group]
+        )
+    return message if contents == list(message.contents) else with_contents(message, contents)
 
 
-def _is_whole(group: Sequence[Content]) -> bool:
+def _is_complete(group: Sequence[Content]) -> bool:
     try:
-        item = item_of(group)
+        item = rebuild_item(group)
     except (AttributeError, KeyError, TypeError):
         return False
     row = item_type(item["type"])
-    return all(name in item and (item[name] is not None or name in row.may_be_null) for name in row.required)
+    return all(name in item and (item[name] is not None or name in row.may_be_null) for name in row.required_fields)
 
 
-def _unstamped(content: Content) -> Content:
-    changed = copy.copy(content)
-    marks = {STAMP, PART_OF}
-    changed.additional_properties = {name: v for name, v in content.additional_properties.items() if name not in marks}
-    return changed
+def _strip_metadata(content: Content) -> Content:
+    clone = copy.copy(content)
+    metadata_keys = {STAMP, PART_OF}
+    clone.additional_properties = {
+        name: v for name, v in content.additional_properties.items() if name not in metadata_keys
+    }
+    return clone
 
 
-def _with_known_media(message: Message) -> Message:
-    """Give every link a kind, or show it as a text: the client rejects a link without one, and the whole turn."""
-    changed = [_known_media(content) for content in message.contents]
-    return message if changed == list(message.contents) else with_contents(message, changed)
+def _with_media_types(message: Message) -> Message:
+    """Set the media type of every link, or convert it to text: the client rejects links without a media type."""
+    contents = [_with_media_type(content) for content in message.contents]
+    return message if contents == list(message.contents) else with_contents(message, contents)
 
 
-def _known_media(content: Content) -> Content:
+def _with_media_type(content: Content) -> Content:
     if content.type == "function_result" and content.items:
-        items = [_known_media(one) for one in content.items]
+        items = [_with_media_type(item) for item in content.items]
         if items == list(content.items):
             return content
-        changed = copy.copy(content)
-        changed.items = items
-        changed.result = "\n".join(one.text for one in items if one.type == "text" and one.text)  # like the framework
-        return changed
+        clone = copy.copy(content)
+        clone.items = items
+        clone.result = "\n".join(item.text for item in items if item.type == "text" and item.text)  # like the framework
+        return clone
     if content.type not in {"data", "uri"} or content.media_type or not content.uri:
         return content
-    if content.additional_properties.keys() & _SAYS_KIND:
+    if content.additional_properties.keys() & _KIND_PROPERTIES:
         return content
     kind = _DATA_KIND.match(content.uri)
     media_type = (kind[1] or "text/plain") if kind else guess_type(content.uri)[0] or ""
     if not kind and not media_type.startswith("image/"):
         return Content.from_text(content.uri)
-    changed = copy.copy(content)
-    changed.media_type = media_type
-    return changed
+    clone = copy.copy(content)
+    clone.media_type = media_type
+    return clone
 
 
 def _without_foreign_media(messages: Sequence[Message]) -> list[Message]:
     """Move images of another provider's assistant to the user: the API accepts no image from an assistant."""
-    shown: list[Message] = []
+    sendable_messages: list[Message] = []
     for message in resting(messages):
-        media = [one for one in message.contents if message.role == "assistant" and _is_media(one)]
+        media = [content for content in message.contents if message.role == "assistant" and _is_media(content)]
         if not media:
-            shown.append(message)
+            sendable_messages.append(message)
             continue
-        if rest := [content for content in message.contents if not _is_media(content)]:
-            shown.append(with_contents(message, rest))
-        shown.append(Message("user", media))
-    return shown
+        if other_contents := [content for content in message.contents if not _is_media(content)]:
+            sendable_messages.append(with_contents(message, other_contents))
+        sendable_messages.append(Message("user", media))
+    return sendable_messages
 
 
 def _is_media(content: Content) -> bool:
@@ -126,82 +136,95 @@ def _is_media(content: Content) -> bool:
     )
 
 
-def _replayable(message: Message, *, stored: bool, keeps_reasoning: Callable[[Content], bool]) -> Message:
-    groups = _joined_reasoning(groups_of(message.contents))
-    kept: list[Content] = []
-    bare = False
-    for place, group in enumerate(groups):
-        following = groups[place + 1] if place + 1 < len(groups) else None
+def _make_replayable(message: Message, *, stored: bool, keeps_reasoning: Callable[[Content], bool]) -> Message:
+    groups = _merge_reasoning(group_by_item(message.contents))
+    contents: list[Content] = []
+    is_plain = False
+    for index, group in enumerate(groups):
+        next_group = groups[index + 1] if index + 1 < len(groups) else None
         if group[0].type == "text_reasoning" and not (
-            keeps_reasoning(group[0]) or _goes_with(group, following, stored=stored)
+            keeps_reasoning(group[0]) or _can_precede(group, next_group, stored=stored)
         ):
-            bare = True
-        elif bare or _is_gone(group):
-            bare = True
-            kept += _without_id(group, stored=stored)
+            is_plain = True
+        elif is_plain or _is_lost(group):
+            is_plain = True
+            contents += _without_id(group, stored=stored)
         else:
-            kept += group
-    return message if kept == list(message.contents) else with_contents(message, kept)
+            contents += group
+    return message if contents == list(message.contents) else with_contents(message, contents)
 
 
-def _joined_reasoning(groups: Iterable[list[Content]]) -> list[list[Content]]:
-    """Join contents of one reasoning item that have no stamp."""
-    joined: list[list[Content]] = []
+def _merge_reasoning(groups: Iterable[list[Content]]) -> list[list[Content]]:
+    """Merge adjacent contents of one reasoning item that have no metadata."""
+    merged_groups: list[list[Content]] = []
     for group in groups:
-        before = joined[-1][-1] if joined else None
-        is_more = before is not None and before.type == group[0].type == "text_reasoning" and before.id == group[0].id
-        if is_more and before is not None and before.id and not (stamp_of(group[0]) or stamp_of(before)):
-            joined[-1] += group
+        last_content = merged_groups[-1][-1] if merged_groups else None
+        is_more = (
+            last_content is not None
+            and last_content.type == group[0].type == "text_reasoning"
+            and last_content.id == group[0].id
+        )
+        if (
+            is_more
+            and last_content is not None
+            and last_content.id
+            and not (find_item_metadata(group[0]) or find_item_metadata(last_content))
+        ):
+            merged_groups[-1] += group
         else:
-            joined.append(group)
-    return joined
+            merged_groups.append(group)
+    return merged_groups
 
 
-def _goes_with(group: Sequence[Content], following: Sequence[Content] | None, *, stored: bool) -> bool:
-    sealed = any(content.protected_data or content.additional_properties.get("encrypted_content") for content in group)
-    if not sealed or not group[0].id or following is None or _is_gone(following):
+def _can_precede(group: Sequence[Content], next_group: Sequence[Content] | None, *, stored: bool) -> bool:
+    is_encrypted = any(
+        content.protected_data or content.additional_properties.get("encrypted_content") for content in group
+    )
+    if not is_encrypted or not group[0].id or next_group is None or _is_lost(next_group):
         return False
-    if any(following[0].type in row.unsent for row in ITEM_TYPES.values()) and stamp_of(following[0]) is None:
+    if (
+        any(next_group[0].type in row.unsent for row in ITEM_TYPES.values())
+        and find_item_metadata(next_group[0]) is None
+    ):
         return False
-    # An answer without its id after stored reasoning is the recorded rejection. What follows an item of the API counts
-    # as
-    # one, too: without its stamp it was cut off or changed, and is not what the reasoning led to.
-    needs_id = stored or stamp_of(group[0]) is not None
-    return not (needs_id and following[0].type == "text" and stamp_of(following[0]) is None)
+    # The API rejects a text without an id after stored reasoning (recorded). A text without metadata after an item of
+    # the API was interrupted or changed, and is not the result of that reasoning.
+    needs_id = stored or find_item_metadata(group[0]) is not None
+    return not (needs_id and next_group[0].type == "text" and find_item_metadata(next_group[0]) is None)
 
 
-def _is_gone(group: Sequence[Content]) -> bool:
-    return bool((stamp_of(group[0]) or {}).get(GONE))
+def _is_lost(group: Sequence[Content]) -> bool:
+    return bool((find_item_metadata(group[0]) or {}).get(LOST))
 
 
 def _without_id(group: list[Content], *, stored: bool) -> list[Content]:
     """Send a group so that it does not require the reasoning before it."""
-    mark = stamp_of(group[0])
-    if mark is None:
+    metadata = find_item_metadata(group[0])
+    if metadata is None:
         return group
-    row = item_type(mark["type"])
-    if (row.needs_answer or row.is_sealed) and mark.get(GONE):
+    row = item_type(metadata["type"])
+    if (row.needs_result or row.is_encrypted) and metadata.get(LOST):
         return []
     if row.is_id_optional:
         first = copy.copy(group[0])
-        first.additional_properties = first.additional_properties | {STAMP: {**mark, "id": None}}
+        first.additional_properties = first.additional_properties | {STAMP: {**metadata, "id": None}}
         return [first, *group[1:]]
-    if not stored and not mark.get(GONE):
+    if not stored and not metadata.get(LOST):
         return group
-    return [Content("text", text=row.tell(item_of(group)))] if row.tell else []
+    return [Content("text", text=row.describe(rebuild_item(group)))] if row.describe else []
 
 
 def accepted_item(item: Item) -> Item:
-    """Remove from an item what the API is not known to accept back; the store keeps it. Guarantee: pure.
+    """Null the fields of an item that the API may not accept back; the stored item has them. Guarantee: pure.
 
     Args:
         item: rebuilt from its contents.
 
     Returns:
-        The item, or a copy where something was left out.
+        The item, or a copy if fields were changed.
     """
-    nulls = item_type(item["type"]).always_null
-    return {**item, **dict.fromkeys(nulls)} if nulls else item
+    null_fields = item_type(item["type"]).always_null
+    return {**item, **dict.fromkeys(null_fields)} if null_fields else item
 
 
 def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
@@ -209,7 +232,7 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
 
     Call ids over 64 characters come from other providers, repeated or malformed item ids from histories that lost their
     own. The new ids derive from the old ones, so they are the same on every turn. A repeated item of another kind is
-    the same item, and is left out.
+    the same item, and is omitted.
 
     Guarantee: pure.
 
@@ -219,36 +242,36 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
     Returns:
         New items where something changed.
     """
-    valid: list[Item] = []
-    seen: dict[str, int] = {}
+    valid_items: list[Item] = []
+    occurrence_counts: dict[str, int] = {}
     for item in resting(items):
-        changed = dict(item)
-        call_id, item_id, kind = changed.get("call_id"), changed.get("id"), changed.get("type")
+        valid_item = dict(item)
+        call_id, item_id, kind = valid_item.get("call_id"), valid_item.get("id"), valid_item.get("type")
         if isinstance(call_id, str) and len(call_id) > MAX_ID_CHARACTERS:
-            changed["call_id"] = "call_" + derived_id(call_id)
+            valid_item["call_id"] = "call_" + derived_id(call_id)
         if item_id is not None and kind != "item_reference":
-            times = seen.get(str(item_id), 0)
-            seen[str(item_id)] = times + 1
+            previous_count = occurrence_counts.get(str(item_id), 0)
+            occurrence_counts[str(item_id)] = previous_count + 1
             row = item_type(kind)
-            is_good = _GOOD_ID.fullmatch(str(item_id)) is not None and not times
-            if row.id_prefix and not (is_good and str(item_id).startswith(row.id_prefix)):
-                changed["id"] = row.id_prefix + derived_id(str(item_id), str(call_id), str(times))
-            elif not is_good and not row.id_prefix:
+            is_valid = _VALID_ID.fullmatch(str(item_id)) is not None and not previous_count
+            if row.id_prefix and not (is_valid and str(item_id).startswith(row.id_prefix)):
+                valid_item["id"] = row.id_prefix + derived_id(str(item_id), str(call_id), str(previous_count))
+            elif not is_valid and not row.id_prefix:
                 if not row.is_id_optional:
                     continue
-                del changed["id"]
-        valid.append(changed)
-    return valid
+                del valid_item["id"]
+        valid_items.append(valid_item)
+    return valid_items
 
 
-def with_valid_names(items: Iterable[Item], offered: Collection[str]) -> list[Item]:
-    """Give function calls names that the API accepts: it refuses others, also of calls that it made itself.
+def with_valid_names(items: Iterable[Item], tool_names: Collection[str]) -> list[Item]:
+    """Give function calls names that the API accepts: it rejects others, also of calls that it returned itself.
 
-    Guarantee: pure; the items given are not changed.
+    Guarantee: pure; the items are not changed.
 
     Args:
         items: of a request's input.
-        offered: names of the request's tools.
+        tool_names: names of the request's tools.
 
     Returns:
         The items, copies where the name changed.
@@ -256,7 +279,7 @@ def with_valid_names(items: Iterable[Item], offered: Collection[str]) -> list[It
     return [
         {**item, "name": name}
         if item.get("type") == "function_call"
-        and (name := accepted_name(item.get("name"), _NAME, offered)) != item.get("name")
+        and (name := accepted_name(item.get("name"), _NAME, tool_names)) != item.get("name")
         else item
         for item in resting(items)
     ]

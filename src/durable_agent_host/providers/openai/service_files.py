@@ -1,4 +1,4 @@
-"""Files kept by OpenAI: those that code wrote in a container, and those of the Files API."""
+"""Files stored by OpenAI: those that code wrote in a container, and those of the Files API."""
 
 from collections.abc import Iterable
 from typing import Any, Final, cast
@@ -10,7 +10,7 @@ from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.providers.openai.errors import explain_error
 
 _CONTAINER: Final = "container_id"
-_GONE: Final = frozenset({400, 403, 404, 410})
+_UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
 """Statuses of files that have expired, or that the Files API does not release."""
 
 
@@ -21,13 +21,13 @@ def cited_files(content: Content) -> Iterable[ServiceFile]:
         content: of any type.
     """
     for annotation in content.annotations or ():
-        given = cast("dict[str, Any]", annotation)
-        properties = cast("dict[str, Any]", given.get("additional_properties") or {})
+        fields = cast("dict[str, Any]", annotation)
+        properties = cast("dict[str, Any]", fields.get("additional_properties") or {})
         container = properties.get(_CONTAINER)
-        if given.get("file_id") and container:
-            name = given.get("url") or given.get("title")
+        if fields.get("file_id") and container:
+            name = fields.get("url") or fields.get("title")
             yield ServiceFile(
-                str(given["file_id"]),
+                str(fields["file_id"]),
                 str(name).rpartition("/")[2] if name else None,
                 place={_CONTAINER: str(container)},
             )
@@ -52,13 +52,13 @@ async def read_file(client: Any, file: ServiceFile) -> ServedFile:
     sdk = client.client
     try:
         if container := file.place.get(_CONTAINER):
-            answer = await sdk.containers.files.content.retrieve(file.file_id, container_id=container)
+            response = await sdk.containers.files.content.retrieve(file.file_id, container_id=container)
         else:
-            answer = await sdk.files.content(file.file_id)
+            response = await sdk.files.content(file.file_id)
     except APIStatusError as error:
-        if error.status_code in _GONE:
+        if error.status_code in _UNAVAILABLE_STATUSES:
             raise NotFoundError(
                 f"the model's service does not provide the file {file.file_id!r} (any more): {error.message}"
             ) from error
         raise explain_error(error) or error from error
-    return ServedFile(answer.content)
+    return ServedFile(response.content)

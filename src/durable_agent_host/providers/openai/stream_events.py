@@ -1,4 +1,4 @@
-"""Maps events of the Responses API to items of the output. Pure; needs no SDK.
+"""Maps events of the Responses API to items of the output. Does not use the SDK.
 
 Only its position in the output identifies an item: some proxies give it another id in every event. Nearly all events
 are deltas, so those in the rows of `item_types` are looked up and not parsed.
@@ -25,17 +25,17 @@ def read_item(update: Any) -> ItemPart | None:
         update: of the chat client or the agent, unchanged.
 
     Returns:
-        The place, or None for updates of other providers and events without an item.
+        The position, or None for updates of other providers and events without an item.
     """
     event: Any = update.raw_representation
     if event.__class__ is ChatResponseUpdate:  # an agent's update wraps the client's
         event = event.raw_representation
-    if _OTHERS[event.__class__]:
+    if _IS_UNTYPED[event.__class__]:
         return None
     try:
         kind: Any = event.type
-        if (place := event.output_index) is not None and (index := _INDEX_OF.get(kind)) is not None:
-            return _PARTS[index][place, getattr(event, index) if index else None]
+        if (position := event.output_index) is not None and (index := _INDEX_FIELDS.get(kind)) is not None:
+            return _PARTS[index][position, getattr(event, index) if index else None]
     except (AttributeError, TypeError):
         pass  # an event of another kind
     while type(event) in _UPDATES:
@@ -46,7 +46,7 @@ def read_item(update: Any) -> ItemPart | None:
 _UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
 
 _EVENTS_OF_ITEMS: Final = frozenset({"response.output_item.added", "response.output_item.done"})
-_INDEX_OF: Final = {
+_INDEX_FIELDS: Final = {
     f"response.{event}": index
     for row in ITEM_TYPES.values()
     for index, events in row.streams.items()
@@ -56,29 +56,29 @@ _INDEX_OF: Final = {
 
 
 def _read_event(event: Any) -> ItemPart | None:
-    kind, place = getattr(event, "type", None), getattr(event, "output_index", None)
+    kind, position = getattr(event, "type", None), getattr(event, "output_index", None)
     if not isinstance(kind, str) or not kind.startswith("response."):
         return None
     item = getattr(event, "item", None) if kind in _EVENTS_OF_ITEMS else None
-    if place is None:
-        place = getattr(item, "id", None) or getattr(event, "item_id", None)
-    if not isinstance(place, int | str):
+    if position is None:
+        position = getattr(item, "id", None) or getattr(event, "item_id", None)
+    if not isinstance(position, int | str):
         return None
     if item is not None:
         if kind.endswith("done"):
-            return ItemPart(place, item=plain_item(item))
-        return ItemPart(place, begins=str(getattr(item, "id", None) or ""))
-    index = _INDEX_OF.get(kind, "")
-    return _PARTS[index][place, getattr(event, index, None) if index else None]
+            return ItemPart(position, item=plain_item(item))
+        return ItemPart(position, begins=str(getattr(item, "id", None) or ""))
+    index = _INDEX_FIELDS.get(kind, "")
+    return _PARTS[index][position, getattr(event, index, None) if index else None]
 
 
-class _Others(dict[type[Any], bool]):
-    """Class of the SDK's models → whether it has no type, like Chat Completions chunks: looking for it is slow."""
+class _ModelClassCache(dict[type[Any], bool]):
+    """Class of the SDK's models → whether it has no type, like Chat Completions chunks: the lookup is slow."""
 
     def __missing__(self, kind: type[Any]) -> bool:
         fields = getattr(kind, "model_fields", None)
-        self[kind] = is_other = fields is not None and "type" not in fields
-        return is_other
+        self[kind] = is_untyped = fields is not None and "type" not in fields
+        return is_untyped
 
 
 class _Parts(dict[tuple[int | str, int | None], ItemPart]):
@@ -88,30 +88,30 @@ class _Parts(dict[tuple[int | str, int | None], ItemPart]):
         super().__init__()
         self._index = index
 
-    def __missing__(self, place: tuple[int | str, int | None]) -> ItemPart:
-        if len(self) >= _MOST_PARTS:
+    def __missing__(self, key: tuple[int | str, int | None]) -> ItemPart:
+        if len(self) >= _MAX_PARTS:
             self.clear()
-        made = self[place] = ItemPart(place[0], f"{self._index}:{place[1]}" if self._index else "")
-        return made
+        part = self[key] = ItemPart(key[0], f"{self._index}:{key[1]}" if self._index else "")
+        return part
 
 
-_OTHERS: Final = _Others()
-_MOST_PARTS: Final = 4096
-_PARTS: Final = {index: _Parts(index) for index in {"", *_INDEX_OF.values()}}
+_IS_UNTYPED: Final = _ModelClassCache()
+_MAX_PARTS: Final = 4096
+_PARTS: Final = {index: _Parts(index) for index in {"", *_INDEX_FIELDS.values()}}
 
 
-class ItemsOfResponses:
+class ResponsesItemReader:
     """Reads and completes items of the Responses API, for the fold."""
 
     read_item = staticmethod(read_item)
     complete_item = staticmethod(complete_item)
 
 
-ITEMS: Final = ItemsOfResponses()
+ITEMS: Final = ResponsesItemReader()
 
 
 def plain_item(item: Any) -> dict[str, Any]:
-    """Return an item of the SDK as the provider wrote it, without fields that it left out. Guarantee: pure.
+    """Return an item of the SDK as received, without unset fields. Guarantee: pure.
 
     Args:
         item: a model of the SDK, or a dictionary.
