@@ -1,7 +1,7 @@
-"""Names of calls in requests: a model can call a tool by any name, and services refuse a conversation with some. Pure.
+"""Names of calls in requests: a model can call a tool by any name, and services reject some of them.
 
-The call is stored with the name that the model wrote, and its result says that there is no such tool. Only the request
-has another name, so the call keeps its result.
+The call is stored with the name that the model wrote, and its result reports that the tool does not exist. Only the
+request has another name, so the call still matches its result.
 """
 
 import re
@@ -11,29 +11,29 @@ from typing import Any, Final, cast
 UNNAMED: Final = "unnamed"
 """The name that is sent for a call without one; every service accepts it."""
 
-_MOST_CHARACTERS: Final = 64
+_MAX_CHARACTERS: Final = 64
 _ODD: Final = re.compile("[^a-zA-Z0-9_-]+")
 
 
-def accepted_name(name: Any, accepted: re.Pattern[str], offered: Collection[str] = ()) -> str:
+def accepted_name(name: Any, pattern: re.Pattern[str], tool_names: Collection[str] = ()) -> str:
     """Return the name of a call to send.
 
-    Guarantee: pure; doing it again changes nothing.
+    Guarantee: pure and idempotent.
 
     Args:
-        name: as stored; None when the model gave none.
-        accepted: the names that the service accepts, all names among them that have up to 64 letters, digits,
-            underscores and dashes and begin with a letter.
-        offered: names of the request's tools, which the service accepts if it accepts the request.
+        name: as stored; None when the model wrote none.
+        pattern: the names that the service accepts, all names among them that have up to 64 letters, digits,
+            underscores and dashes and start with a letter.
+        tool_names: names of the request's tools, which the service accepts if it accepts the request.
 
     Returns:
-        The same name if the service accepts it, otherwise one like it.
+        The same name if the service accepts it, otherwise a similar name.
     """
-    if isinstance(name, str) and (accepted.fullmatch(name) or name in offered):
+    if isinstance(name, str) and (pattern.fullmatch(name) or name in tool_names):
         return name
-    plain = _ODD.sub("_", str(name or "")).strip("_")[:_MOST_CHARACTERS]
-    if plain and accepted.fullmatch(plain) is None:
-        plain = f"call_{plain}"[:_MOST_CHARACTERS]
+    plain = _ODD.sub("_", str(name or "")).strip("_")[:_MAX_CHARACTERS]
+    if plain and pattern.fullmatch(plain) is None:
+        plain = f"call_{plain}"[:_MAX_CHARACTERS]
     return plain or UNNAMED
 
 
@@ -51,8 +51,8 @@ def declared_tool_names(tools: Any) -> frozenset[str]:
 def _names_in(tool: Any) -> Iterable[str]:
     if not isinstance(tool, Mapping):
         return
-    known = cast("Mapping[str, Any]", tool)
-    for holder in (known, *known.values()):
+    fields = cast("Mapping[str, Any]", tool)
+    for holder in (fields, *fields.values()):
         name: Any = cast("Mapping[str, Any]", holder).get("name") if isinstance(holder, Mapping) else None
         if isinstance(name, str):
             yield name

@@ -1,15 +1,15 @@
-"""Guards on the connections of hosted clients: no retries by the SDK, no foreign redirects, answers of bounded size.
+"""Guards on the connections of adapted clients: no SDK retries, no cross-origin redirects, limited responses.
 
 A hosted run gets copies of the SDK's client that share its connections; the app's chat client and its SDK client are
-unchanged. Supported by their shape are the SDKs of OpenAI and Anthropic, which one generator builds on httpx, and
-Google's, which uses aiohttp where that is installed. An httpx client held by a chat client of the app is limited in the
-size of answers, too.
+unchanged. SDKs are recognized by their attributes: those of OpenAI and Anthropic, which one generator builds on httpx,
+and Google's, which uses aiohttp where that is installed. An httpx client held by a chat client of the app also gets
+limited responses.
 
 - **Redirects.** The conversation and the key are sent only to the origin that the app configured. A redirect within it,
   or from http to https on the same host, is followed; any other raises an error before anything is sent.
-- **Size.** An answer is decompressed in small steps and counted (`durable_agent_host.agent.bounds`): a few kilobytes of
-  gzip can hold gigabytes, and a line may never end. `bounded_sessions` does the same for aiohttp.
-- **Long requests.** They are written in parts (`long_bodies`), so that they hold no other turn up.
+- **Size.** A response is decompressed in small steps and counted (`durable_agent_host.agent.bounds`): a few kilobytes
+  of gzip can hold gigabytes, and a line may never end. `bounded_sessions` does the same for aiohttp.
+- **Long requests.** They are written in chunks (`long_bodies`), so that they do not delay other turns.
 """
 
 # ruff: noqa: SLF001 - SDKs have no public way to copy a client with other hooks
@@ -25,10 +25,10 @@ from durable_agent_host.agent.exchanges import Exchange, sent
 from durable_agent_host.agent.overriding import copy_with, overridden_class
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_sessions import EVENT_STREAM, BoundedSession
-from durable_agent_host.providers.endings import is_whole
-from durable_agent_host.providers.long_bodies import check_sent, encoded_body, is_long, sends_in_parts
-from durable_agent_host.providers.open_answers import closed_at_the_end, note_answer, noted_answers
-from durable_agent_host.providers.whole_characters import sends_whole_characters
+from durable_agent_host.providers.endings import is_complete_json
+from durable_agent_host.providers.long_bodies import check_messages_restored, encode_body, is_long, with_chunked_bodies
+from durable_agent_host.providers.open_answers import closing_responses, track_response, tracked_responses
+from durable_agent_host.providers.whole_characters import with_surrogate_replacement
 from durable_agent_host.redaction import add_known_secrets
 
 _SECRET_HEADER: Final = re.compile(r"authorization|key|token|secret|cookie", re.IGNORECASE)
@@ -49,25 +49,25 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
     Returns:
         The attributes to replace in a copy of the chat client; empty for clients of unknown SDKs.
     """
-    found: dict[str, Any] = {}
+    guarded_clients: dict[str, Any] = {}
     for name, value in cast("dict[str, Any]", vars(client)).items():
         if callable(getattr(value, "with_options", None)) and hasattr(value, "max_retries"):
-            copied = value.with_options(max_retries=value.max_retries if retries else 0)
-            if (http := getattr(copied, "_client", None)) is not None and hasattr(http, "event_hooks"):
-                copied._client = _guarded(http)
-            found[name] = sends_whole_characters(sends_in_parts(copied))
-            add_known_secrets(_keys_of(copied))
+            sdk_client = value.with_options(max_retries=value.max_retries if retries else 0)
+            if (http := getattr(sdk_client, "_client", None)) is not None and hasattr(http, "event_hooks"):
+                sdk_client._client = _guard_http_client(http)
+            guarded_clients[name] = with_surrogate_replacement(with_chunked_bodies(sdk_client))
+            add_known_secrets(_list_credentials(sdk_client))
         elif hasattr(value, "_api_client") and any(
-            one.__module__.startswith("google.genai") for one in type(value).__mro__
+            base.__module__.startswith("google.genai") for base in type(value).__mro__
         ):
-            found[name] = _guarded_google(value, retries=retries)
-            add_known_secrets(_keys_of(value._api_client))
+            guarded_clients[name] = _guard_google_client(value, retries=retries)
+            add_known_secrets(_list_credentials(value._api_client))
         elif hasattr(value, "event_hooks") and callable(getattr(value, "aclose", None)):
-            found[name] = _bounded_only(value)
-    return found
+            guarded_clients[name] = _limit_http_client(value)
+    return guarded_clients
 
 
-def _keys_of(sdk: Any) -> list[str]:
+def _list_credentials(sdk: Any) -> list[str]:
     """List the text credentials of an SDK's client."""
     headers: Any = getattr(sdk, "_custom_headers", None)
     secret = {name: str(value) for name, value in dict(headers or {}).items() if _SECRET_HEADER.search(name)}
@@ -75,39 +75,39 @@ def _keys_of(sdk: Any) -> list[str]:
     return [key for key in (*keys, *secret.values()) if isinstance(key, str)]
 
 
-class _KeepsConnections:
+class _SharedConnectionsMixin:
     """A copy shares the connections of its original and must not close them when it is collected."""
 
     def __del__(self) -> None:
         pass
 
 
-def _guarded(http: Any) -> Any:
-    """Copy an httpx client with hooks that check every answer before it is read or followed."""
-    copied = copy_with(http, _KeepsConnections)
+def _guard_http_client(http: Any) -> Any:
+    """Copy an httpx client with hooks that check every response before it is read or followed."""
+    clone = copy_with(http, _SharedConnectionsMixin)
     hooks = http.event_hooks
-    copied.event_hooks = {
-        "request": [_check, *hooks.get("request", ()), _ask_for_gzip, _tell],
-        "response": [*hooks.get("response", ()), _refuse_detours, _bound],
+    clone.event_hooks = {
+        "request": [_check, *hooks.get("request", ()), _ask_for_gzip, _record_request],
+        "response": [*hooks.get("response", ()), _reject_foreign_redirects, _limit_response],
     }
-    return copied
+    return clone
 
 
-def _bounded_only(http: Any) -> Any:
+def _limit_http_client(http: Any) -> Any:
     """Copy an httpx client of the app's own chat client, which follows redirects by its own rules."""
-    copied = copy_with(http, _KeepsConnections)
+    clone = copy_with(http, _SharedConnectionsMixin)
     hooks = http.event_hooks
-    copied.event_hooks = {
+    clone.event_hooks = {
         "request": [_check, *hooks.get("request", ()), _ask_for_gzip],
-        "response": [*hooks.get("response", ()), _bound],
+        "response": [*hooks.get("response", ()), _limit_response],
     }
-    return copied
+    return clone
 
 
 async def _check(_: Any) -> None:
-    """Send nothing after a limit was exceeded: Anthropic's SDK treats that as a lost connection, and retries."""
+    """Block requests after a limit was exceeded: Anthropic's SDK treats that as a lost connection, and retries."""
     received().check()
-    check_sent()
+    check_messages_restored()
 
 
 async def _ask_for_gzip(request: Any) -> None:
@@ -115,17 +115,17 @@ async def _ask_for_gzip(request: Any) -> None:
 
 
 _EXCHANGE: Final = "durable_agent_host.exchange"
-"""Extension of an httpx request: the receiver of its answer."""
+"""Extension of an httpx request: the receiver of its response."""
 
 
-async def _tell(request: Any) -> None:
-    """Report what is sent; a form or stream body has no content before it is read."""
+async def _record_request(request: Any) -> None:
+    """Record the request; a form or stream body has no content before it is read."""
     if request.headers.get("content-type", "application/json").startswith("application/json"):
         body = getattr(request, "_content", b"")
         request.extensions = {**request.extensions, _EXCHANGE: await sent(request.method, request.url, body)}
 
 
-async def _refuse_detours(response: Any) -> None:
+async def _reject_foreign_redirects(response: Any) -> None:
     if not response.has_redirect_location:
         return
     here = response.request.url
@@ -144,8 +144,8 @@ def _port(url: Any) -> int | None:
     return url.port or _DEFAULT_PORTS.get(url.scheme)
 
 
-async def _bound(response: Any) -> None:
-    note_answer(response)
+async def _limit_response(response: Any) -> None:
+    track_response(response)
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"gzip", "x-gzip", "identity", ""}:
         raise ProviderError(
@@ -161,56 +161,56 @@ async def _bound(response: Any) -> None:
     exchange: Exchange | None = response.request.extensions.get(_EXCHANGE)
     if exchange is not None:
         exchange.answered(response.status_code, is_stream=is_stream)
-    bounded = overridden_class(base, _Bounded)
-    packed = encoding.endswith("gzip")
-    response.stream = bounded(response.stream, meter, exchange, is_packed=packed, is_stream=is_stream)
+    body_class = overridden_class(base, _LimitedBody)
+    is_compressed = encoding.endswith("gzip")
+    response.stream = body_class(response.stream, meter, exchange, is_compressed=is_compressed, is_stream=is_stream)
 
 
-class _Bounded:
-    """The body of an answer, decompressed step by step."""
+class _LimitedBody:
+    """The body of a response, decompressed step by step."""
 
     def __init__(
-        self, stream: Any, meter: AnswerMeter, exchange: Exchange | None, *, is_packed: bool, is_stream: bool
+        self, stream: Any, meter: AnswerMeter, exchange: Exchange | None, *, is_compressed: bool, is_stream: bool
     ) -> None:
         self._stream = stream
         self._is_stream = is_stream
         self._meter = meter
         self._exchange = exchange
-        self._unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS) if is_packed else None
+        self._decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS) if is_compressed else None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         body: list[bytes] = []
         try:
             async for raw in self._stream:
                 for part in self._parts(raw):
-                    rest = part
-                    while rest:
-                        piece, rest = self._unpacked(rest)
-                        if whole := self._meter.take(piece):
-                            body += () if self._is_stream else (whole,)
-                            yield self._told(whole)
+                    remaining = part
+                    while remaining:
+                        chunk, remaining = self._decompress(remaining)
+                        if complete_data := self._meter.take(chunk):
+                            body += () if self._is_stream else (complete_data,)
+                            yield self._record_chunk(complete_data)
         except Exception:
-            if self._is_stream or received().crossed is not None or not is_whole(body):
+            if self._is_stream or received().crossed is not None or not is_complete_json(body):
                 raise
         if last := self._meter.rest():
-            yield self._told(last)
+            yield self._record_chunk(last)
         if self._is_stream and (not last or last.endswith(b"}")):
             yield b"\n\n"  # SDKs drop an event without the blank line that ends it
 
     def _parts(self, raw: bytes) -> tuple[bytes, ...]:
-        """Separate what may be the trailer of gzip: when it is wrong, what comes with it is lost."""
-        return (raw,) if self._unpacker is None else (raw[:-_TRAILER_BYTES], raw[-_TRAILER_BYTES:])
+        """Separate the possible gzip trailer: if it is invalid, zlib drops the data that comes with it."""
+        return (raw,) if self._decompressor is None else (raw[:-_TRAILER_BYTES], raw[-_TRAILER_BYTES:])
 
-    def _told(self, piece: bytes) -> bytes:
+    def _record_chunk(self, chunk: bytes) -> bytes:
         if self._exchange is not None:
-            self._exchange.take(piece)
-        return piece
+            self._exchange.take(chunk)
+        return chunk
 
-    def _unpacked(self, raw: bytes) -> tuple[bytes, bytes]:
-        if self._unpacker is None:
+    def _decompress(self, raw: bytes) -> tuple[bytes, bytes]:
+        if self._decompressor is None:
             return raw, b""
         try:
-            return self._unpacker.decompress(raw, _STEP_BYTES), self._unpacker.unconsumed_tail
+            return self._decompressor.decompress(raw, _STEP_BYTES), self._decompressor.unconsumed_tail
         except zlib.error as error:
             raise ProviderError(
                 f"the model's service sent an answer that cannot be unpacked ({error}); try again", retryable=True
@@ -220,24 +220,24 @@ class _Bounded:
         await self._stream.aclose()
 
 
-class _StaysOfGoogle(_KeepsConnections):
-    """An API client of Google's SDK that follows no redirects, writes in parts, and reads answers of bounded size."""
+class _GuardedGoogleMixin(_SharedConnectionsMixin):
+    """An API client of Google's SDK without redirects, with chunked bodies and limited responses."""
 
     async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
         data: Any = request.data
         body = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
         if is_long(body.get("contents") or ()):
-            request.data = await asyncio.to_thread(encoded_body, body) or body
+            request.data = await asyncio.to_thread(encode_body, body) or body
         elif body:
-            request.data = encoded_body(body) or body
+            request.data = encode_body(body) or body
         return await client._async_request_once(request, *args, **kwargs)
 
     async def async_request_streamed(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
         client: Any = super()
-        with noted_answers() as answers:
+        with tracked_responses() as responses:
             chunks = await client.async_request_streamed(*args, **kwargs)
-        return closed_at_the_end(chunks, answers)
+        return closing_responses(chunks, responses)
 
     async def _get_aiohttp_session(self) -> Any:
         client: Any = super()
@@ -248,7 +248,7 @@ class _StaysOfGoogle(_KeepsConnections):
         return {**client._ensure_aiohttp_ssl_ctx(*args, **kwargs), "allow_redirects": False}
 
 
-class _OnceOfGoogle(_StaysOfGoogle):
+class _NonRetryingGoogleMixin(_GuardedGoogleMixin):
     """The same without retries."""
 
     async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -259,16 +259,18 @@ class _OnceOfGoogle(_StaysOfGoogle):
         return await call(*args, **kwargs)
 
 
-def _guarded_google(client: Any, *, retries: bool) -> Any:
-    api = copy_with(client._api_client, _StaysOfGoogle if retries else _OnceOfGoogle)
-    if isinstance(found := getattr(api, "_async_client_session_request_args", None), dict):
-        api._async_client_session_request_args = {**cast("dict[str, Any]", found), "allow_redirects": False}
+def _guard_google_client(client: Any, *, retries: bool) -> Any:
+    api = copy_with(client._api_client, _GuardedGoogleMixin if retries else _NonRetryingGoogleMixin)
+    if isinstance(request_args := getattr(api, "_async_client_session_request_args", None), dict):
+        api._async_client_session_request_args = {**cast("dict[str, Any]", request_args), "allow_redirects": False}
     if hasattr(http := getattr(api, "_async_httpx_client", None), "event_hooks"):
-        api._async_httpx_client = _guarded(http)
+        api._async_httpx_client = _guard_http_client(http)
     if not retries:
         api.__dict__.pop("_async_retry", None)  # the override's is used then
-    hosted, there = copy_with(client, _KeepsConnections), copy_with(client.aio, _KeepsConnections)
-    models = copy_with(there.models, _KeepsConnections)
-    hosted._api_client = there._api_client = models._api_client = api
-    hosted._aio, there._models = there, models
-    return hosted
+    client_copy = copy_with(client, _SharedConnectionsMixin)
+    async_client = copy_with(client.aio, _SharedConnectionsMixin)
+    models = copy_with(async_client.models, _SharedConnectionsMixin)
+    client_copy._api_client = async_client._api_client = models._api_client = api
+    client_copy._aio = async_client
+    async_client._models = models
+    return client_copy

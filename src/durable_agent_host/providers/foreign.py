@@ -1,10 +1,10 @@
-"""Prepares a conversation that another provider began for the one that continues it. Pure.
+"""Prepares a conversation with another provider's messages for the provider that continues it.
 
-Theory of operation. Output of a provider's service is stamped with the provider's name (`providers.stamps`); unstamped
-contents of a turn belong to the provider that stamped the rest of the turn. Own blocks stay unchanged. Of others,
-texts, calls of the app's tools and their results stay as neutral contents, the service's own tool runs are described in
-words, media are moved to the user, and reasoning is left out: it is sealed for its own service. The record keeps all of
-it, so the first provider finds its own blocks when the conversation returns to it.
+Theory of operation. Output of a provider's service has item metadata with the provider's name (`providers.stamps`);
+contents without metadata belong to the provider of the other contents of the turn. The target's own blocks stay
+unchanged. Of others, texts, calls of the app's tools and their results stay as neutral contents, the service's own tool
+runs are described as text, media are moved to the user, and reasoning is omitted: it is encrypted for its own service.
+The stored conversation does not change, so the first provider finds its own blocks when the conversation returns to it.
 """
 
 import copy
@@ -20,15 +20,15 @@ from durable_agent_host.codec.result_text import result_text
 from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import OWNER, PART_OF, STAMP
-from durable_agent_host.providers.foreign_words import in_words, media_in
+from durable_agent_host.providers.foreign_words import describe_content, extract_media
 
 ANY_CALL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
 """Call ids of services that document no format."""
 
 TOOLS_OF_SERVICES: Final = frozenset(
-    f"{tool}_{what}"
+    f"{tool}_{suffix}"
     for tool in ("code_interpreter_tool", "shell_tool", "search_tool", "mcp_server_tool", "image_generation_tool")
-    for what in ("call", "result")
+    for suffix in ("call", "result")
 ) | {"hosted_vector_store"}
 """Contents of tools run by services, which most clients can send only as their own blocks."""
 
@@ -43,8 +43,8 @@ class ReplayTarget:
     """What the continuing provider can be sent.
 
     Attributes:
-        provider: its name in its stamps; empty when it has none.
-        unsent: types of contents that its client omits or refuses when they lack its stamp.
+        provider: its name in item metadata; empty when it has none.
+        unsent: types of contents that its client omits or rejects when they lack its metadata.
         call_ids: the format of call ids that its service accepts.
         media: the kinds of images and other files that its service accepts from a user.
     """
@@ -55,37 +55,37 @@ class ReplayTarget:
     media: re.Pattern[str] = IMAGES
 
 
-def retold(messages: Sequence[Message], target: ReplayTarget) -> list[Message]:
-    """Prepare a conversation for a provider that may not have begun it.
+def rewrite_for(messages: Sequence[Message], target: ReplayTarget) -> list[Message]:
+    """Prepare a conversation for a provider that may not have started it.
 
-    Guarantee: pure; the given messages are not changed; doing it again changes nothing.
+    Guarantee: pure and idempotent; the messages are not changed.
 
     Args:
         messages: rehydrated, in order, from the start of the conversation.
         target: the provider that continues.
 
     Returns:
-        The same messages where all is the target's own, otherwise copies.
+        The same messages if all contents are the target's own, otherwise copies.
     """
     ids = _CallIds(target)
-    told: list[Message] = []
-    waiting: list[Message] = []
+    rewritten_messages: list[Message] = []
+    deferred_messages: list[Message] = []
     for message, owner in zip(resting(messages), _owners(messages), strict=True):
-        if waiting and message.role != "tool":  # nothing comes between a call and its result
-            told += waiting
-            waiting = []
-        mine, after = _Telling(message, owner, target, ids).messages()
-        told += mine
-        waiting += after
-    return told + waiting
+        if deferred_messages and message.role != "tool":  # nothing comes between a call and its result
+            rewritten_messages += deferred_messages
+            deferred_messages = []
+        replacements, later_messages = _MessageRewriter(message, owner, target, ids).messages()
+        rewritten_messages += replacements
+        deferred_messages += later_messages
+    return rewritten_messages + deferred_messages
 
 
 def _owners(messages: Sequence[Message]) -> list[str | None]:
-    """Return for each message the provider that stamped something in its turn, or None."""
+    """Return for each message the provider of its turn, or None."""
     owners: list[str | None] = []
     for turn in _turns(messages):
-        named = (name for message in turn for content in message.contents if (name := _owner(content)))
-        owner = next(named, None)
+        owner_names = (name for message in turn for content in message.contents if (name := _owner(content)))
+        owner = next(owner_names, None)
         owners += [owner] * len(turn)
     return owners
 
@@ -103,10 +103,10 @@ def _turns(messages: Sequence[Message]) -> Iterator[list[Message]]:
 
 def _owner(content: Content) -> str | None:
     """Return the provider that a content names."""
-    mark = content.additional_properties.get(STAMP)
+    metadata = content.additional_properties.get(STAMP)
     # The framework copies the properties of a function's call to its result.
-    if isinstance(mark, dict) and content.type != "function_result":
-        return str(cast("dict[str, Any]", mark).get("provider"))
+    if isinstance(metadata, dict) and content.type != "function_result":
+        return str(cast("dict[str, Any]", metadata).get("provider"))
     return content.additional_properties.get(OWNER)
 
 
@@ -114,33 +114,33 @@ class _CallIds:
     """Gives calls ids that the target accepts, each foreign id once, and their results the same.
 
     Attributes:
-        hosted: calls of other services' own tools that were described in words.
+        hosted_call_ids: calls of other services' own tools that were described as text.
     """
 
     def __init__(self, target: ReplayTarget) -> None:
         self._target = target
-        self._times: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self._open: dict[str, list[str]] = {}
-        self.hosted: set[str] = set()
+        self.hosted_call_ids: set[str] = set()
 
-    def of_call(self, call_id: str | None, *, is_foreign: bool) -> str:
+    def assign_id(self, call_id: str | None, *, is_foreign: bool) -> str:
         """Return the id for the next call."""
-        known = call_id or ""
-        self._times[known] += 1
-        again = is_foreign and self._times[known] > 1
-        is_good = not again and self._target.call_ids.fullmatch(known) is not None
-        given = known if is_good else "call_" + derived_id(known, str(self._times[known]))
-        self._open.setdefault(known, []).append(given)
-        return given
+        source_id = call_id or ""
+        self._counts[source_id] += 1
+        is_repeated = is_foreign and self._counts[source_id] > 1
+        is_valid = not is_repeated and self._target.call_ids.fullmatch(source_id) is not None
+        sent_id = source_id if is_valid else "call_" + derived_id(source_id, str(self._counts[source_id]))
+        self._open.setdefault(source_id, []).append(sent_id)
+        return sent_id
 
-    def of_result(self, call_id: str | None) -> str | None:
-        """Return the id of the call that a result answers, or the result's own where no call is known."""
-        waiting = self._open.get(call_id or "")
-        return waiting.pop(0) if waiting else call_id
+    def resolve_id(self, call_id: str | None) -> str | None:
+        """Return the id of the call that a result belongs to, or the result's own without such a call."""
+        pending_ids = self._open.get(call_id or "")
+        return pending_ids.pop(0) if pending_ids else call_id
 
 
 @dataclass
-class _Telling:
+class _MessageRewriter:
     """One message in the form for the target."""
 
     message: Message
@@ -148,85 +148,87 @@ class _Telling:
     target: ReplayTarget
     ids: _CallIds
     contents: list[Content] = field(default_factory=list[Content])
-    shown: list[Content] = field(default_factory=list[Content])
-    said: list[Content] = field(default_factory=list[Content])
+    user_contents: list[Content] = field(default_factory=list[Content])
+    assistant_contents: list[Content] = field(default_factory=list[Content])
     is_changed: bool = False
 
     def messages(self) -> tuple[list[Message], list[Message]]:
-        """Return the message's replacement, and what must wait until the calls before it have their results."""
+        """Return the message's replacement, and the messages that must follow the results of its calls."""
         owner = self.owner
         for content in self.message.contents:
             if (name := _owner(content)) is not None:
                 owner = name
             elif PART_OF not in content.additional_properties:
                 owner = self.owner
-            self._take(content, owner)
+            self._add_content(content, owner)
         if not self.is_changed:
             return [self.message], []
-        kept: list[Message] = []
+        replacements: list[Message] = []
         if self.contents:
-            changed = copy.copy(self.message)
-            changed.contents = self.contents
-            kept.append(changed)
-        after = [
-            Message(role, contents) for role, contents in (("assistant", self.said), ("user", self.shown)) if contents
+            clone = copy.copy(self.message)
+            clone.contents = self.contents
+            replacements.append(clone)
+        later_messages = [
+            Message(role, contents)
+            for role, contents in (("assistant", self.assistant_contents), ("user", self.user_contents))
+            if contents
         ]
-        return kept, after
+        return replacements, later_messages
 
-    def _take(self, content: Content, owner: str | None) -> None:
+    def _add_content(self, content: Content, owner: str | None) -> None:
         is_own = bool(owner) and owner == self.target.provider
         is_foreign = owner is not None and not is_own
-        if _is_of_the_app(content, self.ids.hosted, is_foreign=is_foreign):
-            self._take_function(content, is_own=is_own, is_foreign=is_foreign)
+        if _is_app_content(content, self.ids.hosted_call_ids, is_foreign=is_foreign):
+            self._add_function_content(content, is_own=is_own, is_foreign=is_foreign)
         elif is_own or not (is_foreign or content.type in self.target.unsent):
             self.contents.append(content)
         else:
-            self._tell(content)
+            self._add_description(content)
 
-    def _take_function(self, content: Content, *, is_own: bool, is_foreign: bool) -> None:
+    def _add_function_content(self, content: Content, *, is_own: bool, is_foreign: bool) -> None:
         is_call = content.type == "function_call"
         if content.type in _APPROVALS or (is_own and is_call):
-            given = content.call_id
+            sent_id = content.call_id
         elif is_call:
-            given = self.ids.of_call(content.call_id, is_foreign=is_foreign)
+            sent_id = self.ids.assign_id(content.call_id, is_foreign=is_foreign)
         else:
-            given = self.ids.of_result(content.call_id)
-        if given == content.call_id and not is_foreign:
+            sent_id = self.ids.resolve_id(content.call_id)
+        if sent_id == content.call_id and not is_foreign:
             self.contents.append(content)
             return
-        changed = copy.copy(content)
-        changed.call_id = given
-        changed.additional_properties = {} if is_foreign else dict(content.additional_properties)
-        self.contents.append(changed)
+        clone = copy.copy(content)
+        clone.call_id = sent_id
+        clone.additional_properties = {} if is_foreign else dict(content.additional_properties)
+        self.contents.append(clone)
         self.is_changed = True
 
-    def _tell(self, content: Content) -> None:
-        """Describe a content in words, and show its media."""
+    def _add_description(self, content: Content) -> None:
+        """Describe a content as text, and move its media to the user."""
         self.is_changed = True
         if content.type == "function_call":
-            self.ids.hosted.add(content.call_id or "")
-        text = in_words(content)
-        words = [Content.from_text(text)] if text.strip() else []
-        media = [self._media(one) for one in media_in(content)]
+            self.ids.hosted_call_ids.add(content.call_id or "")
+        text = describe_content(content)
+        descriptions = [Content.from_text(text)] if text.strip() else []
+        media = [self._convert_media(item) for item in extract_media(content)]
         if self.message.role == "user":
-            self.contents += [*words, *media]
+            self.contents += [*descriptions, *media]
             return
-        (self.said if self.message.role == "tool" else self.contents).extend(words)
-        self.shown += media
+        (self.assistant_contents if self.message.role == "tool" else self.contents).extend(descriptions)
+        self.user_contents += media
 
-    def _media(self, content: Content) -> Content:
+    def _convert_media(self, content: Content) -> Content:
         """Return an image or a file as the user's, or its name where the service does not accept its kind."""
         if self.target.media.fullmatch((content.media_type or "").partition(";")[0]) is None:
             return Content.from_text(result_text(content))
-        changed = copy.copy(content)
-        changed.additional_properties = {}
-        return changed
+        clone = copy.copy(content)
+        clone.additional_properties = {}
+        return clone
 
 
-def _is_of_the_app(content: Content, hosted: set[str], *, is_foreign: bool) -> bool:
+def _is_app_content(content: Content, hosted_call_ids: set[str], *, is_foreign: bool) -> bool:
     """Return whether a content is a call of the app's tools, its result, or its approval."""
     if content.type == "function_call":
         return not (is_foreign and (content.informational_only or content.hosted))
     if content.type == "function_result":
-        return (content.call_id or "") not in hosted
+        return (content.call_id or "") not in hosted_call_ids
     return content.type in _APPROVALS and not (content.function_call and content.function_call.hosted)

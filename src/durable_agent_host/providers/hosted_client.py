@@ -1,4 +1,4 @@
-"""The common parts of all hosted chat client copies: how they are made, and the fold of their streams."""
+"""The common parts of all client adapters: their creation, and the fold of their streams."""
 # ruff: noqa: SLF001 - the overrides call what they override
 
 import asyncio
@@ -13,7 +13,7 @@ from durable_agent_host.stream.fold import Fold, ItemReader
 
 
 class FoldedStreamMixin:
-    """Overrides that take a stream's response from the fold; they stand before the client's own class.
+    """Overrides that take a stream's response from the fold; they precede the client's own class in the MRO.
 
     Attributes:
         item_reader: of the provider.
@@ -28,18 +28,18 @@ class FoldedStreamMixin:
         return response
 
     def fold_call(self, updates: Sequence[Any]) -> Fold:
-        """Fold the updates of one call; a run replaces this by a fold that it keeps, so that they are read once."""
+        """Fold the updates of one call; a run replaces this by its own fold, so that they are read once."""
         return Fold(updates, self.item_reader)
 
 
 def create_adapter(client: Any, overrides: type[FoldedStreamMixin]) -> Any:
     """Copy a chat client with the overrides of its provider.
 
-    Guarantee: pure; the given client is not changed.
+    Guarantee: pure; the client is not changed.
 
     Args:
         client: of the overrides' class, or one derived from it.
-        overrides: stand before it in the method resolution order.
+        overrides: precede it in the method resolution order.
 
     Returns:
         A copy that shares its connections; the client itself when it is already hosted.
@@ -48,7 +48,7 @@ def create_adapter(client: Any, overrides: type[FoldedStreamMixin]) -> Any:
 
 
 def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
-    """Begin a model call in a thread when it sends many messages, which take long to write, otherwise at once.
+    """Start a model call in a thread if it sends many messages, which take long to write, otherwise directly.
 
     Args:
         messages: the request's.
@@ -63,7 +63,7 @@ def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, st
     if stream:
         return ResponseStream[Any, Any].from_awaitable(asyncio.to_thread(begin))
 
-    async def answer() -> Any:
+    async def await_response() -> Any:
         return await (await asyncio.to_thread(begin))
 
-    return answer()
+    return await_response()

@@ -1,4 +1,4 @@
-"""The base of providers that adapt their clients: their knowledge of a service, as functions."""
+"""The base of providers that adapt their clients: the handling of a service, as functions."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ Carry = Callable[[Sequence[Message], Mapping[str, Any], Iterable[Forgotten]], tu
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderHooks:
-    """The knowledge of a provider's service; each attribute refers to a method of `ModelProvider`.
+    """The handling of a provider's service; each attribute refers to a method of `ModelProvider`.
 
     Attributes:
-        target: what its client can be sent.
+        target: the contents that its client can send.
         adapt: see ``adapt``; None for clients that stay unchanged.
         carry: see ``carry``.
-        forgotten: see ``forgotten``.
+        lost_state: see ``lost_state``.
         explain: see ``explain``.
         generated_files: lists the files of a content besides hosted ones; see ``service_files``.
         read_file: see ``read_service_file``; None where the service releases no files.
@@ -33,14 +33,14 @@ class ProviderHooks:
     target: ReplayTarget
     adapt: Callable[[Any], Any] | None = None
     carry: Carry
-    forgotten: Callable[[BaseException], Forgotten | None]
+    lost_state: Callable[[BaseException], Forgotten | None]
     explain: Callable[[BaseException], ProviderError | None]
     generated_files: Callable[[Content], Iterable[ServiceFile]] = lambda _content: ()
     read_file: Callable[[Any, ServiceFile], Awaitable[ServedFile]] | None = None
 
 
 class ProviderBase(NeutralProvider):
-    """Uses its hooks, and for what they lack the behaviour for any client.
+    """Uses its hooks, and otherwise the behaviour for any client.
 
     Attributes:
         hooks: of the provider.
@@ -50,7 +50,7 @@ class ProviderBase(NeutralProvider):
 
     @property
     def target(self) -> ReplayTarget:
-        """The provider's own blocks are those with its stamp."""
+        """The provider's own blocks are those with its metadata."""
         return self.hooks.target
 
     def adapt(self, client: Any, /) -> Any:
@@ -58,13 +58,13 @@ class ProviderBase(NeutralProvider):
         return client if self.hooks.adapt is None else self.hooks.adapt(client)
 
     def carry(
-        self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
+        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten], /
     ) -> tuple[list[Message], dict[str, Any]]:
-        """Mark what the service has lost or refused, and remember it."""
-        return self.hooks.carry(messages, remembered, lost)
+        """Mark what the service has lost or rejected, and return it for storage."""
+        return self.hooks.carry(messages, stored_losses, new_losses)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
-        """List hosted files, and those that the service's tools have made."""
+        """List hosted files, and those that the service's tools have created."""
         yield from super().service_files(content)
         yield from self.hooks.generated_files(content)
 
@@ -76,8 +76,8 @@ class ProviderBase(NeutralProvider):
 
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
         """Read it from the service's own JSON."""
-        return self.hooks.forgotten(error)
+        return self.hooks.lost_state(error)
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
-        """Explain what the service refused, and what to do."""
+        """Explain why the service rejected the request, and what to do."""
         return self.hooks.explain(error)

@@ -1,9 +1,9 @@
-"""Writes long requests in parts, in a thread, so that the loop and other threads run in between.
+"""Writes long requests in chunks, in a thread, so that the loop and other threads run in between.
 
 The SDKs write a body with one call of `json.dumps`, which blocks all threads of the process: 30 MB take 0.3 s.
 Anthropic's also copies it before, on the loop of all agents. So the messages of a long request are written here, and
-the SDK gets a short text in their place, which is replaced in the body that the SDK has written: whatever its hooks
-change around the messages stays.
+the SDK gets a short placeholder, which is replaced in the body that the SDK has written: other changes by its hooks
+remain.
 """
 
 # ruff: noqa: SLF001 - SDKs have no public way to write a body
@@ -20,10 +20,10 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.loops.aside import MANY
 from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.loops.weak_context_var import WeakContextVar
-from durable_agent_host.providers.whole_characters import encoded
+from durable_agent_host.providers.whole_characters import encode_text
 
 _LONG_CHARACTERS: Final = 256 * 1024
-"""A longer text is written in parts, some milliseconds each."""
+"""A longer text is written in chunks, some milliseconds each."""
 _LONG_LIST: Final = 512 * 1024
 """From this many characters of messages, an SDK would take some milliseconds."""
 _SDKS: Final = ("openai.", "anthropic.")
@@ -31,10 +31,10 @@ _HOOKS: Final = ("request", "_prepare_options", "_build_request", "_prepare_requ
 _MESSAGES: Final = ("messages", "input")
 
 
-def sends_in_parts(sdk: Any) -> Any:
-    """Copy a client of an SDK so that it writes long requests in parts.
+def with_chunked_bodies(sdk: Any) -> Any:
+    """Copy a client of an SDK so that it writes long requests in chunks.
 
-    Guarantee: pure; the bodies are those of the given client.
+    Guarantee: pure; the bodies equal those of the client.
 
     Args:
         sdk: of OpenAI or Anthropic. It is returned unchanged when it has middleware, puts contents into its traces, or
@@ -45,19 +45,23 @@ def sends_in_parts(sdk: Any) -> Any:
         A copy that shares the connections.
     """
     kind = cast("type[Any]", type(sdk))
-    made_by = [str(getattr(getattr(kind, name, None), "__module__", "")) for name in _HOOKS]
+    hook_modules = [str(getattr(getattr(kind, name, None), "__module__", "")) for name in _HOOKS]
     is_traced = bool(getattr(getattr(sdk, "_otel", None), "records_content", False))
     is_read = is_traced or bool(getattr(sdk, "middleware", ()))
-    return copy_with(sdk, _SendsInParts) if all(name.startswith(_SDKS) for name in made_by) and not is_read else sdk
+    return (
+        copy_with(sdk, _ChunkedBodyMixin)
+        if all(name.startswith(_SDKS) for name in hook_modules) and not is_read
+        else sdk
+    )
 
 
-def check_sent() -> None:
+def check_messages_restored() -> None:
     """Check that the messages are back in the request that is sent; called before each.
 
     Raises:
         ProviderError: the SDK makes requests in another way than those that are known here.
     """
-    if (taken := _TAKEN.get()) is not None and not taken.is_back:
+    if (extracted_messages := _EXTRACTED_MESSAGES.get()) is not None and not extracted_messages.is_restored:
         raise ProviderError(
             "this version of the model's SDK makes requests in an unknown way, so a long one was not sent: install the "
             "version of requirements.txt",
@@ -67,10 +71,10 @@ def check_sent() -> None:
 
 def is_long(items: Sequence[Any]) -> bool:
     """Return whether messages take long to write. Guarantee: pure."""
-    return len(items) > MANY or sum(map(_characters, items)) > _LONG_LIST
+    return len(items) > MANY or sum(map(_count_characters, items)) > _LONG_LIST
 
 
-def encoded_items(items: Sequence[Any]) -> list[bytes] | None:
+def encode_items(items: Sequence[Any]) -> list[bytes] | None:
     """Write messages as the SDKs of OpenAI and Anthropic do, half a surrogate pair as the replacement character.
 
     Guarantee: pure.
@@ -79,7 +83,7 @@ def encoded_items(items: Sequence[Any]) -> list[bytes] | None:
         items: of a request.
 
     Returns:
-        Their JSON without the brackets, in parts; None when one is not a JSON value: the SDK may know how to write it.
+        Their JSON without the brackets, in chunks; None when an item is not JSON: the SDK may be able to write it.
     """
     parts: list[bytes] = []
     try:
@@ -92,124 +96,129 @@ def encoded_items(items: Sequence[Any]) -> list[bytes] | None:
     return parts[1:]
 
 
-def encoded_body(body: Mapping[str, Any]) -> bytes | None:
-    """Write a whole body, see `encoded_items`."""
-    parts = encoded_items([body])
-    return _joined(parts) if parts is not None else None
+def encode_body(body: Mapping[str, Any]) -> bytes | None:
+    """Write a full body, see `encode_items`."""
+    parts = encode_items([body])
+    return _join_chunks(parts) if parts is not None else None
 
 
-class _SendsInParts:
-    """The override; stands before the SDK's own class in the method resolution order."""
+class _ChunkedBodyMixin:
+    """The override; precedes the SDK's own class in the method resolution order."""
 
     async def request(self, cast_to: Any, options: Any, **kwargs: Any) -> Any:
         client: Any = super()
-        options, taken = await _taken_out(options)
-        token = _TAKEN.set(taken)
+        options, extracted_messages = await _extract_messages(options)
+        token = _EXTRACTED_MESSAGES.set(extracted_messages)
         try:
             return await client.request(cast_to, options, **kwargs)
         finally:
-            _TAKEN.reset(token)
+            _EXTRACTED_MESSAGES.reset(token)
 
     async def _prepare_request(self, request: Any) -> None:
         client: Any = super()
-        if (taken := _TAKEN.get()) is not None:
-            body = await asyncio.to_thread(taken.put_back, request.content)
+        if (extracted_messages := _EXTRACTED_MESSAGES.get()) is not None:
+            body = await asyncio.to_thread(extracted_messages.restore, request.content)
             headers = request.headers.copy()
             del headers["content-length"]
             kind = cast("type[Any]", type(request))
-            whole = kind(request.method, request.url, headers=headers, content=body, extensions=request.extensions)
-            request.__dict__.update(whole.__dict__)
+            full_request = kind(
+                request.method, request.url, headers=headers, content=body, extensions=request.extensions
+            )
+            request.__dict__.update(full_request.__dict__)
         await client._prepare_request(request)
 
 
-class _Taken:
-    """The messages of one request, and the text in their place.
+class _ExtractedMessages:
+    """The messages of one request, and their placeholder.
 
     Args:
         parts: their JSON.
     """
 
     def __init__(self, parts: list[bytes]) -> None:
-        self.stand_in = uuid.uuid4().hex
-        self.is_back = False
+        self.placeholder = uuid.uuid4().hex
+        self.is_restored = False
         self._parts = parts
 
-    def put_back(self, body: bytes) -> bytes:
+    def restore(self, body: bytes) -> bytes:
         """Put the messages into the body that the SDK has written."""
-        self.is_back = True
-        before, *after = body.split(f'"{self.stand_in}"'.encode())
-        parts = [before]
-        for rest in after:
-            parts += *self._parts, rest
-        return _joined(parts)
+        self.is_restored = True
+        head, *tails = body.split(f'"{self.placeholder}"'.encode())
+        parts = [head]
+        for tail in tails:
+            parts += *self._parts, tail
+        return _join_chunks(parts)
 
 
-_TAKEN: Final = WeakContextVar[_Taken]("durable_agent_long_body")
+_EXTRACTED_MESSAGES: Final = WeakContextVar[_ExtractedMessages]("durable_agent_long_body")
 
 
-async def _taken_out(options: Any) -> tuple[Any, _Taken | None]:
+async def _extract_messages(options: Any) -> tuple[Any, _ExtractedMessages | None]:
     """Return a request's options without long messages, and these."""
-    for place in ("extra_json", "json_data"):
-        given: Any = getattr(options, place, None)
-        body = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    for field_name in ("extra_json", "json_data"):
+        value: Any = getattr(options, field_name, None)
+        body = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
         for name in _MESSAGES:
             items: Any = body.get(name)
             if isinstance(items, list) and is_long(cast("list[Any]", items)):
-                parts = await asyncio.to_thread(encoded_items, cast("list[Any]", items))
+                parts = await asyncio.to_thread(encode_items, cast("list[Any]", items))
                 if parts is None:
                     return options, None
-                taken = _Taken(parts)
-                return options.model_copy(update={place: {**body, name: [taken.stand_in]}}), taken
+                extracted_messages = _ExtractedMessages(parts)
+                return options.model_copy(
+                    update={field_name: {**body, name: [extracted_messages.placeholder]}}
+                ), extracted_messages
     return options, None
 
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def _joined(parts: Sequence[bytes]) -> bytes:
-    whole = io.BytesIO()
+def _join_chunks(parts: Sequence[bytes]) -> bytes:
+    buffer = io.BytesIO()
     for part in parts:
         give_way()
-        whole.write(part)
-    return whole.getvalue()  # without one more copy: of 30 MB, that takes 10 ms
+        buffer.write(part)
+    return buffer.getvalue()  # without another copy, which takes 10 ms for 30 MB
 
 
-def _characters(value: Any) -> int:
-    count, waiting = 0, [value]
-    while waiting:
-        one: Any = waiting.pop()
-        if isinstance(one, str):
-            count += len(one)
-        elif isinstance(one, dict):
-            waiting += cast("dict[str, Any]", one).values()
-        elif isinstance(one, list):
-            waiting += cast("list[Any]", one)
+def _count_characters(value: Any) -> int:
+    count = 0
+    pending_values = [value]
+    while pending_values:
+        current_value: Any = pending_values.pop()
+        if isinstance(current_value, str):
+            count += len(current_value)
+        elif isinstance(current_value, dict):
+            pending_values += cast("dict[str, Any]", current_value).values()
+        elif isinstance(current_value, list):
+            pending_values += cast("list[Any]", current_value)
     return count
 
 
 def _write(value: Any, parts: list[bytes]) -> None:
-    if _characters(value) <= _LONG_CHARACTERS:
-        parts.append(encoded(_json(value)))
+    if _count_characters(value) <= _LONG_CHARACTERS:
+        parts.append(encode_text(_json(value)))
     elif isinstance(value, dict):
         opening = "{"
-        for name, one in cast("dict[Any, Any]", value).items():
+        for name, element in cast("dict[Any, Any]", value).items():
             if not isinstance(name, str):
                 raise TypeError(type(name).__name__)
-            parts.append(encoded(f"{opening}{_json(name)}:"))
-            _write(one, parts)
+            parts.append(encode_text(f"{opening}{_json(name)}:"))
+            _write(element, parts)
             opening = ","
         parts.append(b"}")
     elif isinstance(value, list):
         opening = b"["
-        for one in cast("list[Any]", value):
+        for element in cast("list[Any]", value):
             give_way()
             parts.append(opening)
-            _write(one, parts)
+            _write(element, parts)
             opening = b","
         parts.append(b"]")
     else:
         parts.append(b'"')
         for start in range(0, len(value), _LONG_CHARACTERS):
             give_way()
-            parts.append(encoded(_json(value[start : start + _LONG_CHARACTERS])[1:-1]))
+            parts.append(encode_text(_json(value[start : start + _LONG_CHARACTERS])[1:-1]))
         parts.append(b'"')

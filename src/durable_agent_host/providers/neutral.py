@@ -1,4 +1,4 @@
-"""The provider for clients without a registered one: the framework's contents are all that is kept."""
+"""The provider for clients without a registered one: only the framework's contents are stored."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from durable_agent_host.model.provider_item import STAMP, Forgotten, ItemPart, i
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import connections, endings
 from durable_agent_host.providers.errors import explain_client_error
-from durable_agent_host.providers.foreign import ReplayTarget, retold
+from durable_agent_host.providers.foreign import ReplayTarget, rewrite_for
 
 _PROVIDERS: Final = "durable_agent_host.providers."
 
@@ -28,10 +28,10 @@ class NeutralProvider:
 
     @property
     def target(self) -> ReplayTarget:
-        """What the client can be sent of a conversation that another provider began.
+        """The contents that the client can send of a conversation that another provider started.
 
-        A provider of this package uses the name of its folder in its stamps. An app's provider that stamps contents
-        sets its name here.
+        A provider of this package uses the name of its folder in item metadata. An app's provider that attaches
+        metadata sets its name here.
         """
         folder, _, _ = type(self).__module__.removeprefix(_PROVIDERS).rpartition(".")
         return ReplayTarget(folder if type(self).__module__.startswith(_PROVIDERS) else "")
@@ -44,11 +44,11 @@ class NeutralProvider:
         """Do nothing: the client's SDK is unknown."""
 
     def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
-        """Guard the SDK clients recognized by their shape; see `connections.sdk_clients`."""
+        """Guard the SDK clients recognized by their attributes; see `connections.sdk_clients`."""
         return connections.sdk_clients(client, retries=retries)
 
     def final_response(self, event: Any, /) -> Any:
-        """Return None: no event is known to have the whole answer."""
+        """Return None: no event is known to have the full response."""
         del event
 
     def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
@@ -70,32 +70,32 @@ class NeutralProvider:
         return ()
 
     def ended_early(self, updates: Iterable[Any], /) -> bool:
-        """Check for the end mark of the providers that are recognized by the shape of their events."""
-        return endings.ended_early(updates)
+        """Check for the end mark of the providers that are recognized by their events."""
+        return endings.is_truncated(updates)
 
     def goes_on(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
         """Return None: no service is known to pause."""
         del response
 
     def check_message(self, message: Message, /) -> None:
-        """Refuse nothing: only the service knows what it accepts."""
+        """Accept every message: only the service can check it."""
         del message
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
-        """Describe in words what only another provider's client can send."""
+        """Describe contents as text that only another provider's client can send."""
         del session_id
-        return self.as_history(retold(messages, self.target))
+        return self.as_history(rewrite_for(messages, self.target))
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
-        """Leave out carriers of items, and hosted approvals that were answered."""
-        return without_carriers(without_answered_approvals(messages))
+        """Remove carriers of items, and completed hosted approvals."""
+        return remove_carriers(remove_completed_approvals(messages))
 
     def carry(
-        self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
+        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten], /
     ) -> tuple[list[Message], dict[str, Any]]:
-        """Return both unchanged: the service keeps nothing of the conversation."""
-        del lost
-        return list(messages), dict(remembered)
+        """Return both unchanged: the service stores nothing of the conversation."""
+        del new_losses
+        return list(messages), dict(stored_losses)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List hosted files, which all services have."""
@@ -120,55 +120,55 @@ class NeutralProvider:
         return explain_client_error(error)
 
 
-def without_carriers(messages: Iterable[Message]) -> list[Message]:
-    """Leave out the contents that only carry another provider's item.
+def remove_carriers(messages: Iterable[Message]) -> list[Message]:
+    """Remove the contents that only carry another provider's item.
 
-    Guarantee: pure; the given messages are not changed.
+    Guarantee: pure; the messages are not changed.
 
     Args:
         messages: a rehydrated conversation.
 
     Returns:
-        The messages that still have contents, copies where a content was left out.
+        The messages that still have contents, copies where a content was removed.
     """
-    return without_contents(messages, is_carrier)
+    return remove_contents(messages, is_carrier)
 
 
-def without_answered_approvals(messages: Sequence[Message]) -> list[Message]:
-    """Leave out answered hosted approvals: the framework would treat them as open, and answer them again.
+def remove_completed_approvals(messages: Sequence[Message]) -> list[Message]:
+    """Remove completed hosted approvals: the framework would treat them as open, and send the responses again.
 
-    Guarantee: pure; the given messages are not changed.
+    Guarantee: pure; the messages are not changed.
 
     Args:
         messages: a rehydrated conversation.
     """
     contents = [content for message in resting(messages) for content in message.contents]
-    answered = {content.id for content in contents if content.type == "function_approval_response"}
+    responded_ids = {content.id for content in contents if content.type == "function_approval_response"}
 
-    def is_answered(content: Content) -> bool:
+    def is_completed(content: Content) -> bool:
         call = content.function_call
-        if call is None or not call.hosted or content.id not in answered:
+        if call is None or not call.hosted or content.id not in responded_ids:
             return False
         return content.type == "function_approval_response" or STAMP in content.additional_properties
 
-    return without_contents(messages, is_answered) if answered else list(messages)
+    return remove_contents(messages, is_completed) if responded_ids else list(messages)
 
 
-def without_contents(messages: Iterable[Message], is_left_out: Callable[[Content], bool]) -> list[Message]:
-    """Leave out contents, and messages that have no others.
+def remove_contents(messages: Iterable[Message], should_remove: Callable[[Content], bool]) -> list[Message]:
+    """Remove contents, and messages that have no others.
 
-    Guarantee: pure; the given messages are not changed.
+    Guarantee: pure; the messages are not changed.
 
     Args:
         messages: a rehydrated conversation.
-        is_left_out: whether to leave out a content.
+        should_remove: whether to remove a content.
     """
-    kept: list[Message] = []
+    remaining_messages: list[Message] = []
     for message in resting(messages):
-        contents = [content for content in message.contents if not is_left_out(content)]
+        contents = [content for content in message.contents if not should_remove(content)]
         if len(contents) < len(message.contents):
             message = copy.copy(message)  # noqa: PLW2901 - replaced by the copy
             message.contents = contents
         if contents:
-            kept.append(message)
-    return kept
+            remaining_messages.append(message)
+    return remaining_messages

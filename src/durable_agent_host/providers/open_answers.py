@@ -1,7 +1,7 @@
-"""Closes answers that are not read to their end, for SDKs that leave that to the collector of garbage.
+"""Closes responses that are not read to their end, for SDKs that rely on garbage collection.
 
 An SDK's stream and its reader often refer to each other, so that the connection of a turn that was stopped would stay
-open, and the service would go on writing (and charging), until the next collection.
+open, and the service would continue to write (and charge), until the next collection.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Generator, Sequence
@@ -9,51 +9,51 @@ from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nu
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
-_OPENED: Final[ContextVar[list[Any] | None]] = ContextVar("durable_agent_host_opened", default=None)
+_TRACKED_RESPONSES: Final[ContextVar[list[Any] | None]] = ContextVar("durable_agent_host_opened", default=None)
 
 
-def note_answer(answer: Any) -> None:
-    """Note an answer whose body is not read yet, if anybody wants to close it.
+def track_response(response: Any) -> None:
+    """Record a response with an unread body, inside a `tracked_responses` block.
 
     Args:
-        answer: of httpx or aiohttp.
+        response: of httpx or aiohttp.
     """
-    if (opened := _OPENED.get()) is not None:
-        opened.append(answer)
+    if (responses := _TRACKED_RESPONSES.get()) is not None:
+        responses.append(response)
 
 
 @contextmanager
-def noted_answers() -> Generator[list[Any]]:
-    """Collect the answers to the requests that are made within the block."""
-    opened: list[Any] = []
-    token = _OPENED.set(opened)
+def tracked_responses() -> Generator[list[Any]]:
+    """Collect the responses to the requests that are made within the block."""
+    responses: list[Any] = []
+    token = _TRACKED_RESPONSES.set(responses)
     try:
-        yield opened
+        yield responses
     finally:
-        _OPENED.reset(token)
+        _TRACKED_RESPONSES.reset(token)
 
 
-async def closed_at_the_end[T](parts: AsyncGenerator[T], answers: Sequence[Any]) -> AsyncGenerator[T]:
-    """Yield the parts of a stream, and close what it was read from when the reader leaves.
+async def closing_responses[T](parts: AsyncGenerator[T], responses: Sequence[Any]) -> AsyncGenerator[T]:
+    """Yield the parts of a stream, and close its responses when the reader stops.
 
     Args:
         parts: of the stream.
-        answers: of httpx or aiohttp.
+        responses: of httpx or aiohttp.
     """
     try:
         async with aclosing(parts):
             async for part in parts:
                 yield part
     finally:
-        for answer in answers:
-            if callable(close := getattr(answer, "aclose", None)):
+        for response in responses:
+            if callable(close := getattr(response, "aclose", None)):
                 await cast("Awaitable[None]", close())
             else:
-                answer.close()
+                response.close()
 
 
-def closed_when_left(stream: AsyncIterable[Any]) -> AbstractAsyncContextManager[Any]:
-    """Give a context that closes a stream at its end, if the stream can be closed.
+def closing_stream(stream: AsyncIterable[Any]) -> AbstractAsyncContextManager[Any]:
+    """Return a context manager that closes a stream at its end, if the stream can be closed.
 
     Args:
         stream: of a chat client, which an app's own class may have replaced by any iterable.

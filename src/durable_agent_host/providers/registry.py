@@ -8,14 +8,14 @@ from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers import anthropic, azure_ai_agents, chat_completions, gemini, openai
 from durable_agent_host.providers.neutral import NeutralProvider
-from durable_agent_host.providers.unseen import UnseenProvider
+from durable_agent_host.providers.unseen import OpaqueProvider
 
 
-class _OfUnknownClient(NeutralProvider):
-    """An unknown client may use a known SDK, so every provider is asked about its errors."""
+class _UnknownClientProvider(NeutralProvider):
+    """An unknown client may use a known SDK, so every provider is tried for its errors."""
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
-        return _unseen().explain(error)
+        return _opaque_provider().explain(error)
 
 
 def provider_for(client: Any) -> ModelProvider:
@@ -24,16 +24,16 @@ def provider_for(client: Any) -> ModelProvider:
     A provider of this package is loaded when its first client is seen.
 
     Args:
-        client: of an agent; None for agents whose clients the host does not see.
+        client: of an agent; None for agents with clients that the host cannot access.
 
     Returns:
         The provider; a `NeutralProvider` for an unknown client.
     """
     if client is None:
-        return _unseen()
+        return _opaque_provider()
     for kind in type(client).__mro__:
-        if (registered := _REGISTERED.get(kind)) is not None:
-            return registered
+        if (provider := _REGISTERED.get(kind)) is not None:
+            return provider
         if (load := _OF_THIS_PACKAGE.get((kind.__module__.partition(".")[0], kind.__qualname__))) is not None:
             return load()
     return _NEUTRAL
@@ -49,12 +49,12 @@ def register_provider(client_class: type[Any], provider: ModelProvider) -> None:
         provider: for example an instance of a class derived from `NeutralProvider`.
     """
     _REGISTERED[client_class] = provider
-    _unseen.cache_clear()
+    _opaque_provider.cache_clear()
 
 
 @cache
-def _unseen() -> ModelProvider:
-    return UnseenProvider(lambda: (_openai(), *_REGISTERED.values()))
+def _opaque_provider() -> ModelProvider:
+    return OpaqueProvider(lambda: (_openai(), *_REGISTERED.values()))
 
 
 def _responses() -> ModelProvider:
@@ -103,4 +103,4 @@ _OF_THIS_PACKAGE: Final[dict[tuple[str, str], Callable[[], ModelProvider]]] = {
 """Package and name of a client's class → its provider."""
 
 _REGISTERED: Final[dict[type[Any], ModelProvider]] = {}
-_NEUTRAL: Final = _OfUnknownClient()
+_NEUTRAL: Final = _UnknownClientProvider()

@@ -1,7 +1,7 @@
-"""Which of a conversation's sealed thoughts a service has refused: all up to a remembered one. Pure.
+"""Which of a conversation's encrypted reasoning payloads a service has rejected: all up to a stored one.
 
-A service seals its model's private thoughts, and refuses a seal that it cannot read: after a change of the key, the
-project or the endpoint. Refused seals are remembered with the session, so that they are not sent again.
+A service encrypts its model's reasoning, and rejects a payload that it cannot read: after a change of the key, the
+project or the endpoint. Rejected payloads are stored with the session, so that they are not sent again.
 """
 
 import hashlib
@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def name_of_seal(seal: str) -> str:
-    """Return a short name for remembering a seal. Guarantee: pure."""
-    return hashlib.sha256(seal.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+def payload_fingerprint(payload: str) -> str:
+    """Return a short name under which a payload is stored as rejected. Guarantee: pure."""
+    return hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def count_unreadable(seals: Sequence[str], until: Any) -> int:
-    """Return how many seals, from the first one on, are no longer sent.
+def count_unreadable(payloads: Sequence[str], last_unreadable: Any) -> int:
+    """Return how many payloads, from the first one on, are no longer sent.
 
     Guarantee: pure.
 
     Args:
-        seals: of a conversation, in order.
-        until: the name of the last refused one; or their number, as stored by an earlier version; or None.
+        payloads: of a conversation, in order.
+        last_unreadable: the name of the last rejected one; or their count, as stored by an earlier version; or None.
     """
-    if isinstance(until, int):
-        return until
-    names = [name_of_seal(seal) for seal in seals] if until else []
-    return len(names) - names[::-1].index(until) if until in names else 0
+    if isinstance(last_unreadable, int):
+        return last_unreadable
+    names = [payload_fingerprint(payload) for payload in payloads] if last_unreadable else []
+    return len(names) - names[::-1].index(last_unreadable) if last_unreadable in names else 0

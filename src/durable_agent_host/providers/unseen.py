@@ -1,6 +1,6 @@
-"""The provider of agents whose chat clients the host does not see: workflows, and agents of the app's own classes.
+"""The provider of agents with chat clients that the host cannot access: workflows, and the app's own agent classes.
 
-Each provider is asked in turn; the first that recognizes an update or an error answers. Clients inside such agents are
+Each provider is tried in turn; the first that recognizes an update or an error is used. Clients inside such agents are
 not adapted.
 """
 
@@ -16,62 +16,65 @@ from durable_agent_host.model.provider_item import Forgotten, ItemPart
 from durable_agent_host.providers.neutral import NeutralProvider
 
 
-class UnseenProvider(NeutralProvider):
-    """Delegates to others.
+class OpaqueProvider(NeutralProvider):
+    """Delegates to other providers.
 
     Args:
-        load: returns the providers to ask, in order; called when the first of them is needed.
+        load: returns the providers, in order; called when the first of them is needed.
     """
 
     def __init__(self, load: Callable[[], Sequence[ModelProvider]]) -> None:
         self._load = load
 
     @cached_property
-    def _asked(self) -> Sequence[ModelProvider]:
+    def _providers(self) -> Sequence[ModelProvider]:
         return self._load()
 
     def read_item(self, update: Any, /) -> ItemPart | None:
-        """Ask until one recognizes the update."""
-        for one in self._asked:
-            if (part := one.read_item(update)) is not None:
+        """Return the result of the first provider that recognizes the update."""
+        for provider in self._providers:
+            if (part := provider.read_item(update)) is not None:
                 return part
         return None
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
-        """Let each complete what it recognizes."""
-        for one in self._asked:
-            contents = one.complete_item(contents, item)
+        """Complete the contents with each provider."""
+        for provider in self._providers:
+            contents = provider.complete_item(contents, item)
         return contents
 
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
-        """List what any of them finds."""
-        return [call for one in self._asked for call in one.finished_calls(update)]
+        """List the calls that any provider finds."""
+        return [call for provider in self._providers for call in provider.finished_calls(update)]
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
-        """Let each prepare the conversation."""
-        for one in self._asked:
-            messages = one.replay(messages, session_id=session_id)
+        """Prepare the conversation with each provider."""
+        for provider in self._providers:
+            messages = provider.replay(messages, session_id=session_id)
         return list(messages)
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
-        """Let each prepare the messages."""
-        for one in self._asked:
-            messages = one.as_history(messages)
+        """Prepare the messages with each provider."""
+        for provider in self._providers:
+            messages = provider.as_history(messages)
         return list(messages)
 
     def carry(
-        self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
+        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten], /
     ) -> tuple[list[Message], dict[str, Any]]:
-        """Let each mark what it knows to be lost."""
-        known, refused = dict(remembered), list(lost)
-        for one in self._asked:
-            messages, known = one.carry(messages, known, refused)
-        return list(messages), known
+        """Mark lost state with each provider."""
+        losses = dict(stored_losses)
+        loss_list = list(new_losses)
+        for provider in self._providers:
+            messages, losses = provider.carry(messages, losses, loss_list)
+        return list(messages), losses
 
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
-        """Ask until one recognizes the error."""
-        return next((lost for one in self._asked if (lost := one.forgotten(error)) is not None), None)
+        """Return the result of the first provider that recognizes the error."""
+        return next((loss for provider in self._providers if (loss := provider.forgotten(error)) is not None), None)
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
-        """Ask until one recognizes the error."""
-        return next((known for one in self._asked if (known := one.explain(error)) is not None), None)
+        """Return the result of the first provider that recognizes the error."""
+        return next(
+            (explanation for provider in self._providers if (explanation := provider.explain(error)) is not None), None
+        )

@@ -9,11 +9,11 @@ from agent_framework import Content, Message
 
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.providers.azure_ai_agents.bodies_sent import (
-    answers_in,
     approval_headers,
-    build_answers,
     build_run,
     build_tool,
+    build_tool_outputs,
+    parse_tool_outputs,
 )
 from durable_agent_host.providers.azure_ai_agents.call_kinds import build_call_for_agents
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
@@ -192,7 +192,7 @@ def test_outputs_are_submitted_as_the_service_has_accepted_them():
     results = [
         Content.from_function_result(one["tool_call_id"], result=one["output"]) for one in accepted["tool_outputs"]
     ]
-    body = build_answers(answers_in([Message("tool", results)]), {}, {})
+    body = build_tool_outputs(parse_tool_outputs([Message("tool", results)]), {}, {})
     assert body | {"stream": True} == accepted
 
 
@@ -208,6 +208,6 @@ def test_runs_and_approvals_carry_headers_as_the_service_has_accepted_them():
     [approval] = accepted["tool_approvals"]
     call = Content("function_call", call_id=approval["tool_call_id"], name="n", hosted=True)
     asked = Content.from_function_approval_request(id=approval["tool_call_id"], function_call=call)
-    answers = answers_in([Message("user", [asked.to_function_approval_response(approved=True)])])
+    answers = parse_tool_outputs([Message("user", [asked.to_function_approval_response(approved=True)])])
     labels = {approval["tool_call_id"]: resource["server_label"]}
-    assert build_answers(answers, labels, approval_headers([server], {})) | {"stream": True} == accepted
+    assert build_tool_outputs(answers, labels, approval_headers([server], {})) | {"stream": True} == accepted

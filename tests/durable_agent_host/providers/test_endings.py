@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Content, Message
 
-from durable_agent_host.providers.endings import ended_early
+from durable_agent_host.providers.endings import is_truncated
 
 
 def updates(*raws: Any) -> list[AgentResponseUpdate]:
@@ -56,15 +56,15 @@ def candidate(finish: str | None, blocked: str | None = None) -> Raw:
 )
 def test_a_stream_without_its_provider_s_last_word_has_ended_early(raws, early):
     """A connection that a proxy closed in good order is no whole answer, and nothing is none either."""
-    assert ended_early(updates(*raws)) == early
+    assert is_truncated(updates(*raws)) == early
 
 
 @pytest.mark.parametrize("raw", [None, Raw(type="of another"), {"of": "another"}])
 def test_a_client_of_which_nothing_is_known_is_believed(raw):
     """Not every client tells how its answer ended."""
     said = ChatResponseUpdate(contents=[Content.from_text("Hello.")], raw_representation=raw)
-    assert not ended_early([said])
-    assert not ended_early([ChatResponseUpdate(finish_reason="stop", raw_representation=raw)])
+    assert not is_truncated([said])
+    assert not is_truncated([ChatResponseUpdate(finish_reason="stop", raw_representation=raw)])
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_a_client_of_which_nothing_is_known_is_believed(raw):
 )
 def test_an_answer_that_was_not_streamed_says_that_it_is_whole(raw, early):
     """A body that is JSON of another shape, or of an answer that is still being made, is no answer."""
-    assert ended_early([ChatResponse(messages=[Message("assistant", ["Hi"])], raw_representation=raw)]) == early
+    assert is_truncated([ChatResponse(messages=[Message("assistant", ["Hi"])], raw_representation=raw)]) == early

@@ -13,10 +13,10 @@ from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.gemini.legacy import PART, stored_part
+from durable_agent_host.providers.gemini.legacy import PART, legacy_part
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.reading import ResponseReader
-from durable_agent_host.providers.gemini.wire import request_words
+from durable_agent_host.providers.gemini.wire import request_json
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.turn.message_parts import read_message
@@ -41,7 +41,7 @@ def parsed(*parts):
 def sent(contents):
     """The parts that a client of a new process sends of contents."""
     _, said = client()._prepare_gemini_messages([Message("user", ["x"]), Message("assistant", contents)])
-    return plain(request_words(said)[1]["parts"])
+    return plain(request_json(said)[1]["parts"])
 
 
 def stored(contents, role="assistant"):
@@ -86,7 +86,7 @@ def test_parts_that_an_earlier_version_has_stored_come_back():
 def test_a_part_of_a_call_is_not_taken_for_its_results():
     """The framework copies the properties of a call to its result, which then is no answer of a hosted tool."""
     carried = {PART: {"tool_call": {"tool_type": "FILE_SEARCH"}, "thought_signature": SEAL}}
-    assert stored_part(Content.from_function_result("t1", result="x", additional_properties=carried)) is None
+    assert legacy_part(Content.from_function_result("t1", result="x", additional_properties=carried)) is None
 
 
 def test_clients_of_others_are_left_as_they_are():

@@ -8,7 +8,7 @@ from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Message
 
 from durable_agent_host.codec.message import encode_message
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.providers.gemini.parts import parts_of
+from durable_agent_host.providers.gemini.parts import to_parts
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.reading import ResponseReader
 from durable_agent_host.providers.gemini.signatures import UNCHECKED, with_signatures
@@ -51,7 +51,7 @@ def contents_of(chunks):
 
 def sent(chunks):
     """The parts that go back."""
-    kept = [(one, parts_of(one)) for one in contents_of(chunks)]
+    kept = [(one, to_parts(one)) for one in contents_of(chunks)]
     return [part for one, parts in kept for part in ([neutral_part(one)] if parts is None else parts)]
 
 
@@ -232,7 +232,7 @@ def test_arguments_that_come_in_pieces_are_one_call():
     f, g = sorted(contents_of(streamed(pieces)), key=lambda one: one.call_id)
     assert (f.name, f.arguments) == ("f", {"place": {"city": "Boston"}, "days": [None, 2]})
     assert (g.name, g.arguments) == ("g", {"a b": False})
-    assert parts_of(f)[0]["thoughtSignature"] == SEAL
+    assert to_parts(f)[0]["thoughtSignature"] == SEAL
 
 
 @pytest.mark.parametrize("path", ["", "$", "location", "$..x", "$.a[*]", "$.a[99999999]", "$.text.x", "$.n[0]"])
@@ -343,7 +343,7 @@ def test_candidates_besides_the_answer_are_kept_and_not_mixed_with_it():
     assert "".join(content.text or "" for content in contents) == "Yes."
     kept = json.dumps([content.to_dict() for content in contents])
     assert kept.count("No, not so.") == 1
-    assert all(parts_of(content) == [] for content in contents if not content.text)
+    assert all(to_parts(content) == [] for content in contents if not content.text)
 
 
 @pytest.mark.parametrize(

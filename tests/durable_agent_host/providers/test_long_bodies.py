@@ -10,7 +10,7 @@ from openai import AsyncAzureOpenAI, AsyncOpenAI
 from openai._utils._json import openapi_dumps
 
 from durable_agent_host.loops.aside import MANY
-from durable_agent_host.providers.long_bodies import encoded_body, encoded_items, is_long, sends_in_parts
+from durable_agent_host.providers.long_bodies import encode_body, encode_items, is_long, with_chunked_bodies
 
 _LONG = 300_000
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -26,16 +26,16 @@ def test_messages_have_the_bytes_of_the_sdk(items: list[dict[str, Any]], text: s
     """Short and long texts at any depth come out as they do from the SDK; so does a whole body."""
     long_item = {"content": [{"text": (text[:1] or "é") * _LONG, "n": 1}, *items], "type": text}
     for given_items in (items, [*items, long_item, *items]):
-        assert b"[" + b"".join(encoded_items(given_items) or []) + b"]" == openapi_dumps(given_items)
+        assert b"[" + b"".join(encode_items(given_items) or []) + b"]" == openapi_dumps(given_items)
         body: dict[str, Any] = {"model": text, "contents": given_items, "reasoning": {"effort": None}}
-        assert encoded_body(body) == openapi_dumps(body)
+        assert encode_body(body) == openapi_dumps(body)
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1: "x" * _LONG}])
 def test_what_is_no_json_is_left_to_the_sdk(value: object):
     """Messages with another object are not written here."""
-    assert encoded_items([{"content": value}]) is None
-    assert encoded_body({"contents": [{"content": value}]}) is None
+    assert encode_items([{"content": value}]) is None
+    assert encode_body({"contents": [{"content": value}]}) is None
 
 
 def test_a_client_of_the_apps_own_class_sends_as_it_does():
@@ -46,17 +46,17 @@ def test_a_client_of_the_apps_own_class_sends_as_it_does():
             return await super()._prepare_options(options)
 
     own = Signs(api_key="key")
-    assert sends_in_parts(own) is own
+    assert with_chunked_bodies(own) is own
 
     async def watch(request: Any, call_next: Any) -> Any:
         return await call_next(request)
 
     watched = AsyncAnthropic(api_key="key", middleware=[watch])
-    assert sends_in_parts(watched) is watched
+    assert with_chunked_bodies(watched) is watched
     azure = AsyncAzureOpenAI(api_key="key", azure_endpoint="https://x.invalid", api_version="v1")
     for sdk in (AsyncOpenAI(api_key="key"), azure, AsyncAnthropic(api_key="key")):
-        assert isinstance(sends_in_parts(sdk), type(sdk))
-        assert sends_in_parts(sdk) is not sdk
+        assert isinstance(with_chunked_bodies(sdk), type(sdk))
+        assert with_chunked_bodies(sdk) is not sdk
 
 
 def test_an_input_is_long_by_its_items_or_its_texts():
@@ -68,4 +68,4 @@ def test_an_input_is_long_by_its_items_or_its_texts():
     for _ in range(5000):
         deep = [deep]
     assert is_long(deep)
-    assert encoded_items(deep) is None  # deeper than a recursion may be
+    assert encode_items(deep) is None  # deeper than a recursion may be

@@ -7,7 +7,7 @@ from agent_framework import Content, Message
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.model.provider_item import STAMP, Forgotten
-from durable_agent_host.providers.neutral import without_carriers
+from durable_agent_host.providers.neutral import remove_carriers
 from durable_agent_host.providers.openai.client import adapt_client
 from durable_agent_host.providers.openai.errors import find_lost_state
 from durable_agent_host.providers.openai.items import attach_items, group_by_item, rebuild_item
@@ -60,7 +60,7 @@ def test_carriers_are_for_their_provider_alone():
     """An item that no content stands for rides on an empty text, which other clients do not get."""
     contents = attach_items([Content("text", text="hi")], [MCP_LIST])
     messages = [Message("assistant", contents), Message("assistant", contents[:1])]
-    assert [[item.text for item in message.contents] for message in without_carriers(messages)] == [["hi"]]
+    assert [[item.text for item in message.contents] for message in remove_carriers(messages)] == [["hi"]]
     assert rebuild_item(next(group_by_item(contents))) == MCP_LIST
 
 
@@ -121,7 +121,7 @@ def reasoning(**fields):
 def test_reasoning_without_payload_or_follower_stays_out(contents, stored):
     """It is not replayed at all, and the message given stays as it was."""
     message = Message("assistant", list(contents))
-    (sent,) = replayable_messages([message], stored=stored, keeps_reasoning=lambda _: False)
+    (sent,) = replayable_messages([message], uses_service_storage=stored, can_send_reasoning=lambda _: False)
     assert [content.type for content in sent.contents] == ["text"] * (len(contents) - 1)
     assert message.contents == contents
 
@@ -131,9 +131,11 @@ def test_reasoning_with_both_is_sent():
     call = Content("function_call", call_id="call_1", name="f", arguments="{}")
     for follower, stored in [(call, True), (call, False), (Content("text", text="hi"), False)]:
         message = Message("assistant", [reasoning(), follower])
-        assert replayable_messages([message], stored=stored, keeps_reasoning=lambda _: False) == [message]
+        assert replayable_messages([message], uses_service_storage=stored, can_send_reasoning=lambda _: False) == [
+            message
+        ]
     answer = Message("assistant", [reasoning(), Content("text", text="hi")])
-    (sent,) = replayable_messages([answer], stored=True, keeps_reasoning=lambda _: False)
+    (sent,) = replayable_messages([answer], uses_service_storage=True, can_send_reasoning=lambda _: False)
     assert [content.type for content in sent.contents] == ["text"]
 
 

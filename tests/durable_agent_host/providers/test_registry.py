@@ -18,7 +18,7 @@ from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.providers.openai.provider import OPENAI, RESPONSES
 from durable_agent_host.providers.registry import provider_for, register_provider
-from durable_agent_host.providers.unseen import UnseenProvider
+from durable_agent_host.providers.unseen import OpaqueProvider
 
 
 class Mine(BaseChatClient):
@@ -51,7 +51,7 @@ def reader() -> Iterator[Reader]:
     register_provider(Mine, one)
     yield one
     del registry._REGISTERED[Mine]
-    registry._unseen.cache_clear()
+    registry._opaque_provider.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_nearest_class_decides(reader):
         assert provider_for(Own(model="m", api_key="k")) is reader
     finally:
         del registry._REGISTERED[Own]
-        registry._unseen.cache_clear()
+        registry._opaque_provider.cache_clear()
 
 
 def test_a_client_that_nobody_knows_gets_the_neutral_provider():
@@ -114,7 +114,7 @@ def test_agents_whose_clients_are_not_seen_ask_every_provider(reader):
         client = OpenAIChatClient(model="m", api_key="k")
 
     unseen = HostedAgent(Custom(), provider_for).provider
-    assert isinstance(unseen, UnseenProvider)
+    assert isinstance(unseen, OpaqueProvider)
     assert unseen.read_item(AgentResponseUpdate(raw_representation="mine")) == ItemPart(7)
     assert unseen.read_item(AgentResponseUpdate(raw_representation="other")) is None
     explained = unseen.explain(ZeroDivisionError())

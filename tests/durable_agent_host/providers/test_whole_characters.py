@@ -1,7 +1,7 @@
 """What UTF-8 cannot represent is replaced where requests are written."""
 
-from durable_agent_host.providers.long_bodies import encoded_body
-from durable_agent_host.providers.whole_characters import encoded, without_lone_surrogates
+from durable_agent_host.providers.long_bodies import encode_body
+from durable_agent_host.providers.whole_characters import encode_text, without_lone_surrogates
 
 
 def test_half_a_surrogate_pair_becomes_the_replacement_character():
@@ -9,11 +9,11 @@ def test_half_a_surrogate_pair_becomes_the_replacement_character():
     value = {"a\udfff": ["x\ud800y", "\ud83d\ude00", "ü😀"], "b": 1}
     assert without_lone_surrogates(value) == {"a\ufffd": ["x\ufffdy", "😀", "ü😀"], "b": 1}
     assert value["a\udfff"][0] == "x\ud800y"
-    assert encoded("x\ud800y\ud83d\ude00") == "x\ufffdy😀".encode()
+    assert encode_text("x\ud800y\ud83d\ude00") == "x\ufffdy😀".encode()
 
 
 def test_a_long_request_is_written_with_whole_characters():
     """Names and texts of any length."""
     long = "é" * 300_000
     body = {"contents": [{"\ud800": "\ud800" + long, "n": ["a\udfff", long]}]}
-    assert encoded_body(body) == encoded_body({"contents": [{"\ufffd": "\ufffd" + long, "n": ["a\ufffd", long]}]})
+    assert encode_body(body) == encode_body({"contents": [{"\ufffd": "\ufffd" + long, "n": ["a\ufffd", long]}]})

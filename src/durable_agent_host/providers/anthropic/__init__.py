@@ -1,6 +1,6 @@
-"""Anthropic's Claude, through `agent_framework_anthropic` 1.0.0b261022: blocks are kept and sent back as they were.
+"""Anthropic's Claude, through `agent_framework_anthropic` 1.0.0b261022: blocks are stored and sent back unmodified.
 
-`provider` implements the port, `client` adapts an agent's client. `assembly` assembles a streamed message,
+`provider` implements the port, `client` adapts an agent's client. `assembly` accumulates a streamed message,
 `block_types` has one row for each type of block, `blocks` turns blocks into contents and back, `request_messages`
 writes the request.
 """

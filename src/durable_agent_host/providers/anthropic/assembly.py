@@ -1,12 +1,12 @@
-"""Assembles a streamed message, block by block. Pure; needs no SDK.
+"""Accumulates a streamed message, block by block. Does not use the SDK.
 
-Theory of operation. Blocks are numbered in order of arrival, since proxies may repeat an index, and a message may begin
-with complete blocks that no event announces. Adjacent text blocks share one place in the output: they are one text, cut
-where a citation begins. A finished block is emitted with its place as the *item* ``{"blocks": [...]}``, all blocks of
-that place so far; the sandbox, which the service names at the end, is emitted as ``container`` of the same item.
+Theory of operation. Blocks are numbered in order of arrival, since proxies may repeat an index, and a message may start
+with complete blocks without an event. Adjacent text blocks share one position in the output: they are one text, cut
+where a citation starts. A finished block is emitted with its position as the *item* ``{"blocks": [...]}``, all blocks
+of that position so far; the sandbox, which the service names at the end, is emitted as ``container`` of the same item.
 
-Source: ``accumulate_event`` of anthropic 1.17 (``lib/streaming/_beta_messages.py``) says what each delta does. A delta
-of an unknown type adds to the field of its block that has the same name.
+Source: ``accumulate_event`` of anthropic 1.17 (``lib/streaming/_beta_messages.py``) defines what each delta does. A
+delta of an unknown type adds to the field of its block that has the same name.
 """
 
 import json
@@ -41,10 +41,10 @@ class OpenBlock:
     """A streaming block.
 
     Attributes:
-        part: the place of its updates.
-        block: as begun by the service; complete when finished.
-        blocks: all blocks of its place, this one last.
-        fragments: strings not joined yet, by field.
+        part: the position of its updates.
+        block: as started by the service; complete when finished.
+        blocks: all blocks of its position, this one last.
+        fragments: strings to be joined, by field.
         code: reads the code of a run as it streams.
     """
 
@@ -76,7 +76,7 @@ class OpenBlock:
             self.block[name] = value
 
     def finish(self) -> ItemPart:
-        """Complete the block, and return it with its place."""
+        """Complete the block, and return it with its position."""
         for name, fragments in self.fragments.items():
             text = "".join(fragments)
             if name == "input":
@@ -97,19 +97,21 @@ class MessageAccumulator:
         self._item_positions: list[tuple[ItemPart, list[Block]]] = []
 
     def start(self, index: Any, block: Block) -> OpenBlock:
-        """Begin a block; finish one that is still open under the same index.
+        """Start a block; finish one that is still open under the same index.
 
         Args:
             index: in the message, from the service; None when it gives none.
-            block: as begun by the service; becomes the assembly's own.
+            block: as started by the service; the accumulator takes ownership of it.
         """
         if (earlier_block := self._open.pop(index, None)) is not None:
             earlier_block.finish()
         last = self._last
         if last is not None and block.get("type") == last.block.get("type") == "text":
-            position, blocks = last.part.place, [*last.blocks, block]
+            position = last.part.place
+            blocks = [*last.blocks, block]
         else:
-            position, blocks = len(self._item_positions), [block]
+            position = len(self._item_positions)
+            blocks = [block]
         open_block = OpenBlock(ItemPart(position, str(len(blocks) - 1)), block, blocks)
         if position == len(self._item_positions):
             self._item_positions.append((open_block.part, blocks))
@@ -119,7 +121,7 @@ class MessageAccumulator:
         return open_block
 
     def find_or_start(self, index: Any, delta_type: str) -> OpenBlock:
-        """Return the block of a delta; begin a block that was never announced."""
+        """Return the block of a delta; start the block if the stream did not announce it."""
         open_block = self._open.get(index)
         if open_block is None:
             kind = _OF_DELTA.get(delta_type, delta_type.removesuffix("_delta") or "text")
@@ -142,7 +144,7 @@ class MessageAccumulator:
             container: ``id``, ``expires_at``; None when the service names none.
 
         Returns:
-            An item for each call of a tool that ran there, or otherwise one of its own, without blocks.
+            An item for each call of a tool that ran there, or otherwise one item without blocks.
         """
         if not container:
             return []
@@ -173,7 +175,7 @@ def complete_message(blocks: Sequence[Block], container: Mapping[str, Any] | Non
 
 
 def _parse_input(text: str, initial_input: Any) -> Any:
-    """Parse the input of a tool from its pieces; input that is not a JSON object is kept as the framework keeps it."""
+    """Parse the input of a tool; store input that is not JSON in the framework's form."""
     if not text:
         return initial_input if initial_input is not None else {}
     try:

@@ -1,7 +1,7 @@
-"""One row for each type of block: its neutral contents, and which fields of the block they hold. Pure.
+"""One row for each type of block: its neutral contents, and which fields of the block they hold.
 
-A block of a type without a row is kept whole on an empty text and sent back unchanged. A new type that deserves neutral
-contents is a new row in `BLOCK_TYPES`; a new tool of the service is a row in `SERVER_TOOLS`.
+A block of a type without a row is stored in full on an empty text and sent back unchanged. A new type that deserves
+neutral contents is a new row in `BLOCK_TYPES`; a new tool of the service is a row in `SERVER_TOOLS`.
 """
 
 import json
@@ -27,7 +27,7 @@ class BlockType:
     """The handling of one type of block.
 
     Attributes:
-        contents: makes the neutral contents; the first has the stamp.
+        contents: makes the neutral contents; the first has the item metadata.
         rebuild: reads the block's fields from them, so that they are stored once.
         is_result: whether it is the result of a call that the service runs.
     """
@@ -67,7 +67,8 @@ def _bash_fields(group: Sequence[Content]) -> Block:
 
 
 def _search_call(block: Block) -> list[Content]:
-    name, call_id = str(block.get("name") or ""), str(block.get("id") or "")
+    name = str(block.get("name") or "")
+    call_id = str(block.get("id") or "")
     return [Content.from_search_tool_call(call_id, tool_name=name, arguments=block.get("input"))]
 
 
@@ -76,7 +77,8 @@ def _search_fields(group: Sequence[Content]) -> Block:
 
 
 def _hosted_call(block: Block) -> list[Content]:
-    name, call_id = str(block.get("name") or ""), str(block.get("id") or "")
+    name = str(block.get("name") or "")
+    call_id = str(block.get("id") or "")
     arguments = json.dumps(block.get("input"), ensure_ascii=False)
     call = Content.from_function_call(call_id, name, arguments=arguments, informational_only=True, hosted=True)
     return [call]
@@ -85,11 +87,15 @@ def _hosted_call(block: Block) -> list[Content]:
 def _call_fields(group: Sequence[Content]) -> Block:
     """Read the fields of a function call, also of the app's own functions."""
     arguments = group[0].arguments
-    return {"name": group[0].name, "input": (json.loads(arguments) if arguments else {}) if isinstance(arguments, str) else arguments or {}}
+    return {
+        "name": group[0].name,
+        "input": (json.loads(arguments) if arguments else {}) if isinstance(arguments, str) else arguments or {},
+    }
 
 
 def _mcp_call(block: Block) -> list[Content]:
-    name, call_id = str(block.get("name") or ""), str(block.get("id") or "")
+    name = str(block.get("name") or "")
+    call_id = str(block.get("id") or "")
     server = cast("str | None", block.get("server_name"))
     return [Content.from_mcp_server_tool_call(call_id, name, server_name=server, arguments=block.get("input"))]
 
@@ -105,7 +111,7 @@ SERVER_TOOLS: Final[dict[str, tuple[Contents, Rebuild]]] = {
         ("web_search", "web_fetch", "tool_search_tool_regex", "tool_search_tool_bm25"), (_search_call, _search_fields)
     ),
 }
-"""Name of a tool of the service → contents of its calls; others are calls of functions that nobody has to run."""
+"""Name of a tool of the service → contents of its calls; others are informational function calls."""
 
 
 def _server_call(block: Block) -> list[Content]:
@@ -123,7 +129,8 @@ def _server_call_fields(group: Sequence[Content]) -> Block:
 
 
 def _function_call(block: Block) -> list[Content]:
-    name, call_id = str(block.get("name") or ""), str(block.get("id") or "")
+    name = str(block.get("name") or "")
+    call_id = str(block.get("id") or "")
     return [Content.from_function_call(call_id, name, arguments=block.get("input"))]
 
 
@@ -138,7 +145,9 @@ def _code_result(block: Block) -> list[Content]:
     outputs = [Content.from_text(str(fields["stdout"]))] if fields.get("stdout") else []
     if error_text := fields.get("stderr"):
         outputs.append(
-            Content.from_error(message=str(error_text)) if fields.get("return_code") else Content.from_text(str(error_text))
+            Content.from_error(message=str(error_text))
+            if fields.get("return_code")
+            else Content.from_text(str(error_text))
         )
     result = Content.from_code_interpreter_tool_result(
         call_id=block.get("tool_use_id"), outputs=[*outputs, *_files(fields)], status="completed"
@@ -187,7 +196,11 @@ def _search_result_fields(group: Sequence[Content]) -> Block:
 
 def _mcp_result(block: Block) -> list[Content]:
     raw_content: Any = block.get("content")
-    parts = cast("list[Block]", raw_content) if isinstance(raw_content, list) else [{"type": "text", "text": str(raw_content or "")}]
+    parts = (
+        cast("list[Block]", raw_content)
+        if isinstance(raw_content, list)
+        else [{"type": "text", "text": str(raw_content or "")}]
+    )
     output = [Content("text", text=str(part.get("text") or "")) for part in parts if part.get("type") == "text"]
     result = Content.from_mcp_server_tool_result(str(block.get("tool_use_id") or ""), output=output)
     if block.get("is_error"):
@@ -207,9 +220,9 @@ def _mcp_result_fields(group: Sequence[Content]) -> Block:
 
 
 def _hosted_result(block: Block) -> list[Content]:
-    """Represent a result without a neutral type as a function's result; the stamp is on a text before it.
+    """Represent a result without a neutral type as a function's result; its metadata is on a text before it.
 
-    The framework copies the properties of a call to its result, so a stamp on a function's result means nothing.
+    The framework copies the properties of a call to its result, so metadata on a function's result is ignored.
     """
     fields = _result(block)
     error_text = fields.get("error_message") or fields.get("error_code")
@@ -280,7 +293,7 @@ _UNKNOWN: Final = BlockType(_carrier, _no_fields)
 
 
 def block_type(kind: Any) -> BlockType:
-    """Return the row for a type of block; an unknown one is kept whole. Guarantee: pure."""
+    """Return the row for a type of block; an unknown one is stored in full. Guarantee: pure."""
     return BLOCK_TYPES.get(str(kind), _UNKNOWN)
 
 

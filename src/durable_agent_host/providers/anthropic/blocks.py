@@ -1,7 +1,7 @@
-"""Blocks of a message in neutral contents, and back. Pure; needs no SDK.
+"""Blocks of a message in neutral contents, and back. Does not use the SDK.
 
-The first content of a block has a stamp, see `providers.stamps`. A container that no call names has an empty text with
-its own stamp, of the type ``container``, which is not a block.
+The first content of a block has item metadata, see `providers.stamps`. A container that no call names has an empty text
+with metadata of the type ``container``, which is not a block.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from agent_framework import Content
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.anthropic.assembly import Block
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
-from durable_agent_host.providers.anthropic.texts import split_text, missing_fields, merge_text
+from durable_agent_host.providers.anthropic.texts import merge_text, missing_fields, split_text
 from durable_agent_host.providers.stamps import ItemMetadata, restore_item
 
 CONTAINER: Final = "container"
@@ -23,12 +23,12 @@ group_by_item: Final = _METADATA.group
 
 
 def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> list[Content]:
-    """Make the contents of one place of the output, from its finished blocks.
+    """Make the contents of one position of the output, from its finished blocks.
 
     Guarantee: pure.
 
     Args:
-        contents: as streamed; kept where the stream ended before the block did.
+        contents: as streamed; returned if the stream ended before the block did.
         item: see `assembly`; None also for items of others.
     """
     if item is None or "blocks" not in item:
@@ -46,7 +46,7 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
 
 
 def rebuild_blocks(group: Sequence[Content]) -> list[Block]:
-    """Rebuild the blocks of a stamped group for sending: none for a container, several for a text that was cut.
+    """Rebuild the blocks of a group with metadata for sending: none for a container, several for a text that was cut.
 
     Guarantee: pure; the blocks share values with the contents, and must not be changed.
     """
@@ -73,7 +73,7 @@ def find_container(contents: Iterable[Content]) -> Mapping[str, Any] | None:
 def _to_contents(block: Block, streamed_contents: Sequence[Content]) -> list[Content]:
     kind = str(block.get("type"))
     if kind == "tool_use" and streamed_contents and streamed_contents[0].type == "function_call":
-        group = list(streamed_contents)  # the framework renames some tools, and the arguments are kept as written
+        group = list(streamed_contents)  # the framework renames some tools and does not change the arguments
     else:
         group = block_type(kind).contents(block)
     _METADATA.attach(group, {"type": kind, **block}, _rebuild_fields(kind, group))
@@ -101,8 +101,14 @@ def _unfinished_text_blocks(contents: Sequence[Content]) -> list[Block]:
 
 def _container_properties(container: Mapping[str, Any]) -> dict[str, Any]:
     expires = {"container_expires_at": container["expires_at"]} if container.get("expires_at") else {}
-    other_fields = {name: value for name, value in container.items() if name not in {"id", "expires_at"} and value is not None}
-    return {"container_id": container.get("id"), **expires, **({"container_details": other_fields} if other_fields else {})}
+    other_fields = {
+        name: value for name, value in container.items() if name not in {"id", "expires_at"} and value is not None
+    }
+    return {
+        "container_id": container.get("id"),
+        **expires,
+        **({"container_details": other_fields} if other_fields else {}),
+    }
 
 
 def _container_carrier(container: Mapping[str, Any]) -> Content:

@@ -1,8 +1,7 @@
-"""The hosted copy of an agent's client for Anthropic, which keeps the provider's blocks.
+"""The adapter of an agent's client for Anthropic, which keeps the provider's blocks.
 
 The user's client is not changed and no module is patched: the copy's class has a few overrides in front of the client's
-own class. They read the stream's events (`stream_events`), and write messages as the service wrote them
-(`request_messages`).
+own class. They read the stream's events (`stream_events`), and send messages back unmodified (`request_messages`).
 """
 # ruff: noqa: SLF001 - the overrides call what they override
 
@@ -23,11 +22,11 @@ from durable_agent_host.providers.anthropic.plain_contents import plain_messages
 from durable_agent_host.providers.anthropic.request_messages import accepted_messages, is_paused, request_groups
 from durable_agent_host.providers.anthropic.stream_events import (
     BLOCKS,
-    Reader,
     BlockUpdate,
+    Reader,
     UpdateGroup,
-    ended_early,
     flatten_groups,
+    is_truncated,
     plain_block,
 )
 from durable_agent_host.providers.call_names import declared_tool_names
@@ -42,7 +41,7 @@ _READER: Final = "_durable_reader"
 def adapt_client(client: Any) -> Any:
     """Copy a client of Anthropic so that it keeps the provider's blocks.
 
-    Guarantee: pure; the given client is not changed.
+    Guarantee: pure; the client is not changed.
 
     Args:
         client: of the class `RawAnthropicClient` or one derived from it.
@@ -54,13 +53,13 @@ def adapt_client(client: Any) -> Any:
 
 
 class _BlockPreservingMixin(FoldedStreamMixin):
-    """The overrides; stands before the client's own class in the method resolution order."""
+    """The overrides; precedes the client's own class in the method resolution order."""
 
     item_reader = BLOCKS
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
-        return client._build_response_stream(until_its_end(flatten_groups(stream), ended_early), **kwargs)
+        return client._build_response_stream(until_its_end(flatten_groups(stream), is_truncated), **kwargs)
 
     def _process_stream_event(self, event: Any, emitted_usage: Any = None, request_state: Any = None) -> Any:
         reader = self._get_reader(request_state)
@@ -74,7 +73,9 @@ class _BlockPreservingMixin(FoldedStreamMixin):
             case "message_start" | "message_delta":
                 return self._message_event(reader, event, emitted_usage, request_state)
             case "message_stop":
-                return UpdateGroup([*reader.end(event), ChatResponseUpdate(raw_representation=BlockUpdate(None, event))])
+                return UpdateGroup(
+                    [*reader.end(event), ChatResponseUpdate(raw_representation=BlockUpdate(None, event))]
+                )
             case _:
                 client: Any = super()
                 return client._process_stream_event(event, emitted_usage, request_state=request_state)
@@ -106,7 +107,9 @@ class _BlockPreservingMixin(FoldedStreamMixin):
     def _process_message(self, message: Any, options: Mapping[str, Any], request_state: Any = None) -> Any:
         client: Any = super()
         response: ChatResponse[Any] = client._process_message(message, options, request_state=request_state)
-        calls_by_id = {content.call_id: content for content in response.messages[0].contents if content.type == "function_call"}
+        calls_by_id = {
+            content.call_id: content for content in response.messages[0].contents if content.type == "function_call"
+        }
         message_fields = plain_block(message)
         contents: list[Content] = []
         blocks = [with_text_names(block) for block in message_fields.get("content") or ()]
@@ -128,7 +131,9 @@ class _BlockPreservingMixin(FoldedStreamMixin):
     ) -> dict[str, Any]:
         client: Any = super()
         request_options: dict[str, Any] = client._prepare_options(messages, options, *args, **kwargs)
-        request_options["messages"] = with_valid_calls(request_options["messages"], declared_tool_names(request_options.get("tools")))
+        request_options["messages"] = with_valid_calls(
+            request_options["messages"], declared_tool_names(request_options.get("tools"))
+        )
         container = find_container(content for message in resting(messages) for content in message.contents)
         if container is not None and "container" not in request_options and _runs_code(request_options):
             request_options["container"] = container["container_id"]
@@ -152,7 +157,7 @@ class _BlockPreservingMixin(FoldedStreamMixin):
 
 
 _CONTINUE: Final = {"role": "user", "content": "Continue"}
-"""Appended by the framework where an assistant's answer comes last."""
+"""Appended by the framework where an assistant's message comes last."""
 
 
 def _set_pause(target: Any, message: Any) -> None:

@@ -1,4 +1,4 @@
-"""Reads code out of a tool's streaming JSON input. Pure; each piece is read once."""
+"""Reads code out of a tool's streaming JSON input; reads each chunk once."""
 
 import json
 import re
@@ -21,7 +21,7 @@ class CodeText:
         self._is_over = False
 
     def feed(self, chunk: str) -> str:
-        """Read the next piece of the JSON text, and return the new part of the code."""
+        """Read the next chunk of the JSON text, and return the new part of the code."""
         if self._is_over:
             return ""
         self._remaining += chunk
@@ -33,7 +33,8 @@ class CodeText:
             self._is_open, self._remaining = True, self._remaining[opening.end() :]
         match = _COMPLETE_CHARACTERS.match(self._remaining)
         end = match.end() if match is not None else 0
-        raw, self._remaining = self._remaining[:end], self._remaining[end:]
+        raw = self._remaining[:end]
+        self._remaining = self._remaining[end:]
         self._is_over = self._remaining.startswith('"')
         try:
             return str(json.loads(f'"{raw}"', strict=False))

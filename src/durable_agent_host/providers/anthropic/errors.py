@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from durable_agent_host.agent.model_errors import advice_of, causes_of
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
-from durable_agent_host.providers.errors import explain_client_error, says_enough
+from durable_agent_host.providers.errors import explain_client_error, is_explained
 
 _HINTS: Final[dict[str, str]] = {
     "authentication_error": "check ANTHROPIC_API_KEY",
@@ -37,7 +37,7 @@ _SIGNATURE_REJECTED: Final = re.compile(
 
 
 def explain_error(error: BaseException) -> ProviderError | None:
-    """Explain in a sentence why a model call failed, and what to do.
+    """Explain in one sentence why a model call failed, and what to do.
 
     Guarantee: pure, except for dates, which are compared with the clock.
 
@@ -50,7 +50,7 @@ def explain_error(error: BaseException) -> ProviderError | None:
     cause = _find_sdk_error(error)
     if cause is None:
         return _explain_truncated_call(error) or explain_client_error(error)
-    if says_enough(error):
+    if is_explained(error):
         return explain_client_error(error)
     kind, message = _parse_error(cause)
     retry_decision = advice_of(cause)
@@ -69,7 +69,7 @@ def explain_error(error: BaseException) -> ProviderError | None:
 
 
 def find_lost_state(error: BaseException) -> Forgotten | None:
-    """Return what the service has lost, when it refused a request for that reason.
+    """Return what the service has lost, when it rejected a request for that reason.
 
     Guarantee: pure.
 
@@ -77,7 +77,7 @@ def find_lost_state(error: BaseException) -> Forgotten | None:
         error: raised by the agent.
 
     Returns:
-        ``container`` when the container is gone; ``reasoning`` when it refuses a signature; else None.
+        ``container`` when the container no longer exists; ``reasoning`` when it rejects a signature; else None.
     """
     cause: Any = _find_sdk_error(error)
     if getattr(cause, "status_code", None) not in {400, 404, 410}:
@@ -92,8 +92,10 @@ def find_lost_state(error: BaseException) -> Forgotten | None:
 
 
 def _explain_truncated_call(error: BaseException) -> ProviderError | None:
-    """Explain the framework's error when an answer ends within a tool call."""
-    invalid = next((cause for cause in causes_of(error) if type(cause).__name__ == "ResponseInvalidatedException"), None)
+    """Explain the framework's error when a response ends within a tool call."""
+    invalid = next(
+        (cause for cause in causes_of(error) if type(cause).__name__ == "ResponseInvalidatedException"), None
+    )
     if invalid is None or "message_stop" in str(invalid) or advice_of(invalid) is not None:
         return None
     return ProviderError(

@@ -1,8 +1,8 @@
-"""Removes from a transcript what the service can no longer use, and remembers it. Pure.
+"""Removes from a transcript the items that the service has lost or can no longer read.
 
 A container is lost when it has expired; signatures are lost when the app switches to an endpoint that cannot read them.
-Both are known once the service has refused them, and are remembered with the session, so that the next turn is not
-refused again.
+Both are known after the service has rejected them. The losses are stored with the session, so that the next turn is not
+rejected again.
 """
 
 import copy
@@ -14,10 +14,10 @@ from agent_framework import Content, Message
 from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.provider_item import STAMP, Forgotten
 from durable_agent_host.providers.anthropic.blocks import find_container, find_item_metadata, rebuild_blocks
-from durable_agent_host.providers.seals import count_unreadable, name_of_seal
+from durable_agent_host.providers.seals import count_unreadable, payload_fingerprint
 
 WITHOUT_THOUGHTS: Final = "anthropic.without_thoughts"
-"""Key in the properties of a message for one request: thoughts that the service cannot read were left out."""
+"""Key in the properties of a message for one request: thoughts that the service cannot read were removed."""
 
 _EXPIRED: Final = "expired_containers"
 _UNREADABLE: Final = "unreadable_thoughts"
@@ -27,38 +27,46 @@ _THINKING_TYPES: Final = frozenset({"thinking", "redacted_thinking"})
 def remove_lost_items(
     messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten]
 ) -> tuple[list[Message], dict[str, Any]]:
-    """Leave out what can no longer be sent.
+    """Remove the items that can no longer be sent.
 
-    Guarantee: pure; the given messages are not changed.
+    Guarantee: pure; the messages are not changed.
 
     Args:
         messages: the stored conversation.
-        stored_losses: this function's previous result: ``expired_containers`` by id, and ``unreadable_thoughts``, the last
-            block with thoughts that is left out.
-        new_losses: what the service has refused since.
+        stored_losses: this function's previous result: ``expired_containers`` by id, and ``unreadable_thoughts``, the
+            last block with thoughts that is omitted.
+        new_losses: what the service has rejected since.
 
     Returns:
-        The messages, with copies of the changed ones, and what to remember from now on.
+        The messages, with copies of the changed ones, and the losses to store with the session.
     """
     expired_ids = list(cast("list[str]", stored_losses.get(_EXPIRED) or ()))
     last_unreadable: Any = stored_losses.get(_UNREADABLE)
     signatures = [_read_signature(content) for content in _contents(messages) if _is_thinking(content)]
-    for one in new_losses:
-        if one.what == "container":
+    for loss in new_losses:
+        if loss.what == "container":
             container = find_container(_contents(messages))
-            names = [one.name] if one.name else [str(container["container_id"])] if container else []
+            names = [loss.name] if loss.name else [str(container["container_id"])] if container else []
             expired_ids += [name for name in names if name not in expired_ids]
-        elif one.what == "reasoning":
-            last_unreadable = name_of_seal(signatures[-1]) if signatures else last_unreadable
+        elif loss.what == "reasoning":
+            last_unreadable = payload_fingerprint(signatures[-1]) if signatures else last_unreadable
     if not expired_ids and not last_unreadable:
         return list(messages), dict(stored_losses)
-    losses_to_store = {**stored_losses} | ({_EXPIRED: expired_ids} if expired_ids else {}) | ({_UNREADABLE: last_unreadable} if last_unreadable else {})
+    losses_to_store = (
+        {**stored_losses}
+        | ({_EXPIRED: expired_ids} if expired_ids else {})
+        | ({_UNREADABLE: last_unreadable} if last_unreadable else {})
+    )
     unreadable_count = count_unreadable(signatures, last_unreadable)
     remaining_messages: list[Message] = []
     for message in messages:
         unreadable_contents = [content for content in message.contents if _is_thinking(content)][:unreadable_count]
         unreadable_count -= len(unreadable_contents)
-        contents = [_without_container(one, expired_ids) for one in message.contents if not any(one is gone for gone in unreadable_contents)]
+        contents = [
+            _without_container(content, expired_ids)
+            for content in message.contents
+            if not any(content is unreadable for unreadable in unreadable_contents)
+        ]
         clone = copy.copy(message)
         clone.contents = contents
         if unreadable_contents:

@@ -1,9 +1,9 @@
-"""Calls of the app's tools and their results, in the form that the service accepts. Pure.
+"""Calls of the app's tools and their results, in the form that the service accepts.
 
-The service refuses a conversation in which an id recurs or a call has no result, a name with other characters than its
-own, or an input that is no object. A turn can end with an unanswered call: of a tool that the app only declares, or at
+The service rejects a conversation in which an id recurs or a call has no result, a name with other characters than its
+own, or an input that is not an object. A turn can end with an open call: of a tool that the app only declares, or at
 the framework's limit of iterations. A model can give two calls one id, and write any name and any JSON. The stored
-conversation stays as it is; the sent one is mended.
+conversation does not change; the sent one is repaired.
 """
 
 import re
@@ -27,7 +27,7 @@ _Open = list[tuple[Any, str]]
 
 
 def pair_calls(messages: Sequence[Block]) -> list[Block]:
-    """Give calls ids of their own, and results; leave out results without a call.
+    """Give calls unique ids, and results; remove results without a call.
 
     Guarantee: pure; the blocks given are shared where nothing changed.
 
@@ -45,8 +45,14 @@ def pair_calls(messages: Sequence[Block]) -> list[Block]:
             blocks = list(_with_unique_ids(message["content"], id_counts, pending_calls := []))
         else:
             results = list(_matched_results(message["content"], pending_calls))
-            missing_results = [{"type": "tool_result", "tool_use_id": sent_id, "content": LOST_RESULT} for _, sent_id in pending_calls]
-            blocks = [*results, *missing_results, *(block for block in message["content"] if block.get("type") != "tool_result")]
+            missing_results = [
+                {"type": "tool_result", "tool_use_id": sent_id, "content": LOST_RESULT} for _, sent_id in pending_calls
+            ]
+            blocks = [
+                *results,
+                *missing_results,
+                *(block for block in message["content"] if block.get("type") != "tool_result"),
+            ]
             pending_calls = []
         paired_messages.append({**message, "content": blocks})
     return paired_messages
@@ -96,7 +102,8 @@ def with_valid_calls(messages: Sequence[Block], tool_names: Collection[str]) -> 
 def _accepted_block(block: Block, tool_names: Collection[str]) -> Block:
     if block.get("type") != "tool_use":
         return block
-    name, input_value = accepted_name(block.get("name"), _NAME, tool_names), block.get("input")
+    name = accepted_name(block.get("name"), _NAME, tool_names)
+    input_value = block.get("input")
     if name == block.get("name") and isinstance(input_value, dict):
         return block
     return {**block, "name": name, "input": _as_object(input_value)}

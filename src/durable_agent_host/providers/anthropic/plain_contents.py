@@ -1,6 +1,6 @@
-"""Writes contents without a stamp: from callers, tools, and other providers' models. Pure.
+"""Writes contents without metadata: from callers, tools, and other providers' models.
 
-The framework's client writes most of them. It leaves out documents and files, drops prompt-caching marks, and mistakes
+The framework's client writes most of them. It omits documents and files, drops prompt-caching marks, and mistakes
 calls of another provider's own tools for the app's.
 """
 
@@ -24,7 +24,7 @@ _DOCUMENTS: Final = {"application/pdf": "base64", "text/plain": "text"}
 
 
 def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
-    """Write a message of contents without stamps.
+    """Write a message of contents without metadata.
 
     Guarantee: pure.
 
@@ -85,12 +85,15 @@ def _document(source: Block, content: Content) -> Block:
 
 
 def _without_foreign_calls(contents: Sequence[Content]) -> list[Content]:
-    """Leave out calls of another provider's own tools, and their results: nobody has to run them here."""
-    hosted_call_ids = {content.call_id for content in contents if content.type == "function_call" and content.informational_only}
+    """Remove calls of another provider's own tools, and their results: they are not run here."""
+    hosted_call_ids = {
+        content.call_id for content in contents if content.type == "function_call" and content.informational_only
+    }
     return [
         content
         for content in contents
-        if content.type not in _FOREIGN and not (content.type in {"function_call", "function_result"} and content.call_id in hosted_call_ids)
+        if content.type not in _FOREIGN
+        and not (content.type in {"function_call", "function_result"} and content.call_id in hosted_call_ids)
     ]
 
 

@@ -15,13 +15,13 @@ from durable_agent_host.providers.anthropic.forgotten import remove_lost_items
 from durable_agent_host.providers.anthropic.paired_calls import CALL_ID
 from durable_agent_host.providers.anthropic.request_messages import with_pause
 from durable_agent_host.providers.anthropic.service_files import generated_files, read_file
-from durable_agent_host.providers.anthropic.stream_events import ended_early, read_item
+from durable_agent_host.providers.anthropic.stream_events import is_truncated, read_item
 from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
 
 
 class AnthropicProvider(ProviderBase):
-    """Clients of Anthropic's Messages API, whose blocks are kept and sent back."""
+    """Clients of Anthropic's Messages API, whose blocks are stored and sent back."""
 
     hooks = ProviderHooks(
         target=ReplayTarget(
@@ -32,7 +32,7 @@ class AnthropicProvider(ProviderBase):
         ),
         adapt=adapt_client,
         carry=remove_lost_items,
-        forgotten=find_lost_state,
+        lost_state=find_lost_state,
         explain=explain_error,
         generated_files=generated_files,
         read_file=read_file,
@@ -51,23 +51,23 @@ class AnthropicProvider(ProviderBase):
         return complete_item(contents, item)
 
     def finished_calls(self, update: Any, /) -> list[tuple[str, bool]]:
-        """Return the call that a result of the service's own tools answers."""
+        """Return the call that a result of the service's own tools belongs to."""
         part = read_item(update)
         if part is None or part.item is None:
             return []
         result_blocks = (block for block in part.item.get("blocks", ()) if block_type(block.get("type")).is_result)
         return [(str(block.get("tool_use_id") or ""), _has_failed(block)) for block in result_blocks]
 
-    def ended_early(self, updates: Iterable[Any], /) -> bool:
-        """Check for ``message_stop``; an answer that was not streamed has its stop reason."""
-        return ended_early(updates)
+    def is_truncated(self, updates: Iterable[Any], /) -> bool:
+        """Check for ``message_stop``; a response that was not streamed has its stop reason."""
+        return is_truncated(updates)
 
     def goes_on(self, response: ChatResponse[Any], /) -> list[Message] | None:
-        """Send the answer back unchanged when the model has paused."""
+        """Send the response back unchanged when the model has paused."""
         return with_pause(response.messages) if response.finish_reason == PAUSE else None
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
-        """Return the messages: its client sends known contents, and leaves out the rest."""
+        """Return the messages: its client sends known contents, and omits the others."""
         return list(messages)
 
 

@@ -1,10 +1,10 @@
-"""The messages of a request: blocks as the service wrote them, in the roles and order that it accepts. Pure.
+"""The messages of a request: unmodified blocks of the service, in the roles and order that it accepts.
 
-Blocks with a stamp are sent back verbatim, in the assistant's message. Adjacent messages of one role are joined, as the
-service reads them; so the result of a call is in the message of its call when a pause came between. Left out is what
-the service always rejects: empty texts, reasoning without its signature, and calls of its own tools without a result,
-unless they belong to an answer that the model has not finished: code may wait for a tool of the app. Calls of the app's
-tools are paired with their results (`pair_calls`).
+Blocks with metadata are sent back verbatim, in the assistant's message. Adjacent messages of one role are merged, as
+the service reads them; so the result of a call is in the message of its call when a pause came between. Content that
+the service always rejects is omitted: empty texts, reasoning without its signature, and calls of its own tools without
+a result, unless they belong to an unfinished response: code may wait for a tool of the app. Calls of the app's tools
+are paired with their results (`pair_calls`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from durable_agent_host.providers.anthropic.blocks import find_item_metadata, gr
 from durable_agent_host.providers.anthropic.paired_calls import pair_calls
 
 Prepare = Callable[[Message], list[Block]]
-"""A message without stamps → the framework's messages of it."""
+"""A message without metadata → the framework's messages of it."""
 
 PAUSED: Final = "anthropic.paused"
 """Key in the properties of a message for one request: the model paused after it, and is to continue there."""
@@ -35,7 +35,7 @@ def request_groups(message: Message, prepare: Prepare) -> list[Block]:
 
     Args:
         message: of the conversation.
-        prepare: writes messages without a stamp.
+        prepare: writes messages without metadata.
 
     Returns:
         Messages with ``role`` and ``content``, as many as the roles of its blocks need.
@@ -64,7 +64,7 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
     Guarantee: pure; the blocks are shared.
 
     Args:
-        messages: in order, of any length; ``content`` is a text or a list of blocks.
+        messages: in order, of any length; ``content`` is a string or a list of blocks.
     """
     merged_messages: list[Block] = []
     for message in resting(messages):
@@ -74,11 +74,11 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
         elif blocks:
             merged_messages.append({"role": message["role"], "content": blocks})
     merged_messages = pair_calls(merged_messages)
-    last_request_index = max((n for n, one in enumerate(merged_messages) if _is_user_request(one)), default=-1)
+    last_request_index = max((n for n, message in enumerate(merged_messages) if _is_user_request(message)), default=-1)
     completed_call_ids, call_ids = _hosted_call_ids(merged_messages)
     sendable_messages: list[Block] = []
     for index, message in enumerate(resting(merged_messages)):
-        blocks = [one for one in message["content"] if not _is_rejected(one)]
+        blocks = [block for block in message["content"] if not _is_rejected(block)]
         blocks = _remove_unpaired(blocks, call_ids, completed_call_ids if index < last_request_index else None)
         if not blocks:
             continue
@@ -93,7 +93,7 @@ def with_pause(messages: Sequence[Message]) -> list[Message]:
     """Mark messages after which the model paused. Guarantee: pure.
 
     Args:
-        messages: of the paused answer.
+        messages: of the paused response.
     """
     marked_messages = [_with_contents(message, list(message.contents)) for message in messages]
     for message in marked_messages[-1:]:
@@ -134,12 +134,16 @@ def _hosted_call_ids(messages: Iterable[Block]) -> tuple[set[Any], set[Any]]:
 
 
 def _remove_unpaired(blocks: list[Block], call_ids: set[Any], completed_call_ids: set[Any] | None) -> list[Block]:
-    """Leave out results without a call, and calls without a result if ``completed_call_ids`` is known to be complete."""
+    """Remove results without a call, and calls without a result unless ``completed_call_ids`` is None."""
     return [
         block
         for block in blocks
         if not (_is_hosted_result(block) and block.get("tool_use_id") not in call_ids)
-        and not (completed_call_ids is not None and block.get("type") in _HOSTED_CALLS and block.get("id") not in completed_call_ids)
+        and not (
+            completed_call_ids is not None
+            and block.get("type") in _HOSTED_CALLS
+            and block.get("id") not in completed_call_ids
+        )
     ]
 
 

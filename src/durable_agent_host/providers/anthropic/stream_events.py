@@ -1,4 +1,4 @@
-"""Reads each event of a stream of the hosted client into the framework's updates. Knows the SDK by shape only.
+"""Converts the events of an adapted client's stream to updates. Uses the SDK's objects by attribute only.
 
 Nearly all events are deltas, so the frequent ones are parsed here and not by the framework.
 """
@@ -11,11 +11,11 @@ from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdat
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.text_names import with_text_names
 from durable_agent_host.providers import endings
-from durable_agent_host.providers.anthropic.assembly import MessageAccumulator, Block, OpenBlock
+from durable_agent_host.providers.anthropic.assembly import Block, MessageAccumulator, OpenBlock
 from durable_agent_host.providers.anthropic.block_types import block_type
 from durable_agent_host.providers.anthropic.blocks import complete_item
 from durable_agent_host.providers.anthropic.texts import streamed_annotations
-from durable_agent_host.providers.open_answers import closed_when_left
+from durable_agent_host.providers.open_answers import closing_stream
 
 Parse = Callable[[Any], list[Content]]
 """A block of the SDK → the framework's contents of it."""
@@ -25,7 +25,7 @@ class BlockUpdate(NamedTuple):
     """The raw representation of an update.
 
     Attributes:
-        part: the update's place in the output, or None.
+        part: the update's position in the output, or None.
         event: of the SDK, unchanged.
     """
 
@@ -43,7 +43,7 @@ class UpdateGroup(ChatResponseUpdate):
 
 async def flatten_groups(updates: AsyncIterable[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
     """Yield updates, those in `UpdateGroup` one by one."""
-    async with closed_when_left(updates):
+    async with closing_stream(updates):
         async for update in updates:
             if isinstance(update, UpdateGroup):
                 for part_update in update.updates:
@@ -65,7 +65,7 @@ class Reader:
         self._container: Block | None = None
 
     def begin(self, event: Any) -> list[ChatResponseUpdate]:
-        """Read the blocks and the container with which the message begins.
+        """Read the blocks and the container with which the message starts.
 
         Args:
             event: ``message_start``.
@@ -172,7 +172,7 @@ _LIVE: Final[dict[str, Callable[[Block, OpenBlock], Content | None]]] = {
 
 
 def _plain(sdk_object: Any) -> Block:
-    """Return an object of the SDK as the service wrote it, without fields that it left out."""
+    """Return an object of the SDK as received, without unset fields."""
     if isinstance(sdk_object, dict):
         return dict(cast("Block", sdk_object))
     return cast("Block", sdk_object.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
@@ -182,7 +182,7 @@ plain_block: Final = _plain
 
 
 def read_item(update: Any) -> ItemPart | None:
-    """Return an update's place in the output; None for updates of other clients. Guarantee: pure."""
+    """Return an update's position in the output; None for updates of other clients. Guarantee: pure."""
     raw: Any = update.raw_representation
     while isinstance(raw, ChatResponseUpdate) or type(raw).__name__ == "AgentResponseUpdate":
         raw = raw.raw_representation
@@ -191,13 +191,13 @@ def read_item(update: Any) -> ItemPart | None:
     return raw if type(raw) is ItemPart else None
 
 
-def ended_early(updates: Iterable[Any]) -> bool:
-    """Return whether an answer ended without ``message_stop``; without a stop reason, where the client hides that."""
+def is_truncated(updates: Iterable[Any]) -> bool:
+    """Return whether a response ended without ``message_stop``; without a stop reason, where the client hides that."""
     for update in updates:
         raw: Any = update
         while isinstance(raw, ChatResponseUpdate | AgentResponseUpdate | ChatResponse):
             raw = raw.raw_representation
-        if raw.event.type == "message_stop" if type(raw) is BlockUpdate else not endings.ended_early([raw]):
+        if raw.event.type == "message_stop" if type(raw) is BlockUpdate else not endings.is_truncated([raw]):
             return False
     return True
 

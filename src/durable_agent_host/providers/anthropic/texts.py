@@ -1,7 +1,7 @@
-"""Adjacent text blocks as one text with its citations, and back. Pure.
+"""Adjacent text blocks as one text with its citations, and back.
 
-The service begins a new block where a citation begins, in the middle of a sentence. One content has the whole text, so
-it reads as the model wrote it; the stamp records where it was cut, and each citation its region.
+The service starts a new block where a citation starts, in the middle of a sentence. One content has the full text, so
+it reads as the model wrote it; the metadata records where it was cut, and each citation its region.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _NAMES: Final[dict[str, dict[str, str]]] = {
     "search_result_location": {"title": "title", "source": "url", "cited_text": "snippet"},
 }
 _OTHER_NAMES: Final = {"document_title": "title", "file_id": "file_id", "cited_text": "snippet"}
-"""Type of citation → its fields that a neutral annotation has, with their names there. The rest is kept beside them."""
+"""Type of citation → its fields in a neutral annotation, with their names there. Others are additional properties."""
 
 
 def merge_text(blocks: Sequence[Block]) -> Content:
@@ -34,7 +34,7 @@ def merge_text(blocks: Sequence[Block]) -> Content:
 
 
 def missing_fields(blocks: Sequence[Block], content: Content) -> Block:
-    """Return what a text lacks of its blocks: where it was cut, or the blocks where they are not plain.
+    """Return the fields of blocks that a text lacks: where it was cut, or the blocks if they have other fields.
 
     Guarantee: pure.
 
@@ -53,7 +53,7 @@ def split_text(content: Content, metadata: Mapping[str, Any]) -> list[Block]:
 
     Args:
         content: of type text.
-        metadata: its stamp.
+        metadata: of the content.
     """
     if (stored_blocks := metadata.get("blocks")) is not None:
         return cast("list[Block]", stored_blocks)
@@ -61,8 +61,10 @@ def split_text(content: Content, metadata: Mapping[str, Any]) -> list[Block]:
     blocks: list[Block] = []
     citations = [_citation(cast("Mapping[str, Any]", annotation)) for annotation in content.annotations or ()]
     for start, end in _regions(cast("list[int]", metadata.get("cuts")) or [len(text)]):
-        cited = [annotation for region, annotation in citations if region == (start, end)]
-        blocks.append({"type": "text", "text": text[start:end]} | ({"citations": cited} if cited else {}))
+        block_citations = [annotation for region, annotation in citations if region == (start, end)]
+        blocks.append(
+            {"type": "text", "text": text[start:end]} | ({"citations": block_citations} if block_citations else {})
+        )
     return blocks
 
 
@@ -85,7 +87,9 @@ def _regions(lengths: Sequence[int]) -> list[tuple[int, int]]:
 
 def _annotation(citation: Block, start: int | None, end: int | None) -> Annotation:
     names = _NAMES.get(str(citation.get("type")), _OTHER_NAMES)
-    neutral_fields = {names[name]: value for name, value in citation.items() if name in names and isinstance(value, str)}
+    neutral_fields = {
+        names[name]: value for name, value in citation.items() if name in names and isinstance(value, str)
+    }
     other_fields = {name: value for name, value in citation.items() if name not in names or not isinstance(value, str)}
     annotation: dict[str, Any] = {"type": "citation", **neutral_fields, "additional_properties": other_fields}
     if start is not None:
@@ -95,7 +99,10 @@ def _annotation(citation: Block, start: int | None, end: int | None) -> Annotati
 
 def _citation(annotation: Mapping[str, Any]) -> tuple[tuple[Any, Any], Block]:
     other_fields = cast("Block", annotation.get("additional_properties") or {})
-    names = {neutral_name: service_name for service_name, neutral_name in _NAMES.get(str(other_fields.get("type")), _OTHER_NAMES).items()}
+    names = {
+        neutral_name: service_name
+        for service_name, neutral_name in _NAMES.get(str(other_fields.get("type")), _OTHER_NAMES).items()
+    }
     region = cast("list[Block]", annotation.get("annotated_regions") or [{}])[0]
     service_fields = {names[name]: value for name, value in annotation.items() if name in names}
     return (region.get("start_index"), region.get("end_index")), {**other_fields, **service_fields}

@@ -2,7 +2,7 @@
 
 `client` is the chat client for agents; `provider` implements the port. `call_kinds` and `thread_messages` turn the
 service's blocks into contents and back, `events` reads its streams, `bodies_sent` writes requests, `service` calls the
-SDK, `run_calls` begins, continues and re-attaches to runs, `whole_threads` reads threads to import them.
+SDK, `run_calls` starts, continues and re-attaches to runs, `whole_threads` reads threads to import them.
 """
 
 from typing import TYPE_CHECKING, Any, Final

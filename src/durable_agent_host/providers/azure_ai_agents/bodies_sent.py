@@ -1,4 +1,4 @@
-"""The bodies of requests: messages, runs, outputs of tools and approvals. Pure."""
+"""The bodies of requests: messages, runs, outputs of tools and approvals."""
 
 import hashlib
 import json
@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 from agent_framework import Content, FunctionTool, Message
 
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER, STAMPS
-from durable_agent_host.providers.azure_ai_agents.words import role_in_thread, text_of_result, words_for
+from durable_agent_host.providers.azure_ai_agents.packing import METADATA, PROVIDER
+from durable_agent_host.providers.azure_ai_agents.words import describe_content_for_thread, result_text, role_in_thread
 
 Json = dict[str, Any]
 
-_MOST_METADATA: Final = 512
+_MAX_METADATA_CHARACTERS: Final = 512
 _ATTACHED_FOR: Final = ({"type": "file_search"}, {"type": "code_interpreter"})
 _SETTINGS: Final = {
     "model": "model",
@@ -32,8 +32,8 @@ _SETTINGS: Final = {
 
 
 @dataclass
-class Answers:
-    """A request's answers to the calls that a run waits for.
+class ToolOutputs:
+    """A request's results and approvals for the calls that a run waits for.
 
     Attributes:
         outputs: of functions.
@@ -51,26 +51,26 @@ class Answers:
 
     @property
     def call_ids(self) -> frozenset[str]:
-        """The answered calls."""
-        return frozenset([*(str(one["tool_call_id"]) for one in self.outputs), *self.approvals])
+        """Ids of the completed calls."""
+        return frozenset([*(str(output["tool_call_id"]) for output in self.outputs), *self.approvals])
 
 
-def answers_in(messages: Sequence[Message]) -> Answers:
+def parse_tool_outputs(messages: Sequence[Message]) -> ToolOutputs:
     """Read results and approvals from a request that continues a run. Guarantee: pure.
 
     Args:
         messages: those that the service does not have yet.
     """
-    answers = Answers()
+    tool_outputs = ToolOutputs()
     for content in (content for message in messages for content in message.contents):
         if content.type == "function_result":
-            answers.outputs.append({"tool_call_id": content.call_id, "output": text_of_result(content)})
-            stamp: Any = content.additional_properties.get(STAMP)  # the framework copies the call's stamp
-            if isinstance(stamp, dict):
-                answers.run_id = str(cast("Json", stamp).get("run_id") or answers.run_id)
+            tool_outputs.outputs.append({"tool_call_id": content.call_id, "output": result_text(content)})
+            metadata: Any = content.additional_properties.get(STAMP)  # the framework copies the call's metadata
+            if isinstance(metadata, dict):
+                tool_outputs.run_id = str(cast("Json", metadata).get("run_id") or tool_outputs.run_id)
         elif content.type == "function_approval_response" and content.function_call and content.function_call.hosted:
-            answers.approvals[str(content.id)] = content.approved is True
-    return answers
+            tool_outputs.approvals[str(content.id)] = content.approved is True
+    return tool_outputs
 
 
 def approval_headers(tools: Sequence[Any], resources: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
@@ -83,32 +83,36 @@ def approval_headers(tools: Sequence[Any], resources: Mapping[str, Any]) -> dict
     Returns:
         The server's label → its headers.
     """
-    listed = [*_mcp_resources(tools), *cast("list[Json]", resources.get("mcp") or [])]
-    return {str(one.get("server_label")): one["headers"] for one in listed if one.get("headers")}
+    mcp_resources = [*_mcp_resources(tools), *cast("list[Json]", resources.get("mcp") or [])]
+    return {
+        str(resource.get("server_label")): resource["headers"] for resource in mcp_resources if resource.get("headers")
+    }
 
 
-def build_answers(answers: Answers, asked: Mapping[str, str], headers: Mapping[str, Mapping[str, str]]) -> Json:
-    """Write the body that answers a run's calls. Guarantee: pure.
+def build_tool_outputs(
+    tool_outputs: ToolOutputs, labels_by_call_id: Mapping[str, str], headers: Mapping[str, Mapping[str, str]]
+) -> Json:
+    """Build the body with the results of a run's calls. Guarantee: pure.
 
     Args:
-        answers: from the request.
-        asked: call that waits for an approval → label of its server.
+        tool_outputs: from the request.
+        labels_by_call_id: call that waits for an approval → label of its server.
         headers: of each server.
     """
     body: Json = {}
-    if answers.outputs:
-        body["tool_outputs"] = answers.outputs
-    if answers.approvals:
+    if tool_outputs.outputs:
+        body["tool_outputs"] = tool_outputs.outputs
+    if tool_outputs.approvals:
         body["tool_approvals"] = [
             {"tool_call_id": call_id, "approve": approve}
-            | ({"headers": dict(headers[label])} if (label := asked.get(call_id, "")) in headers else {})
-            for call_id, approve in answers.approvals.items()
+            | ({"headers": dict(headers[label])} if (label := labels_by_call_id.get(call_id, "")) in headers else {})
+            for call_id, approve in tool_outputs.approvals.items()
         ]
     return body
 
 
-def metadata_of(turn_id: str, bodies: Sequence[Json]) -> dict[str, str]:
-    """Return the metadata by which a message and its run are found again after a crash. Guarantee: pure.
+def build_metadata(turn_id: str, bodies: Sequence[Json]) -> dict[str, str]:
+    """Build the metadata by which a message and its run are found after a crash. Guarantee: pure.
 
     Args:
         turn_id: of the turn.
@@ -117,16 +121,16 @@ def metadata_of(turn_id: str, bodies: Sequence[Json]) -> dict[str, str]:
     if not turn_id:
         return {}
     digest = hashlib.sha256(json.dumps(bodies, sort_keys=True).encode()).hexdigest()[:16]
-    name = turn_id if len(turn_id) <= _MOST_METADATA else hashlib.sha256(turn_id.encode()).hexdigest()
+    name = turn_id if len(turn_id) <= _MAX_METADATA_CHARACTERS else hashlib.sha256(turn_id.encode()).hexdigest()
     return {"turn_id": name, "request": digest}
 
 
-def build_messages(messages: Sequence[Message], uploaded: Mapping[int, str]) -> list[Json]:
-    """Write messages for a thread; adjacent ones of the assistant become one. Guarantee: pure.
+def build_messages(messages: Sequence[Message], file_ids: Mapping[int, str]) -> list[Json]:
+    """Build messages for a thread; adjacent ones of the assistant become one. Guarantee: pure.
 
     Args:
         messages: of a conversation, or the new ones.
-        uploaded: files that were uploaded for the messages, by the identity of their contents.
+        file_ids: files that were uploaded for the messages, by the identity of their contents.
     """
     bodies: list[Json] = []
     for message in messages:
@@ -134,34 +138,36 @@ def build_messages(messages: Sequence[Message], uploaded: Mapping[int, str]) -> 
             continue
         body: Json = {"role": role_in_thread(message), "content": list[Json]()}
         for content in message.contents:
-            _add(body, content, uploaded)
+            _add_content(body, content, file_ids)
         if bodies and body["role"] == bodies[-1]["role"] == "assistant":
             bodies[-1]["content"] += body["content"]
         elif body["content"] or body.get("attachments"):
             bodies.append(body)
-    return [_simple(body) for body in bodies]
+    return [_simplify(body) for body in bodies]
 
 
-def _simple(body: Json) -> Json:
-    """Send a message of only texts as one text, in the form that all versions of the service accept."""
+def _simplify(body: Json) -> Json:
+    """Merge a message of only texts into one text, as all versions of the service accept it."""
     parts = body["content"]
     if all(part["type"] == "text" for part in parts):
         return body | {"content": "\n".join(part["text"] for part in parts) or "(a file)"}
     return body
 
 
-def _add(body: Json, content: Content, uploaded: Mapping[int, str]) -> None:
-    file_id = uploaded.get(id(content)) or (content.file_id if content.type == "hosted_file" else None)
+def _add_content(body: Json, content: Content, file_ids: Mapping[int, str]) -> None:
+    file_id = file_ids.get(id(content)) or (content.file_id if content.type == "hosted_file" else None)
     is_image = content.additional_properties.get("kind") == "image"
-    is_ours = content.additional_properties.get("provider") in {None, PROVIDER}
+    is_own_file = content.additional_properties.get("provider") in {None, PROVIDER}
     if content.type in {"uri", "data"} and str(content.media_type).startswith("image/"):
         body["content"].append({"type": "image_url", "image_url": {"url": content.uri}})
-    elif file_id and is_ours and is_image:
+    elif file_id and is_own_file and is_image:
         body["content"].append({"type": "image_file", "image_file": {"file_id": file_id}})
-    elif file_id and is_ours:
+    elif file_id and is_own_file:
         body.setdefault("attachments", []).append({"file_id": file_id, "tools": list(_ATTACHED_FOR)})
-    elif (STAMPS.of(content) is None or content.text or content.type != "text") and (said := words_for(content)):
-        body["content"].append({"type": "text", "text": said})
+    elif (METADATA.find(content) is None or content.text or content.type != "text") and (
+        description := describe_content_for_thread(content)
+    ):
+        body["content"].append({"type": "text", "text": description})
 
 
 def files_to_upload(messages: Sequence[Message]) -> list[Content]:
@@ -175,83 +181,92 @@ def files_to_upload(messages: Sequence[Message]) -> list[Content]:
     ]
 
 
-def build_run(options: Mapping[str, Any], agent: Mapping[str, Any], resources: Mapping[str, Any], said: str) -> Json:
-    """Write the body of a run. Guarantee: pure.
+def build_run(
+    options: Mapping[str, Any], agent: Mapping[str, Any], resources: Mapping[str, Any], instructions: str
+) -> Json:
+    """Build the body of a run. Guarantee: pure.
 
     Args:
         options: of the framework, for this call.
         agent: from the service; its tools stay when the app adds its own.
-        resources: for tools, given to every run by the app.
-        said: the request's system messages.
+        resources: of tools, as set by the app for every run.
+        instructions: the request's system messages.
     """
     body: Json = {"assistant_id": agent["id"]}
-    body |= {theirs: options[ours] for ours, theirs in _SETTINGS.items() if options.get(ours) is not None}
-    if said:
-        body["additional_instructions"] = "\n".join(filter(None, [body.get("additional_instructions"), said]))
-    offered = list(cast("Sequence[Any]", options.get("tools") or ()))
-    theirs = cast("list[Json]", agent.get("tools") or [])
-    ours = [build_tool(tool) for tool in offered]
-    if any(tool not in theirs for tool in ours):
-        named = {_name_of(tool) for tool in ours}
-        body["tools"] = [*(tool for tool in theirs if _name_of(tool) not in named), *ours]
-    if (choice := _choice(options.get("tool_choice"))) is not None and (ours or theirs):
+    body |= {field_name: options[option] for option, field_name in _SETTINGS.items() if options.get(option) is not None}
+    if instructions:
+        body["additional_instructions"] = "\n".join(filter(None, [body.get("additional_instructions"), instructions]))
+    option_tools = list(cast("Sequence[Any]", options.get("tools") or ()))
+    agent_tools = cast("list[Json]", agent.get("tools") or [])
+    app_tools = [build_tool(tool) for tool in option_tools]
+    if any(tool not in agent_tools for tool in app_tools):
+        app_tool_names = {_tool_key(tool) for tool in app_tools}
+        body["tools"] = [*(tool for tool in agent_tools if _tool_key(tool) not in app_tool_names), *app_tools]
+    if (choice := _to_tool_choice(options.get("tool_choice"))) is not None and (app_tools or agent_tools):
         body["tool_choice"] = choice
     if options.get("response_format") is not None:
-        body["response_format"] = _format(options["response_format"])
-    found = {**resources, **cast("Mapping[str, Any]", options.get("tool_resources") or {})}
-    if servers := [*cast("list[Json]", found.get("mcp") or []), *_mcp_resources(offered)]:
-        found["mcp"] = servers
-    return body | ({"tool_resources": found} if found else {})
+        body["response_format"] = _to_response_format(options["response_format"])
+    tool_resources = {**resources, **cast("Mapping[str, Any]", options.get("tool_resources") or {})}
+    if servers := [*cast("list[Json]", tool_resources.get("mcp") or []), *_mcp_resources(option_tools)]:
+        tool_resources["mcp"] = servers
+    return body | ({"tool_resources": tool_resources} if tool_resources else {})
 
 
 def build_tool(tool: Any) -> Json:
-    """Write a tool in the service's format. Guarantee: pure.
+    """Encode a tool in the service's format. Guarantee: pure.
 
     Args:
         tool: of the framework, of the SDK, or JSON.
     """
     if isinstance(tool, FunctionTool):
         schema = tool.parameters()
-        named = {"name": tool.name, "description": tool.description or "", "parameters": schema}
-        return {"type": "function", "function": named}
-    written = _json_of(tool)
-    return {name: value for name, value in written.items() if name not in _OF_RUNS}
+        function_fields = {"name": tool.name, "description": tool.description or "", "parameters": schema}
+        return {"type": "function", "function": function_fields}
+    tool_fields = _to_json(tool)
+    return {name: value for name, value in tool_fields.items() if name not in _RUN_FIELDS}
 
 
-_OF_RUNS: Final = frozenset({"headers", "require_approval"})
+_RUN_FIELDS: Final = frozenset({"headers", "require_approval"})
 
 
 def _mcp_resources(tools: Sequence[Any]) -> list[Json]:
-    """Write an MCP tool's resources for runs: its headers are not part of its definition."""
-    written = [_json_of(tool) for tool in tools if not isinstance(tool, FunctionTool)]
-    servers = [one for one in written if one.get("type") == "mcp" and _OF_RUNS & one.keys()]
-    return [{name: one[name] for name in ("server_label", *sorted(_OF_RUNS)) if name in one} for one in servers]
+    """Build an MCP tool's resources for runs: its headers are not part of its definition."""
+    tool_list = [_to_json(tool) for tool in tools if not isinstance(tool, FunctionTool)]
+    servers = [
+        tool_fields
+        for tool_fields in tool_list
+        if tool_fields.get("type") == "mcp" and _RUN_FIELDS & tool_fields.keys()
+    ]
+    return [
+        {name: tool_fields[name] for name in ("server_label", *sorted(_RUN_FIELDS)) if name in tool_fields}
+        for tool_fields in servers
+    ]
 
 
-def _json_of(tool: Any) -> Json:
+def _to_json(tool: Any) -> Json:
     write = getattr(tool, "as_dict", None)
     return cast("Json", write() if callable(write) else dict(tool))
 
 
-def _name_of(tool: Mapping[str, Any]) -> str:
+def _tool_key(tool: Mapping[str, Any]) -> str:
     kind = str(tool.get("type"))
     name = cast("Mapping[str, Any]", tool.get("function") or {}).get("name") if kind == "function" else None
     return f"{kind}:{name or tool.get('server_label') or ''}"
 
 
-def _choice(choice: Any) -> Any:
+def _to_tool_choice(choice: Any) -> Any:
     if not isinstance(choice, Mapping):
         return choice
-    told = cast("Mapping[str, Any]", choice)
-    if name := told.get("required_function_name"):
+    choice_fields = cast("Mapping[str, Any]", choice)
+    if name := choice_fields.get("required_function_name"):
         return {"type": "function", "function": {"name": name}}
-    return told.get("mode") or dict(told)
+    return choice_fields.get("mode") or dict(choice_fields)
 
 
-def _format(wanted: Any) -> Any:
-    if isinstance(wanted, type) and callable(schema := getattr(wanted, "model_json_schema", None)):
-        return {"type": "json_schema", "json_schema": {"name": wanted.__name__, "schema": schema()}}
-    told = cast("Json", wanted)
-    if isinstance(wanted, Mapping) and {"type", "properties"} <= told.keys():
-        return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(told)}}
-    return told
+def _to_response_format(response_format: Any) -> Any:
+    if isinstance(response_format, type) and callable(schema := getattr(response_format, "model_json_schema", None)):
+        return {"type": "json_schema", "json_schema": {"name": response_format.__name__, "schema": schema()}}
+    format_fields = cast("Json", response_format)
+    if isinstance(response_format, Mapping) and {"type", "properties"} <= format_fields.keys():
+        return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(format_fields)}}
+    return format_fields

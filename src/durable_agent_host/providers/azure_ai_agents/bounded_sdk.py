@@ -1,4 +1,4 @@
-"""The SDK's client with answers of bounded size: its transport, and a copy of the app's client."""
+"""The SDK's client with limited responses: its transport, and a copy of the app's client."""
 
 # ruff: noqa: SLF001 - the SDK has no public way to copy a client with another transport
 
@@ -16,7 +16,7 @@ _COPIES: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
 
 @cache
 def _transport_class() -> type[Any]:
-    """Make the class of the SDK's transport whose answers are bounded."""
+    """Create the class of the SDK's transport with limited responses."""
     from aiohttp import ClientSession, DummyCookieJar  # noqa: PLC0415 - loaded when used
     from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - the same
 
@@ -36,17 +36,17 @@ def bounded_transport() -> Any:
     return _transport_class()()
 
 
-def bounded_sdk(sdk: Any) -> Any:
-    """Copy an app's client, with a transport whose answers are bounded.
+def copy_with_limits(sdk: Any) -> Any:
+    """Copy an app's client, with a transport with limited responses.
 
-    Guarantee: the given client is not changed; each has one copy.
+    Guarantee: the client is not changed; each has one copy.
 
     Args:
         sdk: the SDK's asynchronous client.
 
     Returns:
         The copy, with its own connections, configured as by the app; the client itself when its transport is already
-        bounded, or was supplied by the app.
+        limited, or was supplied by the app.
     """
     from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415 - loaded when used
 
@@ -55,28 +55,28 @@ def bounded_sdk(sdk: Any) -> Any:
     if type(transport) is not AioHttpTransport or not transport._session_owner:
         return sdk
     if sdk not in _COPIES:
-        _COPIES[sdk] = _copied(sdk, transport)
+        _COPIES[sdk] = _copy_sdk(sdk, transport)
     return _COPIES[sdk]
 
 
-def _copied(sdk: Any, transport: Any) -> Any:
-    bounded = bounded_transport()
-    bounded.connection_config = transport.connection_config
-    bounded._use_env_settings = transport._use_env_settings
+def _copy_sdk(sdk: Any, transport: Any) -> Any:
+    limited_transport = bounded_transport()
+    limited_transport.connection_config = transport.connection_config
+    limited_transport._use_env_settings = transport._use_env_settings
     client = copy.copy(sdk._client)
     client._pipeline = copy.copy(client._pipeline)
-    client._pipeline._transport = bounded
-    policies = [copy.copy(one) for one in cast("list[Any]", client._pipeline._impl_policies)]
+    client._pipeline._transport = limited_transport
+    policies = [copy.copy(policy) for policy in cast("list[Any]", client._pipeline._impl_policies)]
     client._pipeline._impl_policies = policies
-    for policy, following in pairwise(policies):
-        policy.next = following
+    for policy, next_policy in pairwise(policies):
+        policy.next = next_policy
     policies[-1].next = copy.copy(policies[-1].next)
-    policies[-1].next._sender = bounded
-    copied: Any = copy.copy(sdk)
-    for name, operations in list(cast("dict[str, Any]", vars(copied)).items()):
+    policies[-1].next._sender = limited_transport
+    sdk_copy: Any = copy.copy(sdk)
+    for name, operations in list(cast("dict[str, Any]", vars(sdk_copy)).items()):
         if getattr(operations, "_client", None) is sdk._client:
-            bound = copy.copy(operations)
-            bound._client = client
-            setattr(copied, name, bound)
-    copied._client = client
-    return copied
+            operations_copy = copy.copy(operations)
+            operations_copy._client = client
+            setattr(sdk_copy, name, operations_copy)
+    sdk_copy._client = client
+    return sdk_copy

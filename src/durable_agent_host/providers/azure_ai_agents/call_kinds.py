@@ -1,9 +1,9 @@
-"""The calls in a run's steps as neutral contents, one row for each kind of tool. Pure.
+"""The calls in a run's steps as neutral contents, one row for each kind of tool.
 
 A call and its result are one block of the service: ``{"id": …, "type": "code_interpreter", "code_interpreter":
-{"input": …, "outputs": […]}}``. Its contents are a call and a result with the service's id of the call; a stamp on the
-call keeps the remaining fields, and for a step's first call the step itself. A kind without a row is a hosted function
-of that name, with its payload as arguments.
+{"input": …, "outputs": […]}}``. Its contents are a call and a result with the service's id of the call; item metadata
+of the call has the remaining fields, and for a step's first call the step itself. A kind without a row is a hosted
+function of that name, with its payload as arguments.
 
 Source: recorded streams of the service, and the classes ``RunStep…ToolCall`` of azure-ai-agents 1.1.
 """
@@ -14,12 +14,19 @@ from typing import Any, Final, Literal, cast
 
 from agent_framework import Content
 
-from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER, STAMPS, flattened, nested, packed, unpacked
+from durable_agent_host.providers.azure_ai_agents.packing import (
+    METADATA,
+    PROVIDER,
+    flatten,
+    nest,
+    remove_defaults,
+    restore_defaults,
+)
 from durable_agent_host.providers.stamps import restore_item
 
 Family = Literal["code", "search", "mcp", "function", "hosted"]
 
-USUAL_STEP: Final[Mapping[str, Any]] = {
+STEP_DEFAULTS: Final[Mapping[str, Any]] = {
     "object": "thread.run.step",
     "status": "completed",
     **dict.fromkeys(("cancelled_at", "expires_at", "failed_at", "last_error")),
@@ -33,7 +40,7 @@ class CallKind:
 
     Attributes:
         family: the contents that represent it.
-        payload: the key of its fields; empty when they are beside the type.
+        payload: the key of its fields; empty when they are on the level of the type.
         argument: the field with the input; empty when there is none.
         output: the field with the result.
     """
@@ -63,13 +70,13 @@ CALL_KINDS: Final[Mapping[str, CallKind]] = {
     "code_interpreter": CallKind("code", "code_interpreter", "input", "outputs"),
     "function": CallKind("function", "function", "arguments", "output"),
     "mcp": CallKind("mcp", "", "arguments", "output"),
-    **{kind: CallKind("search", kind, asked, output) for kind, (asked, output) in _SEARCHES.items()},
-    **{kind: CallKind("hosted", payload, asked, "output") for kind, (payload, asked) in _HOSTED.items()},
+    **{kind: CallKind("search", kind, argument, output) for kind, (argument, output) in _SEARCHES.items()},
+    **{kind: CallKind("hosted", payload, argument, "output") for kind, (payload, argument) in _HOSTED.items()},
 }
 """Type of a tool call → how it becomes contents."""
 
 
-def kind_of_call(call: Mapping[str, Any]) -> CallKind:
+def find_call_kind(call: Mapping[str, Any]) -> CallKind:
     """Return the row for a call. Guarantee: pure.
 
     Args:
@@ -80,7 +87,7 @@ def kind_of_call(call: Mapping[str, Any]) -> CallKind:
 
 
 def parse_call_from_agents(call: Mapping[str, Any], step: Mapping[str, Any]) -> list[Content]:
-    """Make the contents of a finished call, with its stamp. Guarantee: pure.
+    """Build the contents of a finished call, with its metadata. Guarantee: pure.
 
     Args:
         call: of a step.
@@ -89,36 +96,36 @@ def parse_call_from_agents(call: Mapping[str, Any], step: Mapping[str, Any]) -> 
     Returns:
         The call, and its result when there is one.
     """
-    row = kind_of_call(call)
-    flat = flattened(call, row.payload)
+    row = find_call_kind(call)
+    flat = flatten(call, row.payload)
     contents = _PARSERS[row.family](flat, row)
     item = flat | {"type": call.get("type") or ""}
     if step:
-        item |= {"step": packed(step, USUAL_STEP)}
-    rebuilt = _rebuilt(contents, str(item["type"]), row)
-    STAMPS.put(contents, item, rebuilt)
+        item |= {"step": remove_defaults(step, STEP_DEFAULTS)}
+    rebuilt_fields = _rebuild_fields(contents, str(item["type"]), row)
+    METADATA.attach(contents, item, rebuilt_fields)
     if "type" not in call:
         contents[0].additional_properties["untyped"] = True
     return contents
 
 
 def build_call_for_agents(contents: Sequence[Content]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a call as the service wrote it, and its step. Guarantee: pure; the inverse of `parse_call_from_agents`.
+    """Return a call as received, and its step. Guarantee: pure; the inverse of `parse_call_from_agents`.
 
     Args:
-        contents: of the call, the first with its stamp.
+        contents: of the call, the first with its metadata.
 
     Returns:
         The call, and the step without its calls.
     """
-    mark = STAMPS.of(contents[0]) or {}
-    row = kind_of_call(mark)
-    flat = restore_item(mark, _rebuilt(contents, str(mark.get("type")), row))
+    metadata = METADATA.find(contents[0]) or {}
+    row = find_call_kind(metadata)
+    flat = restore_item(metadata, _rebuild_fields(contents, str(metadata.get("type")), row))
     step = flat.pop("step", None)
-    call = nested(flat, row.payload)
+    call = nest(flat, row.payload)
     if contents[0].additional_properties.get("untyped"):
         del call["type"]
-    return call, unpacked(step, USUAL_STEP) if step else {}
+    return call, restore_defaults(step, STEP_DEFAULTS) if step else {}
 
 
 def _field(row: CallKind, name: str) -> str:
@@ -126,12 +133,15 @@ def _field(row: CallKind, name: str) -> str:
 
 
 def _parse_code(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
-    call_id, code = flat.get("id"), flat.get(_field(row, row.argument))
+    call_id = flat.get("id")
+    code = flat.get(_field(row, row.argument))
     script = Content.from_text(code if isinstance(code, str) else "", additional_properties={"language": "python"})
     call = Content("code_interpreter_tool_call", call_id=call_id, inputs=[script])
     outputs = flat.get(_field(row, row.output))
-    found = [parse_output_from_agents(one) for one in cast("list[Any]", outputs)] if isinstance(outputs, list) else []
-    return [call, Content("code_interpreter_tool_result", call_id=call_id, outputs=found)]
+    contents = (
+        [parse_output_from_agents(output) for output in cast("list[Any]", outputs)] if isinstance(outputs, list) else []
+    )
+    return [call, Content("code_interpreter_tool_result", call_id=call_id, outputs=contents)]
 
 
 def parse_output_from_agents(output: Any) -> Content:
@@ -141,21 +151,21 @@ def parse_output_from_agents(output: Any) -> Content:
         output: of the service.
 
     Returns:
-        Logs as text, an image as a file kept by the service; anything else as an empty text with all of it.
+        Logs as text, an image as a file of the service; anything else as an empty text with the full output.
     """
-    given: dict[str, Any] = cast("dict[str, Any]", output) if isinstance(output, dict) else {}
-    if given.keys() == {"type", "logs"} and given["type"] == "logs" and isinstance(given["logs"], str):
-        return Content.from_text(given["logs"])
-    image: Any = given.get("image")
-    known: dict[str, Any] = cast("dict[str, Any]", image) if isinstance(image, dict) else {}
-    if given.keys() == {"type", "image"} and known.keys() == {"file_id"}:
-        return hosted_file(str(known["file_id"]), kind="image")
-    told = str(given.get("logs") or "") if isinstance(given.get("logs"), str) else ""
-    return Content.from_text(told, additional_properties={PROVIDER: output})
+    fields: dict[str, Any] = cast("dict[str, Any]", output) if isinstance(output, dict) else {}
+    if fields.keys() == {"type", "logs"} and fields["type"] == "logs" and isinstance(fields["logs"], str):
+        return Content.from_text(fields["logs"])
+    image: Any = fields.get("image")
+    image_fields: dict[str, Any] = cast("dict[str, Any]", image) if isinstance(image, dict) else {}
+    if fields.keys() == {"type", "image"} and image_fields.keys() == {"file_id"}:
+        return hosted_file(str(image_fields["file_id"]), kind="image")
+    logs = str(fields.get("logs") or "") if isinstance(fields.get("logs"), str) else ""
+    return Content.from_text(logs, additional_properties={PROVIDER: output})
 
 
 def hosted_file(file_id: str, **more: Any) -> Content:
-    """Make the content of a file kept by the service. Guarantee: pure.
+    """Build the content of a file stored by the service. Guarantee: pure.
 
     Args:
         file_id: of the service.
@@ -173,14 +183,16 @@ def _build_output(content: Content) -> Any:
 
 
 def _parse_search(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
-    call_id, asked = flat.get("id"), flat.get(_field(row, row.argument)) if row.argument else None
-    arguments = {row.argument: asked} if asked is not None else {}
+    call_id = flat.get("id")
+    argument = flat.get(_field(row, row.argument)) if row.argument else None
+    arguments = {row.argument: argument} if argument is not None else {}
     call = Content("search_tool_call", call_id=call_id, tool_name=str(flat.get("type")), arguments=arguments)
     return [call, Content("search_tool_result", call_id=call_id, result=flat.get(_field(row, row.output)))]
 
 
 def _parse_mcp(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
-    call_id, output = flat.get("id"), flat.get(row.output)
+    call_id = flat.get("id")
+    output = flat.get(row.output)
     call = Content(
         "mcp_server_tool_call",
         call_id=call_id,
@@ -190,8 +202,8 @@ def _parse_mcp(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
     )
     if output is None:
         return [call]
-    told = output if isinstance(output, str) else ""
-    return [call, Content("mcp_server_tool_result", call_id=call_id, output=[Content.from_text(told)])]
+    output_text = output if isinstance(output, str) else ""
+    return [call, Content("mcp_server_tool_result", call_id=call_id, output=[Content.from_text(output_text)])]
 
 
 def _parse_function(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
@@ -207,25 +219,27 @@ def function_call(call_id: Any, name: Any, arguments: Any) -> Content:
 
 
 def _parse_hosted(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
-    call_id, kind = flat.get("id"), str(flat.get("type") or "tool")
+    call_id = flat.get("id")
+    kind = str(flat.get("type") or "tool")
     name = str(flat.get(_field(row, "name")) or kind)
     call = Content("function_call", call_id=call_id, name=name)
-    call.hosted, call.informational_only = True, True
+    call.hosted = True
+    call.informational_only = True
     arguments = flat.get(_field(row, row.argument))
     call.arguments = arguments if isinstance(arguments, str | dict) else _payload(flat, row) or None
     output = flat.get(_field(row, row.output))
     if output is None:
         return [call]
-    told = output if isinstance(output, str) else ""
-    return [call, Content("function_result", call_id=call_id, result=told)]
+    output_text = output if isinstance(output, str) else ""
+    return [call, Content("function_result", call_id=call_id, result=output_text)]
 
 
 def _payload(flat: Mapping[str, Any], row: CallKind) -> dict[str, Any]:
     """Return the fields of a tool without its own row, except its output."""
     if str(flat.get("type")) in CALL_KINDS or not row.payload:
         return {}
-    begin = f"{row.payload}."
-    fields = {name.removeprefix(begin): value for name, value in flat.items() if name.startswith(begin)}
+    prefix = f"{row.payload}."
+    fields = {name.removeprefix(prefix): value for name, value in flat.items() if name.startswith(prefix)}
     return {name: value for name, value in fields.items() if name not in {"", "name", row.output}}
 
 
@@ -238,55 +252,62 @@ _PARSERS: Final = {
 }
 
 
-def _rebuilt(contents: Sequence[Content], kind: str, row: CallKind) -> dict[str, Any]:
+def _rebuild_fields(contents: Sequence[Content], kind: str, row: CallKind) -> dict[str, Any]:
     """Return a call's flat fields from its contents alone."""
-    call, result = contents[0], contents[1] if len(contents) > 1 else None
-    told: dict[str, Any] = {"id": call.call_id, "type": kind}
+    call = contents[0]
+    result = contents[1] if len(contents) > 1 else None
+    fields: dict[str, Any] = {"id": call.call_id, "type": kind}
     match row.family:
         case "code":
-            told[_field(row, row.argument)] = "".join(one.text or "" for one in call.inputs or ())
+            fields[_field(row, row.argument)] = "".join(content.text or "" for content in call.inputs or ())
             outputs = cast("Sequence[Content]", result.outputs or ()) if result is not None else ()
-            told[_field(row, row.output)] = [_build_output(one) for one in outputs]
+            fields[_field(row, row.output)] = [_build_output(content) for content in outputs]
         case "search":
-            asked = cast("Mapping[str, Any]", call.arguments or {})
-            told |= {_field(row, name): value for name, value in asked.items()}
-            told[_field(row, row.output)] = result.result if result is not None else None
+            arguments = cast("Mapping[str, Any]", call.arguments or {})
+            fields |= {_field(row, name): value for name, value in arguments.items()}
+            fields[_field(row, row.output)] = result.result if result is not None else None
         case "mcp":
-            told |= {"name": call.tool_name, "server_label": call.server_name, "arguments": call.arguments}
-            told["output"] = _text_of(result.output) if result is not None else None
+            fields |= {"name": call.tool_name, "server_label": call.server_name, "arguments": call.arguments}
+            fields["output"] = _join_texts(result.output) if result is not None else None
         case "function":
-            told |= {_field(row, "name"): call.name, _field(row, row.argument): call.arguments}
+            fields |= {_field(row, "name"): call.name, _field(row, row.argument): call.arguments}
         case "hosted":
-            told |= {_field(row, "name"): call.name} if call.name != kind else {}
-            told |= _asked(call.arguments, kind, row)
-            told |= {_field(row, row.output): result.result} if result is not None else {}
-    return told
+            fields |= {_field(row, "name"): call.name} if call.name != kind else {}
+            fields |= _argument_fields(call.arguments, kind, row)
+            fields |= {_field(row, row.output): result.result} if result is not None else {}
+    return fields
 
 
-def _asked(arguments: Any, kind: str, row: CallKind) -> dict[str, Any]:
+def _argument_fields(arguments: Any, kind: str, row: CallKind) -> dict[str, Any]:
     if isinstance(arguments, Mapping) and kind not in CALL_KINDS:
         return {_field(row, str(name)): value for name, value in cast("Mapping[str, Any]", arguments).items()}
     return {} if arguments is None else {_field(row, row.argument): arguments}
 
 
-def _text_of(output: Any) -> str:
-    return "".join(one.text or "" for one in cast("Sequence[Content]", output or ()))
+def _join_texts(output: Any) -> str:
+    return "".join(content.text or "" for content in cast("Sequence[Content]", output or ()))
 
 
 def approval_request(call: Mapping[str, Any]) -> Content:
-    """Make the question to a person whether a server's tool may run. Guarantee: pure."""
+    """Build the approval request for a call of a server's tool. Guarantee: pure."""
     server = call.get("server_label")
-    asked = Content("function_call", hosted=True, server_name=server, additional_properties={"server_label": server})
-    asked.call_id, asked.name, asked.arguments = call.get("id"), call.get("name"), call.get("arguments")
-    return Content.from_function_approval_request(id=str(call.get("id") or ""), function_call=asked)
+    call_content = Content(
+        "function_call", hosted=True, server_name=server, additional_properties={"server_label": server}
+    )
+    call_content.call_id = call.get("id")
+    call_content.name = call.get("name")
+    call_content.arguments = call.get("arguments")
+    return Content.from_function_approval_request(id=str(call.get("id") or ""), function_call=call_content)
 
 
-def merged_call(call: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[str, Any]:
+def merge_call(call: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[str, Any]:
     """Add later data to a finished call. Guarantee: pure; a new call."""
-    merged = dict(call)
+    result = dict(call)
     for name, value in delta.items():
-        known = merged.get(name)
+        current_value = result.get(name)
         if name == "index" or value is None:
             continue
-        merged[name] = merged_call(cast("Mapping[str, Any]", known), value) if isinstance(known, Mapping) else value
-    return merged
+        result[name] = (
+            merge_call(cast("Mapping[str, Any]", current_value), value) if isinstance(current_value, Mapping) else value
+        )
+    return result

@@ -21,12 +21,12 @@ from agent_framework import (
 
 from durable_agent_host.agent.bounds import until_its_end
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.providers.azure_ai_agents.events import complete_item, ended_early, event_of
+from durable_agent_host.providers.azure_ai_agents.events import complete_item, find_event, is_truncated
 from durable_agent_host.providers.azure_ai_agents.run_calls import RunCall
 from durable_agent_host.providers.azure_ai_agents.service import AgentsService, connect
 from durable_agent_host.providers.hosted_client import FoldedStreamMixin
 
-_MOST_BEGUN: Final = 1024
+_MAX_STARTED_REQUESTS: Final = 1024
 
 
 class _Items:
@@ -34,7 +34,7 @@ class _Items:
 
     @staticmethod
     def read_item(update: Any) -> Any:
-        event = event_of(update)
+        event = find_event(update)
         return event.part if event is not None else None
 
     complete_item = staticmethod(complete_item)
@@ -70,13 +70,15 @@ class RawAzureAIAgentsChatClient(FoldedStreamMixin, BaseChatClient[Any]):
                 "give agents_client, or endpoint (or AZURE_AI_PROJECT_ENDPOINT) with credential or api_key"
             )
         self.sdk = agents_client or connect(str(endpoint), credential, api_key)
-        self.agent_id, self.agent_name, self.model = agent_id, agent_name, model
+        self.agent_id = agent_id
+        self.agent_name = agent_name
+        self.model = model
         self.tool_resources = dict(tool_resources or {})
         self.poll_seconds = poll_seconds
         self.api_key = api_key
         self.turn_id = ""
-        self._known: dict[str, Any] = {}
-        self._begun: set[str] = set()
+        self._agent_json: dict[str, Any] = {}
+        self._started_requests: set[str] = set()
 
     @property
     def service(self) -> AgentsService:
@@ -91,42 +93,42 @@ class RawAzureAIAgentsChatClient(FoldedStreamMixin, BaseChatClient[Any]):
         self, *, messages: Sequence[Message], stream: bool, options: Mapping[str, Any], **kwargs: Any
     ) -> Awaitable[ChatResponse[Any]] | ResponseStream[ChatResponseUpdate, ChatResponse[Any]]:
         del kwargs
-        streamed = ResponseStream(self._updates(messages, options), finalizer=self._finalize_response_updates)
-        return streamed if stream else streamed.get_final_response()
+        response_stream = ResponseStream(self._updates(messages, options), finalizer=self._finalize_response_updates)
+        return response_stream if stream else response_stream.get_final_response()
 
     async def _updates(self, messages: Sequence[Message], options: Mapping[str, Any]) -> AsyncIterator[Any]:
-        validated = await self._validate_options(options)
-        if len(self._begun) > _MOST_BEGUN:
-            self._begun.clear()
+        valid_options = await self._validate_options(options)
+        if len(self._started_requests) > _MAX_STARTED_REQUESTS:
+            self._started_requests.clear()
         call = RunCall(
             service=self.service,
-            agent=await self._agent(validated),
+            agent=await self._agent(valid_options),
             messages=messages,
-            options=validated,
+            options=valid_options,
             resources=self.tool_resources,
             turn_id=self.turn_id,
             poll_seconds=self.poll_seconds,
-            begun=self._begun,
+            started_requests=self._started_requests,
         )
-        async with aclosing(until_its_end(call.updates(), ended_early)) as updates:
+        async with aclosing(until_its_end(call.updates(), is_truncated)) as updates:
             async for update in updates:
                 yield update
 
     async def _agent(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Read the agent once: its tools stay when the app adds its own."""
-        if not self._known:
-            self._known.update(await self._found_agent(options))
-        return self._known
+        if not self._agent_json:
+            self._agent_json.update(await self._find_or_create_agent(options))
+        return self._agent_json
 
-    async def _found_agent(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    async def _find_or_create_agent(self, options: Mapping[str, Any]) -> dict[str, Any]:
         if self.agent_id:
             return await self.service.agent(self.agent_id)
         name = cast("str", self.agent_name)
-        found = await self.service.find_agent(name)
-        if found is not None:
-            return found
-        said = options.get("instructions")
-        body = {"name": name, "model": self.model} | ({"instructions": said} if said else {})
+        agent = await self.service.find_agent(name)
+        if agent is not None:
+            return agent
+        instructions = options.get("instructions")
+        body = {"name": name, "model": self.model} | ({"instructions": instructions} if instructions else {})
         return await self.service.create_agent(body)
 
 

@@ -1,8 +1,8 @@
 """The events of a run as updates of the framework.
 
 A `RunReader` reads the events of one model call in order, either live or made from a run's steps by `run_calls`, and
-produces the same contents for both. It remembers little between events: the calls already emitted, their blocks where
-the service finishes them in pieces, the last message until its step ends.
+produces the same contents for both. Its state between events: the emitted calls, their blocks where the service
+finishes them in several events, the last message until its step ends.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,15 +14,15 @@ from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, Fi
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.azure_ai_agents.call_kinds import (
-    USUAL_STEP,
+    STEP_DEFAULTS,
     approval_request,
+    find_call_kind,
     function_call,
-    kind_of_call,
-    merged_call,
+    merge_call,
     parse_call_from_agents,
 )
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
-from durable_agent_host.providers.azure_ai_agents.packing import STAMPS, packed
+from durable_agent_host.providers.azure_ai_agents.packing import METADATA, remove_defaults
 from durable_agent_host.providers.azure_ai_agents.thread_messages import (
     parse_annotations_from_agents,
     parse_message_from_agents,
@@ -30,12 +30,14 @@ from durable_agent_host.providers.azure_ai_agents.thread_messages import (
 
 Json = Mapping[str, Any]
 
-ENDED_STEPS: Final = frozenset({"completed", "failed", "cancelled", "expired"})
+FINAL_STEP_STATUSES: Final = frozenset({"completed", "failed", "cancelled", "expired"})
 _FAILED_RUNS: Final = frozenset({"failed", "cancelled", "expired"})
-ENDS: Final = frozenset({"completed", "incomplete", "requires_action", *_FAILED_RUNS})
+FINAL_STATUSES: Final = frozenset({"completed", "incomplete", "requires_action", *_FAILED_RUNS})
 """Statuses in which a run does not wait for the service."""
 
-_RUN, _STEP, _MESSAGE = "thread.run.", "thread.run.step.", "thread.message."
+_RUN = "thread.run."
+_STEP = "thread.run.step."
+_MESSAGE = "thread.message."
 _REASONS: Final = {"max_completion_tokens": "length", "max_prompt_tokens": "length", "content_filter": "content_filter"}
 
 
@@ -47,16 +49,16 @@ class AgentsEvent:
         name: of the event.
         data: from the service, unchanged.
         part: which item it belongs to, and the finished item where it has one.
-        finished: calls of hosted tools that it ends: id, and whether the call failed.
+        finished_calls: calls of hosted tools that it ends: id, and whether the call failed.
     """
 
     name: str
     data: Any
     part: ItemPart | None = None
-    finished: tuple[tuple[str, bool], ...] = ()
+    finished_calls: tuple[tuple[str, bool], ...] = ()
 
 
-def event_of(update: Any) -> AgentsEvent | None:
+def find_event(update: Any) -> AgentsEvent | None:
     """Return the service's event in an update. Guarantee: pure.
 
     Args:
@@ -71,16 +73,16 @@ def event_of(update: Any) -> AgentsEvent | None:
 _UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
 
 
-def ended_early(updates: Iterable[Any]) -> bool:
-    """Return whether a stream ended before its run had ended, or waited for the app. Guarantee: pure."""
+def is_truncated(updates: Iterable[Any]) -> bool:
+    """Return whether a stream ended before its run ended or waited for the app. Guarantee: pure."""
     for update in updates:
-        event = event_of(update)
+        event = find_event(update)
         if event is None:
             if getattr(update, "messages", None):  # of a call that was not streamed
                 return False
             continue
         name = event.name.removeprefix(_RUN)
-        if name != event.name and name in ENDS:
+        if name != event.name and name in FINAL_STATUSES:
             return False
     return True
 
@@ -99,19 +101,19 @@ def complete_item(contents: list[Content], item: Json | None) -> list[Content]:
         return parse_message_from_agents(item["message"], step)
     if "call" in item:
         return parse_call_from_agents(item["call"], step)
-    return [carrier_of(step)]
+    return [build_carrier(step)]
 
 
-def carrier_of(step: Json) -> Content:
+def build_carrier(step: Json) -> Content:
     """Make the content of a step that no other content represents. Guarantee: pure.
 
     Args:
-        step: of a run, as it ended.
+        step: of a run, finished.
     """
     carrier = Content.from_text("")
-    block = packed(step, USUAL_STEP)
+    block = remove_defaults(step, STEP_DEFAULTS)
     kind = {"kind": block.pop("type")} if "type" in block else {}
-    STAMPS.put([carrier], {"type": "step", **kind, **block}, {})
+    METADATA.attach([carrier], {"type": "step", **kind, **block}, {})
     return carrier
 
 
@@ -122,16 +124,16 @@ class RunReader:
     Attributes:
         thread_id: of the conversation.
         run_id: once the service has sent it.
-        answered: calls whose results this model call sent; of their steps only new data is emitted.
+        completed_call_ids: calls with results sent by this model call; of their steps only new data is emitted.
         status: of the run, as last reported.
         has_spoken: whether it has emitted a step's end or a message.
     """
 
     thread_id: str
     run_id: str = ""
-    answered: frozenset[str] = frozenset()
+    completed_call_ids: frozenset[str] = frozenset()
     status: str = ""
-    _told: set[str] = field(default_factory=set[str])
+    _emitted_keys: set[str] = field(default_factory=set[str])
     _last: ItemPart = field(default=ItemPart(None))
     _calls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     _steps: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -148,10 +150,10 @@ class RunReader:
             RunEndedError: the event reports that the run has failed.
         """
         if name == "error":
-            told: Json = cast("Json", data) if isinstance(data, Mapping) else {"message": str(data)}
-            inner: Any = told.get("error", told)
+            event_fields: Json = cast("Json", data) if isinstance(data, Mapping) else {"message": str(data)}
+            inner: Any = event_fields.get("error", event_fields)
             error = cast("Json", inner) if isinstance(inner, Mapping) else {"message": str(inner)}
-            raise RunEndedError("failed", error, self.run_id, has_acted=bool(self.answered))
+            raise RunEndedError("failed", error, self.run_id, has_acted=bool(self.completed_call_ids))
         if not isinstance(data, Mapping):
             yield self._update(AgentsEvent(name, data))
             return
@@ -170,7 +172,7 @@ class RunReader:
             yield self._update(AgentsEvent(name, event))
 
     def read_ending(self, run: Json) -> None:
-        """Refuse to continue a failed run.
+        """Raise if a run has failed.
 
         Args:
             run: its current state.
@@ -181,7 +183,9 @@ class RunReader:
         status = str(run.get("status"))
         if status in _FAILED_RUNS:
             error = cast("Json", run.get("last_error") or {})
-            raise RunEndedError(status, error, str(run.get("id") or self.run_id), has_acted=bool(self.answered))
+            raise RunEndedError(
+                status, error, str(run.get("id") or self.run_id), has_acted=bool(self.completed_call_ids)
+            )
 
     @property
     def lacks_outputs(self) -> bool:
@@ -195,9 +199,9 @@ class RunReader:
             step: of the run.
         """
         for index, call in enumerate(cast("list[Json]", _within(step, "step_details", "tool_calls") or ())):
-            place = _place(step, index)
-            if place in self._calls and _is_silent(self._calls[place]) and not _is_silent(call):
-                yield self._finish("thread.run.step.completed", place, dict(call))
+            call_key = _call_key(step, index)
+            if call_key in self._calls and _is_silent(self._calls[call_key]) and not _is_silent(call):
+                yield self._finish("thread.run.step.completed", call_key, dict(call))
 
     def _update(self, event: AgentsEvent, *contents: Content, **more: Any) -> ChatResponseUpdate:
         return ChatResponseUpdate(
@@ -211,7 +215,7 @@ class RunReader:
 
     def _read_message_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
         message_id = str(event.get("id"))
-        self._told.add(message_id)
+        self._emitted_keys.add(message_id)
         for part in cast("list[Json]", _within(event, "delta", "content") or ()):
             text = _within(part, "text", "value")
             if not isinstance(text, str):
@@ -221,7 +225,7 @@ class RunReader:
             yield self._update(AgentsEvent(name, part, self._part(message_id, str(part.get("index", 0)))), content)
 
     def _part(self, message_id: str, part: str) -> ItemPart:
-        """Return the same object for every piece of a part, so that the fold recognizes continuations."""
+        """Return the same object for every fragment of a part, so that the fold recognizes continuations."""
         if self._last.place != message_id or self._last.part != part:
             self._last = ItemPart(message_id, part)
         return self._last
@@ -232,47 +236,47 @@ class RunReader:
             yield self._update(AgentsEvent(name, event))
             return
         self._messages[message_id] = event
-        contents = [] if message_id in self._told else parse_message_from_agents(event)
-        self._told.add(message_id)
+        contents = [] if message_id in self._emitted_keys else parse_message_from_agents(event)
+        self._emitted_keys.add(message_id)
         part = ItemPart(message_id, item={"id": message_id, "message": event})
-        yield self._update(AgentsEvent(name, event, part), *_unstamped(contents))
+        yield self._update(AgentsEvent(name, event, part), *_strip_metadata(contents))
 
     def _read_step_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
         for call in cast("list[Json]", _within(event, "delta", "step_details", "tool_calls") or ()):
-            place = _place(event, call.get("index", 0))
-            if (finished := self._calls.get(place)) is not None:  # its output arrives after its end
-                yield self._finish(name, place, merged_call(finished, call))
+            call_key = _call_key(event, call.get("index", 0))
+            if (finished_call := self._calls.get(call_key)) is not None:  # its output arrives after its end
+                yield self._finish(name, call_key, merge_call(finished_call, call))
                 continue
-            yield from self._read_call_delta(name, place, call)
+            yield from self._read_call_delta(name, call_key, call)
 
-    def _read_call_delta(self, name: str, place: str, call: Json) -> Iterator[ChatResponseUpdate]:
-        row = kind_of_call(call)
+    def _read_call_delta(self, name: str, call_key: str, call: Json) -> Iterator[ChatResponseUpdate]:
+        row = find_call_kind(call)
         payload = cast("Json", call.get(row.payload) or {}) if row.payload else call
         if call.get("id"):
-            self._steps.setdefault(place, {})["id"] = call["id"]
-        call_id = self._steps.get(place, {}).get("id")
-        asked = payload.get(row.argument) if row.argument else None
+            self._steps.setdefault(call_key, {})["id"] = call["id"]
+        call_id = self._steps.get(call_key, {}).get("id")
+        argument = payload.get(row.argument) if row.argument else None
         content: Content | None = None
         match row.family:
             case "code":
                 script = Content.from_text(
-                    asked if isinstance(asked, str) else "", additional_properties={"language": "python"}
+                    argument if isinstance(argument, str) else "", additional_properties={"language": "python"}
                 )
                 content = Content("code_interpreter_tool_call", call_id=call_id, inputs=[script])
             case "function":
-                content = function_call(call_id, payload.get("name"), asked or "")
-            case "search" if place not in self._told:
+                content = function_call(call_id, payload.get("name"), argument or "")
+            case "search" if call_key not in self._emitted_keys:
                 content = Content("search_tool_call", call_id=call_id, tool_name=str(call.get("type")), arguments={})
             case _:
-                pass  # it is not known yet whether a server's call waits for a person
+                pass  # a server's call may still need an approval
         if content is None:
             yield self._update(AgentsEvent(name, call))
             return
-        self._told.add(place)
-        yield self._update(AgentsEvent(name, call, ItemPart(place)), content)
+        self._emitted_keys.add(call_key)
+        yield self._update(AgentsEvent(name, call, ItemPart(call_key)), content)
 
     def _read_step(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
-        if event.get("status") not in ENDED_STEPS and name.removeprefix(_STEP) not in ENDED_STEPS:
+        if event.get("status") not in FINAL_STEP_STATUSES and name.removeprefix(_STEP) not in FINAL_STEP_STATUSES:
             yield self._update(AgentsEvent(name, event))
             return
         details = event.get("step_details")
@@ -287,39 +291,41 @@ class RunReader:
         else:
             item = {"id": event.get("id"), "step": event}
             part = ItemPart(str(event.get("id")), item=item)
-            yield self._update(AgentsEvent(name, event, part), _unstamped([carrier_of(event)])[0])
+            yield self._update(AgentsEvent(name, event, part), _strip_metadata([build_carrier(event)])[0])
 
     def _read_calls(
         self, name: str, event: Json, step: dict[str, Any], calls: list[Any]
     ) -> Iterator[ChatResponseUpdate]:
-        """Emit finished calls; functions were emitted when they were called, so only their step is."""
-        ours = [call for call in calls if _within(call, "type") == "function"]
-        if ours:
-            named = [{"id": _within(call, "id"), "type": _within(call, "type")} for call in calls]
-            rest = {**step, "step_details": {**event["step_details"], "tool_calls": named}}
-            part = ItemPart(str(event.get("id")), item={"id": event.get("id"), "step": rest})
-            yield self._update(AgentsEvent(name, event, part), _unstamped([carrier_of(rest)])[0])
+        """Emit finished calls; functions were emitted when called, so only their step is emitted."""
+        function_calls = [call for call in calls if _within(call, "type") == "function"]
+        if function_calls:
+            call_refs = [{"id": _within(call, "id"), "type": _within(call, "type")} for call in calls]
+            step_without_payloads = {**step, "step_details": {**event["step_details"], "tool_calls": call_refs}}
+            part = ItemPart(str(event.get("id")), item={"id": event.get("id"), "step": step_without_payloads})
+            yield self._update(
+                AgentsEvent(name, event, part), _strip_metadata([build_carrier(step_without_payloads)])[0]
+            )
             step = {"id": event.get("id")}
         for index, call in enumerate(calls):
-            if call in ours:
+            if call in function_calls:
                 continue
-            place = _place(event, index)
-            self._steps[place] = {**self._steps.get(place, {}), "step": step}
-            yield self._finish(name, place, dict(cast("Json", call)))
+            call_key = _call_key(event, index)
+            self._steps[call_key] = {**self._steps.get(call_key, {}), "step": step}
+            yield self._finish(name, call_key, dict(cast("Json", call)))
             step = {"id": event.get("id")}
 
-    def _finish(self, name: str, place: str, call: dict[str, Any]) -> ChatResponseUpdate:
+    def _finish(self, name: str, call_key: str, call: dict[str, Any]) -> ChatResponseUpdate:
         """Emit a finished call, again when its output arrives later."""
-        self._calls[place] = call
-        step: dict[str, Any] = self._steps.get(place, {}).get("step") or {}
+        self._calls[call_key] = call
+        step: dict[str, Any] = self._steps.get(call_key, {}).get("step") or {}
         item = {"id": call.get("id"), "call": call, "step": step}
-        contents = _unstamped(parse_call_from_agents(call, step))
-        if place in self._told:
+        contents = _strip_metadata(parse_call_from_agents(call, step))
+        if call_key in self._emitted_keys:
             contents = contents[1:]
-        self._told.add(place)
-        failed = step.get("status") in _FAILED_RUNS
-        finished = ((str(call.get("id") or ""), failed),)
-        return self._update(AgentsEvent(name, call, ItemPart(place, item=item), finished), *contents)
+        self._emitted_keys.add(call_key)
+        has_failed = step.get("status") in _FAILED_RUNS
+        finished_calls = ((str(call.get("id") or ""), has_failed),)
+        return self._update(AgentsEvent(name, call, ItemPart(call_key, item=item), finished_calls), *contents)
 
     def _read_run(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
         self.run_id = str(run.get("id") or self.run_id)
@@ -329,21 +335,21 @@ class RunReader:
         if self.status == "requires_action":
             yield from self._read_action(name, run)
             return
-        if self.status not in ENDS:
+        if self.status not in FINAL_STATUSES:
             token = {"thread_id": self.thread_id, "run_id": self.run_id}
             yield self._update(event, continuation_token=cast("Any", token))
             return
-        contents = _usage_of(run)
+        contents = _usage_contents(run)
         reason: FinishReason | str = "stop"
         if self.status == "incomplete":
-            why = str(_within(run, "incomplete_details", "reason") or "unknown")
-            reason = _REASONS.get(why, why)
-            contents.append(Content.from_error(message=f"the run is incomplete: {why}", error_code=why))
+            detail = str(_within(run, "incomplete_details", "reason") or "unknown")
+            reason = _REASONS.get(detail, detail)
+            contents.append(Content.from_error(message=f"the run is incomplete: {detail}", error_code=detail))
         yield self._update(event, *contents, finish_reason=cast("Any", reason), model=run.get("model"))
 
     def _read_action(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
         action = cast("Json", run.get("required_action") or {})
-        places = {entry.get("id"): place for place, entry in self._steps.items()}
+        keys_by_call_id = {entry.get("id"): call_key for call_key, entry in self._steps.items()}
         calls: Any = _within(action, str(action.get("type")), "tool_calls")
         if not _are_calls(calls):
             raise ProviderError(
@@ -356,22 +362,24 @@ class RunReader:
             if action.get("type") == "submit_tool_approval":
                 yield self._update(AgentsEvent(name, call), approval_request(call))
                 continue
-            place = places.get(call_id, call_id)
+            call_key = keys_by_call_id.get(call_id, call_id)
             item = {"id": call_id, "call": {**call, "run_id": self.run_id}, "step": {}}
-            contents = [] if place in self._told else _unstamped(parse_call_from_agents(call, {}))
-            yield self._update(AgentsEvent(name, call, ItemPart(place, item=item)), *contents)
+            contents = [] if call_key in self._emitted_keys else _strip_metadata(parse_call_from_agents(call, {}))
+            yield self._update(AgentsEvent(name, call, ItemPart(call_key, item=item)), *contents)
         more: Any = {"finish_reason": "tool_calls", "model": run.get("model")}
-        yield self._update(AgentsEvent(name, run), *_usage_of(run), **more)
+        yield self._update(AgentsEvent(name, run), *_usage_contents(run), **more)
 
 
-def _usage_of(run: Json) -> list[Content]:
+def _usage_contents(run: Json) -> list[Content]:
     usage = run.get("usage")
     if not isinstance(usage, Mapping):
         return []
-    counted = cast("Json", usage)
+    usage_fields = cast("Json", usage)
     names = {"input_token_count": "prompt_tokens", "output_token_count": "completion_tokens"}
-    details: dict[str, Any] = {ours: counted.get(theirs) for ours, theirs in names.items()}
-    details["total_token_count"] = counted.get("total_tokens")
+    details: dict[str, Any] = {
+        framework_name: usage_fields.get(service_name) for framework_name, service_name in names.items()
+    }
+    details["total_token_count"] = usage_fields.get("total_tokens")
     return [Content.from_usage(cast("Any", {name: n for name, n in details.items() if isinstance(n, int)}))]
 
 
@@ -380,24 +388,24 @@ def _is_silent(call: Json) -> bool:
 
 
 def _are_calls(calls: Any) -> bool:
-    listed = cast("list[Any]", calls) if isinstance(calls, list) else []
-    return bool(listed) and all(isinstance(call, Mapping) for call in listed)
+    call_list = cast("list[Any]", calls) if isinstance(calls, list) else []
+    return bool(call_list) and all(isinstance(call, Mapping) for call in call_list)
 
 
-def _place(event: Json, index: Any) -> str:
+def _call_key(event: Json, index: Any) -> str:
     return f"{event.get('id')}:{index}"
 
 
-def _unstamped(contents: list[Content]) -> list[Content]:
-    """Leave the stamps to the fold, which puts them on the finished contents."""
+def _strip_metadata(contents: list[Content]) -> list[Content]:
+    """Remove the item metadata, which the fold attaches to the finished contents."""
     for content in contents:
         content.additional_properties = {
-            name: value for name, value in content.additional_properties.items() if not name.startswith(_OURS)
+            name: value for name, value in content.additional_properties.items() if not name.startswith(_HOST_PREFIX)
         }
     return contents
 
 
-_OURS: Final = "durable_agent_host."
+_HOST_PREFIX: Final = "durable_agent_host."
 
 
 def _within(value: Any, *names: str) -> Any:

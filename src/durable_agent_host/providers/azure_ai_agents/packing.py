@@ -1,7 +1,7 @@
-"""Splits a block of the service into its contents and the remaining fields, and rebuilds it from both. Pure.
+"""Splits a block of the service into its contents and the remaining fields, and rebuilds it from both.
 
 A block is flattened by one level, ``{"code_interpreter": {"input": …}}`` to ``{"code_interpreter.input": …}``, so that
-a stamp can keep single fields of it. Fields with their usual value are not kept.
+item metadata can have single fields of it. Fields with their default value are not stored.
 """
 
 from collections.abc import Mapping
@@ -10,39 +10,39 @@ from typing import Any, Final, cast
 from durable_agent_host.providers.stamps import ItemMetadata
 
 PROVIDER: Final = "azure_ai_agents"
-STAMPS: Final = ItemMetadata(PROVIDER)
+METADATA: Final = ItemMetadata(PROVIDER)
 
 _ABSENT: Final = "absent"
 
 
-def packed(block: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the fields that have their usual value. Guarantee: pure; `unpacked` is the inverse.
+def remove_defaults(block: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Remove the fields that have their default value. Guarantee: pure; `restore_defaults` is the inverse.
 
     Args:
         block: of the service.
-        usual: field → its usual value.
+        defaults: field → its default value.
 
     Returns:
-        The other fields, and the names of missing usual fields.
+        The other fields, and the names of missing default fields.
     """
-    kept = {name: value for name, value in block.items() if name not in usual or usual[name] != value}
-    absent = [name for name in usual if name not in block]
-    return kept | ({_ABSENT: absent} if absent else {})
+    other_fields = {name: value for name, value in block.items() if name not in defaults or defaults[name] != value}
+    absent = [name for name in defaults if name not in block]
+    return other_fields | ({_ABSENT: absent} if absent else {})
 
 
-def unpacked(kept: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+def restore_defaults(other_fields: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Rebuild a block. Guarantee: pure.
 
     Args:
-        kept: from `packed`.
-        usual: as passed there.
+        other_fields: from `remove_defaults`.
+        defaults: as passed there.
     """
-    absent = set(cast("list[str]", kept.get(_ABSENT) or ())) | {_ABSENT}
-    return {name: value for name, value in {**usual, **kept}.items() if name not in absent}
+    absent = set(cast("list[str]", other_fields.get(_ABSENT) or ())) | {_ABSENT}
+    return {name: value for name, value in {**defaults, **other_fields}.items() if name not in absent}
 
 
-def flattened(block: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Write the fields of a nested object beside the others. Guarantee: pure; `nested` is the inverse.
+def flatten(block: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Move the fields of a nested object to the level of the others. Guarantee: pure; `nest` is the inverse.
 
     Args:
         block: of the service.
@@ -58,16 +58,16 @@ def flattened(block: Mapping[str, Any], key: str) -> dict[str, Any]:
     )
 
 
-def nested(flat: Mapping[str, Any], key: str) -> dict[str, Any]:
+def nest(flat: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Nest the fields again. Guarantee: pure.
 
     Args:
-        flat: from `flattened`.
+        flat: from `flatten`.
         key: of the nested object.
     """
-    begin = f"{key}."
-    inner = {name.removeprefix(begin): value for name, value in flat.items() if name.startswith(begin)}
-    outer = {name: value for name, value in flat.items() if not name.startswith(begin)}
+    prefix = f"{key}."
+    inner = {name.removeprefix(prefix): value for name, value in flat.items() if name.startswith(prefix)}
+    outer = {name: value for name, value in flat.items() if not name.startswith(prefix)}
     if not inner:
         return outer
     inner.pop("", None)

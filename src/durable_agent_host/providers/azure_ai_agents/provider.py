@@ -9,9 +9,9 @@ from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import Forgotten, ItemPart
-from durable_agent_host.providers.azure_ai_agents.bounded_sdk import bounded_sdk
+from durable_agent_host.providers.azure_ai_agents.bounded_sdk import copy_with_limits
 from durable_agent_host.providers.azure_ai_agents.errors import explain_run, find_lost_state
-from durable_agent_host.providers.azure_ai_agents.events import complete_item, ended_early, event_of
+from durable_agent_host.providers.azure_ai_agents.events import complete_item, find_event, is_truncated
 from durable_agent_host.providers.azure_ai_agents.packing import PROVIDER
 from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.neutral import NeutralProvider
@@ -19,7 +19,7 @@ from durable_agent_host.redaction import add_known_secrets
 
 
 class AzureAIAgentsProvider(NeutralProvider):
-    """Agents whose conversation is a thread of the service."""
+    """Agents with a conversation in a thread of the service."""
 
     @property
     def target(self) -> ReplayTarget:
@@ -28,17 +28,17 @@ class AzureAIAgentsProvider(NeutralProvider):
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that its runs are journaled: a run continues at the service after a crash here."""
-        return client if isinstance(client, _RunsElsewhere) else copy_with(client, _RunsElsewhere)
+        return client if isinstance(client, _RemoteRunMixin) else copy_with(client, _RemoteRunMixin)
 
     def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
-        """Limit what the app's client receives; no request is retried or redirected anyway."""
+        """Limit the responses of the app's client; it never retries or redirects requests."""
         del retries
         add_known_secrets([key for key in (client.api_key,) if isinstance(key, str)])
-        return {"sdk": bounded_sdk(client.sdk)}
+        return {"sdk": copy_with_limits(client.sdk)}
 
     def read_item(self, update: Any, /) -> ItemPart | None:
         """Read it from the service's event."""
-        event = event_of(update)
+        event = find_event(update)
         return event.part if event is not None else None
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
@@ -47,20 +47,20 @@ class AzureAIAgentsProvider(NeutralProvider):
 
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
         """Return the calls that the step's end finishes."""
-        event = event_of(update)
-        return event.finished if event is not None else ()
+        event = find_event(update)
+        return event.finished_calls if event is not None else ()
 
-    def ended_early(self, updates: Iterable[Any], /) -> bool:
+    def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Check for a run that has ended, or waits for the app."""
-        return ended_early(updates)
+        return is_truncated(updates)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
-        """List images and files that the code made or a text cites."""
+        """List images and files that code has created or a text cites."""
         yield from super().service_files(content)
-        for note in content.annotations or ():
-            file_id = note.get("file_id")
+        for annotation in content.annotations or ():
+            file_id = annotation.get("file_id")
             if file_id:
-                kind = (note.get("additional_properties") or {}).get("text")
+                kind = (annotation.get("additional_properties") or {}).get("text")
                 name = str(kind).rpartition("/")[2] if str(kind).startswith("sandbox:") else None
                 yield ServiceFile(file_id, name, None)
         outputs: Any = content.outputs
@@ -71,8 +71,8 @@ class AzureAIAgentsProvider(NeutralProvider):
     async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download it."""
         try:
-            told = await client.service.file(file.file_id)
-            return ServedFile(await client.service.read_file(file.file_id), told.get("filename"))
+            file_fields = await client.service.file(file.file_id)
+            return ServedFile(await client.service.read_file(file.file_id), file_fields.get("filename"))
         except Exception as error:
             status = getattr(error, "status_code", None)
             if status in {400, 403, 404}:
@@ -81,14 +81,15 @@ class AzureAIAgentsProvider(NeutralProvider):
 
     async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
         """Cancel the run, unless it has ended."""
-        thread_id, run_id = continuation.get("thread_id"), continuation.get("run_id")
+        thread_id = continuation.get("thread_id")
+        run_id = continuation.get("run_id")
         if thread_id and run_id:
             run = await client.service.run(thread_id, run_id)
             if run.get("status") in {"queued", "in_progress", "requires_action"}:
                 await client.service.cancel(thread_id, run_id)
 
     def forgotten(self, error: BaseException, /) -> Forgotten | None:
-        """A thread that is gone, or a run that has expired while it waited for the app."""
+        """Return a deleted thread, or a run that expired while it waited for the app."""
         return find_lost_state(error)
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
@@ -96,8 +97,8 @@ class AzureAIAgentsProvider(NeutralProvider):
         return explain_run(error) or super().explain(error)
 
 
-class _RunsElsewhere:
-    """The override; stands before the client's own class in the method resolution order."""
+class _RemoteRunMixin:
+    """The override; precedes the client's own class in the method resolution order."""
 
     def get_response(self, messages: Any, *, options: Any = None, **arguments: Any) -> Any:
         client: Any = super()

@@ -1,4 +1,4 @@
-"""The client's requests to the service, with answers as the service wrote them; the only module that calls the SDK.
+"""The client's requests to the service, with unmodified responses; the only module that calls the SDK.
 
 No request is retried and no redirect is followed here: the host decides on retries, and the conversation goes only to
 the endpoint that the app configured.
@@ -12,20 +12,20 @@ from typing import Any, Final, cast
 
 from durable_agent_host.agent.bounds import AnswerMeter
 from durable_agent_host.providers.azure_ai_agents.bounded_sdk import bounded_transport
-from durable_agent_host.providers.open_answers import closed_at_the_end, noted_answers
+from durable_agent_host.providers.open_answers import closing_responses, tracked_responses
 from durable_agent_host.providers.whole_characters import without_lone_surrogates
 
 Json = dict[str, Any]
 
 _ONCE: Final[dict[str, Any]] = {"retry_total": 0, "permit_redirects": False}
-_LOOKED_AT: Final = 50
+_MAX_MESSAGES_SEARCHED: Final = 50
 _NEWEST_FIRST: Final = "desc"
 _OLDEST_FIRST: Final = "asc"
 _RESULTS: Final = "step_details.tool_calls[*].file_search.results[*].content"
 
 
 def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -> Any:
-    """Make the SDK's client.
+    """Create the SDK's client.
 
     Args:
         endpoint: of the project.
@@ -51,7 +51,7 @@ class AgentsService:
     """The service, over the SDK's client.
 
     Args:
-        sdk: the app's, or made by `connect`.
+        sdk: the app's, or created by `connect`.
     """
 
     def __init__(self, sdk: Any) -> None:
@@ -82,7 +82,7 @@ class AgentsService:
 
     async def threads(self) -> list[str]:
         """List the ids of all threads, oldest first."""
-        return [one.id async for one in self.sdk.threads.list(limit=100, order=_OLDEST_FIRST, **_ONCE)]
+        return [thread.id async for thread in self.sdk.threads.list(limit=100, order=_OLDEST_FIRST, **_ONCE)]
 
     async def post_message(self, thread_id: str, body: Json) -> Json:
         """Add a message to a thread."""
@@ -94,16 +94,18 @@ class AgentsService:
 
     async def messages(self, thread_id: str) -> list[Json]:
         """Read all messages of a thread, oldest first."""
-        listed = self.sdk.messages.list(thread_id, limit=100, order=_OLDEST_FIRST, **_ONCE)
-        return [one.as_dict() async for one in listed]
+        pages = self.sdk.messages.list(thread_id, limit=100, order=_OLDEST_FIRST, **_ONCE)
+        return [message.as_dict() async for message in pages]
 
     async def has_message(self, thread_id: str, metadata: Mapping[str, str]) -> bool:
         """Return whether a thread has a message with these metadata among its newest."""
-        left = _LOOKED_AT
-        async for one in self.sdk.messages.list(thread_id, limit=_LOOKED_AT, order=_NEWEST_FIRST, **_ONCE):
-            if metadata.items() <= dict(one.metadata or {}).items():
+        remaining = _MAX_MESSAGES_SEARCHED
+        async for message in self.sdk.messages.list(
+            thread_id, limit=_MAX_MESSAGES_SEARCHED, order=_NEWEST_FIRST, **_ONCE
+        ):
+            if metadata.items() <= dict(message.metadata or {}).items():
                 return True
-            if not (left := left - 1):
+            if not (remaining := remaining - 1):
                 break
         return False
 
@@ -111,37 +113,37 @@ class AgentsService:
         """Read a run."""
         return (await self.sdk.runs.get(thread_id, run_id, **_ONCE)).as_dict()
 
-    async def runs(self, thread_id: str, most: int | None = None) -> list[Json]:
+    async def runs(self, thread_id: str, max_runs: int | None = None) -> list[Json]:
         """Read the runs of a thread, newest first.
 
         Args:
             thread_id: of the thread.
-            most: how many; None for all.
+            max_runs: how many; None for all.
         """
-        found: list[Json] = []
-        async for one in self.sdk.runs.list(thread_id, limit=most or 100, order=_NEWEST_FIRST, **_ONCE):
-            found.append(one.as_dict())
-            if len(found) == most:
+        recent_runs: list[Json] = []
+        async for run in self.sdk.runs.list(thread_id, limit=max_runs or 100, order=_NEWEST_FIRST, **_ONCE):
+            recent_runs.append(run.as_dict())
+            if len(recent_runs) == max_runs:
                 break
-        return found
+        return recent_runs
 
     async def steps(self, thread_id: str, run_id: str) -> list[Json]:
         """Read the steps of a run, oldest first, including the results of file searches."""
-        listed = self.sdk.run_steps.list(thread_id, run_id, include=[_RESULTS], limit=100, order=_OLDEST_FIRST, **_ONCE)
-        return [one.as_dict() async for one in listed]
+        pages = self.sdk.run_steps.list(thread_id, run_id, include=[_RESULTS], limit=100, order=_OLDEST_FIRST, **_ONCE)
+        return [step.as_dict() async for step in pages]
 
     async def cancel(self, thread_id: str, run_id: str) -> Json:
         """Cancel a run."""
         return (await self.sdk.runs.cancel(thread_id, run_id, **_ONCE)).as_dict()
 
-    async def begin_run(self, thread_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
-        """Create a run and yield its events: name, and data as the service wrote them."""
+    async def start_run(self, thread_id: str, body: Json) -> AsyncGenerator[tuple[str, Any]]:
+        """Create a run and yield its events: name, and unmodified data."""
         handler = _raw_events()()
         runs: Any = self.sdk.runs
-        sent = without_lone_surrogates({**body, "stream": True})
-        with noted_answers() as answers:
-            await runs.stream(thread_id, sent, event_handler=handler, include=[_RESULTS], stream=True, **_ONCE)
-        async with aclosing(closed_at_the_end(_events(handler), answers)) as events:
+        request_body = without_lone_surrogates({**body, "stream": True})
+        with tracked_responses() as responses:
+            await runs.stream(thread_id, request_body, event_handler=handler, include=[_RESULTS], stream=True, **_ONCE)
+        async with aclosing(closing_responses(_events(handler), responses)) as events:
             async for event in events:
                 yield event
 
@@ -149,10 +151,12 @@ class AgentsService:
         """Send a run the outputs of its calls, or approvals, and yield the events that follow."""
         handler = _raw_events()()
         runs: Any = self.sdk.runs
-        sent = without_lone_surrogates({**body, "stream": True})
-        with noted_answers() as answers:
-            await runs.submit_tool_outputs_stream(thread_id, run_id, sent, event_handler=handler, stream=True, **_ONCE)
-        async with aclosing(closed_at_the_end(_events(handler), answers)) as events:
+        request_body = without_lone_surrogates({**body, "stream": True})
+        with tracked_responses() as responses:
+            await runs.submit_tool_outputs_stream(
+                thread_id, run_id, request_body, event_handler=handler, stream=True, **_ONCE
+            )
+        async with aclosing(closing_responses(_events(handler), responses)) as events:
             async for event in events:
                 yield event
 
@@ -162,8 +166,8 @@ class AgentsService:
 
     async def read_file(self, file_id: str) -> bytes:
         """Download a file."""
-        pieces = await self.sdk.files.get_content(file_id, **_ONCE)
-        return b"".join([piece async for piece in pieces])
+        chunks = await self.sdk.files.get_content(file_id, **_ONCE)
+        return b"".join([chunk async for chunk in chunks])
 
     async def upload(self, name: str, data: bytes) -> str:
         """Upload a file for messages, and return its id."""
@@ -173,34 +177,35 @@ class AgentsService:
 
 @cache
 def _raw_events() -> type[Any]:
-    """Make the class that reads a stream without the SDK's models, which rename fields and drop unknown events."""
+    """Create the class that reads a stream without the SDK's models, which rename fields and drop unknown events."""
     from azure.ai.agents.models import BaseAsyncAgentEventHandler  # noqa: PLC0415 - loaded when used
 
     class RawEvents(BaseAsyncAgentEventHandler[tuple[str, Any]]):
         def initialize(self, response_iterator: Any, submit_tool_outputs: Any) -> None:
-            super().initialize(_in_whole_lines(response_iterator), submit_tool_outputs)
+            super().initialize(_split_lines(response_iterator), submit_tool_outputs)
 
         async def _process_event(self, event_data_str: str) -> tuple[str, Any]:
-            return _parsed(event_data_str)
+            return _parse_event(event_data_str)
 
     return RawEvents
 
 
-async def _in_whole_lines(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """Limit a stream, also over a connection made by the app; the SDK copies an event for each of its pieces."""
+async def _split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    """Limit a stream, also over the app's connection; the SDK would copy an event for each of its chunks."""
     meter = AnswerMeter(is_stream=True, is_counted=True)
     try:
-        async for piece in pieces:
-            if whole := meter.take(piece):
-                yield whole
+        async for chunk in chunks:
+            if lines := meter.take(chunk):
+                yield lines
         yield meter.rest()
     finally:
-        if callable(close := getattr(pieces, "aclose", None)):
+        if callable(close := getattr(chunks, "aclose", None)):
             await cast("Any", close())
 
 
-def _parsed(event: str) -> tuple[str, Any]:
-    name, data = "", list[str]()
+def _parse_event(event: str) -> tuple[str, Any]:
+    name = ""
+    data = list[str]()
     for line in event.split("\n"):
         field, _, value = line.rstrip("\r").partition(":")
         if field == "event":

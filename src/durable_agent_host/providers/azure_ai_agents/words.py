@@ -1,4 +1,4 @@
-"""Writes a conversation held elsewhere for a thread, which accepts only texts, images and attachments. Pure."""
+"""Converts other providers' contents for a thread, which accepts only texts, images and attachments."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,17 +6,17 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.providers.foreign_words import in_words
+from durable_agent_host.providers.foreign_words import describe_content
 
 
-def text_of_result(content: Content) -> str:
+def result_text(content: Content) -> str:
     """Return the text of a function's result. Guarantee: pure.
 
     Args:
         content: of type ``function_result``.
     """
     if content.items:
-        return "\n".join(_shown(one) for one in content.items)
+        return "\n".join(_content_text(item) for item in content.items)
     if isinstance(content.result, str):
         return content.result
     if content.result is None:
@@ -24,56 +24,60 @@ def text_of_result(content: Content) -> str:
     return json.dumps(content.result, ensure_ascii=False, default=str)
 
 
-def _shown(content: Content) -> str:
-    return content.text if content.type == "text" and content.text is not None else words_for(content)
+def _content_text(content: Content) -> str:
+    return content.text if content.type == "text" and content.text is not None else describe_content_for_thread(content)
 
 
-def words_for(content: Content) -> str:
-    """Describe in words a content that threads cannot hold. Guarantee: pure.
+def describe_content_for_thread(content: Content) -> str:
+    """Describe as text a content that threads cannot represent. Guarantee: pure.
 
     Args:
         content: of any type.
 
     Returns:
-        A line, or nothing for what no reader needs: reasoning, token counts.
+        A line; empty for reasoning, token counts and approvals.
     """
-    if (say := _WORDS.get(content.type)) is not None:
-        return say(content)
+    if (describe := _DESCRIPTIONS.get(content.type)) is not None:
+        return describe(content)
     link = f" {content.uri}" if content.uri and not content.uri.startswith("data:") else ""
     return f"[{content.type}{link}]"
 
 
 def _script(content: Content) -> str:
-    return "".join(one.text or "" for one in content.inputs or ())
+    return "".join(item.text or "" for item in content.inputs or ())
 
 
-def _nothing(_content: Content) -> str:
+def _no_description(_content: Content) -> str:
     return ""
 
 
-_WORDS: Final[Mapping[str, Callable[[Content], str]]] = {
-    "text": in_words,
-    "function_call": lambda one: f"[called {one.name} with {_json(one.arguments)}]",
-    "function_result": lambda one: f"[the call returned: {text_of_result(one)}]",
-    "code_interpreter_tool_call": lambda one: f"[ran this code:\n{_script(one)}\n]",
-    "code_interpreter_tool_result": lambda one: f"[the code gave: {_listed(one.outputs)}]",
-    "shell_tool_call": lambda one: f"[ran in a shell: {'; '.join(one.commands or ())}]",
-    "shell_tool_result": lambda one: f"[the shell gave: {_listed(one.outputs)}]",
-    "search_tool_call": lambda one: f"[searched with {one.tool_name}: {_json(one.arguments)}]",
-    "search_tool_result": lambda one: f"[found: {_json(one.result)}]",
-    "mcp_server_tool_call": lambda one: f"[called {one.tool_name} of {one.server_name} with {_json(one.arguments)}]",
-    "mcp_server_tool_result": lambda one: f"[the call returned: {_listed(one.output)}]",
-    "shell_command_output": lambda one: "\n".join(text for text in (one.stdout, one.stderr) if text),
-    "hosted_file": lambda one: f"[a file {one.name or one.file_id}]",
-    "error": lambda one: f"[an error: {one.message}]",
-    **dict.fromkeys(("text_reasoning", "usage", "function_approval_request", "function_approval_response"), _nothing),
+_DESCRIPTIONS: Final[Mapping[str, Callable[[Content], str]]] = {
+    "text": describe_content,
+    "function_call": lambda content: f"[called {content.name} with {_json(content.arguments)}]",
+    "function_result": lambda content: f"[the call returned: {result_text(content)}]",
+    "code_interpreter_tool_call": lambda content: f"[ran this code:\n{_script(content)}\n]",
+    "code_interpreter_tool_result": lambda content: f"[the code gave: {_list_contents(content.outputs)}]",
+    "shell_tool_call": lambda content: f"[ran in a shell: {'; '.join(content.commands or ())}]",
+    "shell_tool_result": lambda content: f"[the shell gave: {_list_contents(content.outputs)}]",
+    "search_tool_call": lambda content: f"[searched with {content.tool_name}: {_json(content.arguments)}]",
+    "search_tool_result": lambda content: f"[found: {_json(content.result)}]",
+    "mcp_server_tool_call": lambda content: (
+        f"[called {content.tool_name} of {content.server_name} with {_json(content.arguments)}]"
+    ),
+    "mcp_server_tool_result": lambda content: f"[the call returned: {_list_contents(content.output)}]",
+    "shell_command_output": lambda content: "\n".join(text for text in (content.stdout, content.stderr) if text),
+    "hosted_file": lambda content: f"[a file {content.name or content.file_id}]",
+    "error": lambda content: f"[an error: {content.message}]",
+    **dict.fromkeys(
+        ("text_reasoning", "usage", "function_approval_request", "function_approval_response"), _no_description
+    ),
 }
 
 
-def _listed(contents: Any) -> str:
+def _list_contents(contents: Any) -> str:
     if isinstance(contents, Iterable) and not isinstance(contents, str | Mapping):
         return "\n".join(
-            _shown(one) if isinstance(one, Content) else str(one) for one in cast("Iterable[Any]", contents)
+            _content_text(item) if isinstance(item, Content) else str(item) for item in cast("Iterable[Any]", contents)
         )
     return _json(contents)
 
@@ -87,9 +91,12 @@ def role_in_thread(message: Message) -> str:
     return "user" if message.role == "user" else "assistant"
 
 
-def system_words(messages: Sequence[Message]) -> str:
+def instructions_text(messages: Sequence[Message]) -> str:
     """Collect the app's instructions to the model, which are sent with the run. Guarantee: pure."""
-    said = [
-        one.text or "" for message in messages if message.role in {"system", "developer"} for one in message.contents
+    texts = [
+        content.text or ""
+        for message in messages
+        if message.role in {"system", "developer"}
+        for content in message.contents
     ]
-    return "\n".join(text for text in said if text)
+    return "\n".join(text for text in texts if text)

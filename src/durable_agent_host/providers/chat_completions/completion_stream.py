@@ -12,7 +12,7 @@ from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.chat_completions.contents import is_refusal, reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.deltas import MessageAccumulator
 from durable_agent_host.providers.chat_completions.messages import call_name, complete_item, finished_item
-from durable_agent_host.providers.endings import ended_early
+from durable_agent_host.providers.endings import is_truncated
 
 _IGNORED_FIELDS: Final = frozenset(
     {
@@ -77,7 +77,7 @@ class CompletionReader:
             ProviderError: the service reports a failure, or has finished only some of the choices.
         """
         last: ChatResponseUpdate | None = None
-        async with aclosing(until_its_end(updates, ended_early)) as stream:
+        async with aclosing(until_its_end(updates, is_truncated)) as stream:
             async for update in stream:
                 last = update
                 for part_update in self._split_update(update):
@@ -124,7 +124,8 @@ class CompletionReader:
         """
         part_update = object.__new__(PartUpdate)
         part_update.__dict__.update(update.__dict__)
-        part_update.contents, part_update.item_part = contents, part
+        part_update.contents = contents
+        part_update.item_part = part
         part_update.message_id = part_update.response_id = self._completion_id or update.response_id
         if not is_last:
             part_update.finish_reason = None

@@ -110,7 +110,8 @@ def _reasoning(message: Mapping[str, Any]) -> list[Content]:
     details = _objects(message.get("reasoning_details"))
     contents: list[Content] = []
     for detail in details:
-        text, payload = _first_text(detail, _DETAIL_TEXTS), _first_text(detail, _DETAIL_PAYLOADS)
+        text = _first_text(detail, _DETAIL_TEXTS)
+        payload = _first_text(detail, _DETAIL_PAYLOADS)
         if text or payload:
             contents.append(Content("text_reasoning", text=text or None, protected_data=payload or None))
     if not any(content.text for content in contents) and (text := reasoning_text(message)):
@@ -151,7 +152,8 @@ def _citation(annotation: Mapping[str, Any]) -> Annotation:
         if isinstance(fields.get(service_name), str)
     }
     citation = cast("Annotation", {"type": "citation", **neutral_fields})
-    start, end = fields.get("start_index"), fields.get("end_index")
+    start = fields.get("start_index")
+    end = fields.get("end_index")
     if isinstance(start, int) and isinstance(end, int):
         citation["annotated_regions"] = [{"type": "text_span", "start_index": start, "end_index": end}]
     return citation

@@ -109,13 +109,14 @@ class MessageAccumulator:
 
     def _starts_new_call(self, call: Mapping[str, Any], call_delta: Mapping[str, Any]) -> bool:
         """Return whether a delta starts another call at the index of an earlier one: some services always use 0."""
-        name = _function_of(call_delta).get("name")
-        if not name or not _function_of(call).get("name"):
+        name = _get_function(call_delta).get("name")
+        if not name or not _get_function(call).get("name"):
             return False
-        delta_id, call_id = call_delta.get("id"), call.get("id")
+        delta_id = call_delta.get("id")
+        call_id = call.get("id")
         if delta_id and call_id and delta_id != call_id:
             return True
-        return not (delta_id and call_id) and _is_complete(_plain(_function_of(call).get("arguments")))
+        return not (delta_id and call_id) and _is_complete(_plain(_get_function(call).get("arguments")))
 
 
 def complete_message(message: Mapping[str, Any], seed: str) -> dict[str, Any]:
@@ -165,7 +166,7 @@ def derive_call_id(seed: str, call_index: int) -> str:
     return "call_" + hashlib.sha256(f"{seed}:{call_index}".encode()).hexdigest()[:24]
 
 
-def _function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
+def _get_function(call: Mapping[str, Any]) -> Mapping[str, Any]:
     function: Any = call.get("function") or call.get("custom")
     return cast("Mapping[str, Any]", function) if isinstance(function, Mapping) else {}
 

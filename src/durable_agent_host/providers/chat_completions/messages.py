@@ -1,9 +1,9 @@
 """Attaches to contents the fields that they lack of their message, and rebuilds the message.
 
 Theory of operation. `contents.standard_message` rebuilds role, content, refusal and calls from the contents. All other
-fields (``reasoning_content``, ``reasoning_details``, annotations, audio, any other field of a service) are in
-the item metadata of the first content, unmodified, except that a long text of one of the contents is replaced by a
-reference to it. So nothing is stored twice, and the service receives exactly what it sent.
+fields (``reasoning_content``, ``reasoning_details``, annotations, audio, any other field of a service) are in the item
+metadata of the first content, unmodified, except that a long text of one of the contents is replaced by a reference to
+it. So nothing is stored twice, and the service receives exactly what it sent.
 """
 
 import json
@@ -82,7 +82,10 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
         message_contents = message_contents or [Content("text", text="")]
         item_fields = {name: item[name] for name in ("service", "choice", "beside") if name in item}
         METADATA.attach(
-            message_contents, {"type": "message", "id": item["id"]}, {}, lacking={**item_fields, **missing_fields}
+            message_contents,
+            {"type": "message", "id": item["id"]},
+            {},
+            missing_fields={**item_fields, **missing_fields},
         )
     return message_contents
 
@@ -202,13 +205,13 @@ def _decode_references(value: Any, contents: Sequence[Content]) -> Any:
     if path == "reasoning":
         return "".join(content.text or "" for content in contents if content.type == "text_reasoning")
     index, *content_path = cast("list[Any]", path)
-    text = _text_at(content_path, contents[int(index)])
+    text = _read_text(content_path, contents[int(index)])
     if not isinstance(text, str):
         raise KeyError(path)
     return text
 
 
-def _text_at(content_path: Sequence[Any], content: Content) -> Any:
+def _read_text(content_path: Sequence[Any], content: Content) -> Any:
     if content_path[0] == _BYTES:
         return str(content.uri).partition(",")[2]
     if isinstance(content_path[0], str):

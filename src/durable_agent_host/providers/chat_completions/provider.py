@@ -11,7 +11,7 @@ from durable_agent_host.providers.chat_completions.messages import METADATA
 from durable_agent_host.providers.chat_completions.refused import find_rejected_field, mark_rejected_fields
 from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
-from durable_agent_host.providers.neutral import without_answered_approvals
+from durable_agent_host.providers.neutral import remove_completed_approvals
 from durable_agent_host.providers.openai.errors import explain_error
 from durable_agent_host.providers.openai.media import check_chat
 
@@ -23,7 +23,7 @@ class ChatCompletionsProvider(CompletionItemReader, ProviderBase):
         target=ReplayTarget(METADATA.provider, unsent=TOOLS_OF_SERVICES),
         adapt=adapt_client,
         carry=mark_rejected_fields,
-        forgotten=find_rejected_field,
+        lost_state=find_rejected_field,
         explain=explain_error,
     )
 
@@ -33,7 +33,7 @@ class ChatCompletionsProvider(CompletionItemReader, ProviderBase):
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
         """Remove completed hosted approvals; carriers of messages stay."""
-        return without_answered_approvals(messages)
+        return remove_completed_approvals(messages)
 
 
 CHAT: Final = ChatCompletionsProvider()

@@ -106,7 +106,8 @@ def pair_messages(messages: Iterable[Wire]) -> list[Wire]:
         share an id are distinguished by order.
     """
     request_messages = list(messages)
-    uses, results = _IdPositions(), _IdPositions()
+    uses = _IdPositions()
+    results = _IdPositions()
     for position, message in enumerate(resting(request_messages)):
         if message.get("role") == "tool":
             call_id = message.get("tool_call_id")

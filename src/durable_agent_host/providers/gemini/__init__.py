@@ -1,4 +1,4 @@
-"""Google's Gemini, through `agent_framework_gemini` 1.0.0b261022: what its client replays beside the neutral contents.
+"""Google's Gemini, through `agent_framework_gemini` 1.0.0b261022: unmodified parts alongside the neutral contents.
 
 `provider` implements the port, `client` adapts an agent's client, `parts` is the pure part of that.
 """

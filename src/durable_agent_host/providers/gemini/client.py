@@ -18,26 +18,26 @@ from durable_agent_host.loops.giving_way import give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.model.usage import TOOL_INPUT
 from durable_agent_host.providers.call_names import UNNAMED
-from durable_agent_host.providers.endings import ended_early
-from durable_agent_host.providers.gemini.forgotten import sent_parts
-from durable_agent_host.providers.gemini.legacy import stored_part
+from durable_agent_host.providers.endings import is_truncated
+from durable_agent_host.providers.gemini.forgotten import parts_to_send
+from durable_agent_host.providers.gemini.legacy import legacy_part
 from durable_agent_host.providers.gemini.reading import ResponseReader
-from durable_agent_host.providers.gemini.wire import kept_part, long_data_part, with_words, words_of
+from durable_agent_host.providers.gemini.wire import long_data_part, raw_json, raw_part, with_raw_json
 from durable_agent_host.providers.hosted_client import FoldedStreamMixin, create_adapter
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.stream.fold import Fold
 
 _RESULT: Final = "result"
-"""Field in which the framework sends a result that is no object."""
+"""Field in which the framework sends a result that is not an object."""
 
 _ITEMS: Final = NeutralProvider()
-"""Reports that no update has an item: contents are stamped when they are read."""
+"""Reports that no update has an item: contents get metadata when they are read."""
 
 
 def adapt_client(client: Any) -> Any:
     """Copy a client of Gemini so that it keeps the provider's parts.
 
-    Guarantee: pure; the given client is not changed.
+    Guarantee: pure; the client is not changed.
 
     Args:
         client: of the class `RawGeminiChatClient` or one derived from it.
@@ -45,14 +45,14 @@ def adapt_client(client: Any) -> Any:
     Returns:
         A copy that shares its connections; the client itself when it is already adapted.
     """
-    hosted = create_adapter(client, _KeepsParts)
-    if hosted is not client:
-        hosted._genai_client = with_words(hosted._genai_client)
-    return hosted
+    adapter = create_adapter(client, _PartPreservingMixin)
+    if adapter is not client:
+        adapter._genai_client = with_raw_json(adapter._genai_client)
+    return adapter
 
 
-class _KeepsParts(FoldedStreamMixin):
-    """The overrides; stands before the client's own class in the method resolution order."""
+class _PartPreservingMixin(FoldedStreamMixin):
+    """The overrides; precedes the client's own class in the method resolution order."""
 
     item_reader = _ITEMS
 
@@ -67,39 +67,39 @@ class _KeepsParts(FoldedStreamMixin):
         if len(messages) <= MANY:
             return client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
 
-        async def begun() -> Any:
-            checked = await client._validate_options(options)
-            request = await asyncio.to_thread(client._prepare_request, messages, checked)
-            written = _Written(messages, request)
-            return client._inner_get_response(messages=written, options=options, stream=stream, **kwargs)
+        async def start_call() -> Any:
+            valid_options = await client._validate_options(options)
+            request = await asyncio.to_thread(client._prepare_request, messages, valid_options)
+            request_messages = _RequestMessages(messages, request)
+            return client._inner_get_response(messages=request_messages, options=options, stream=stream, **kwargs)
 
-        async def answer() -> Any:
-            return await (await begun())
+        async def await_response() -> Any:
+            return await (await start_call())
 
-        return ResponseStream[Any, Any].from_awaitable(begun()) if stream else answer()
+        return ResponseStream[Any, Any].from_awaitable(start_call()) if stream else await_response()
 
     def _prepare_request(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Any:
-        if isinstance(messages, _Written):
+        if isinstance(messages, _RequestMessages):
             return messages.request
         client: Any = super()
         return client._prepare_request(messages, options)
 
     def _process_generate_response(self, response: Any, **kwargs: Any) -> Any:
         client: Any = super()
-        parsed = client._process_generate_response(response, **kwargs)
-        words = words_of(response)
+        chat_response = client._process_generate_response(response, **kwargs)
+        response_json = raw_json(response)
         reader = ResponseReader(streaming=False)
-        update = ChatResponseUpdate(role="assistant", contents=reader.read(words))
-        parsed.messages = Fold([update], _ITEMS).response().messages or parsed.messages
-        parsed.response_id = reader.response_id
-        _note(parsed, words)
-        return parsed
+        update = ChatResponseUpdate(role="assistant", contents=reader.read(response_json))
+        chat_response.messages = Fold([update], _ITEMS).response().messages or chat_response.messages
+        chat_response.response_id = reader.response_id
+        _add_response_fields(chat_response, response_json)
+        return chat_response
 
     def _parse_usage(self, usage: Any) -> Any:
         client: Any = super()
         details = client._parse_usage(usage)
-        read = getattr(usage, "tool_use_prompt_token_count", None)
-        return details if read is None else cast("Any", {**(details or {}), TOOL_INPUT: read})
+        tool_input_tokens = getattr(usage, "tool_use_prompt_token_count", None)
+        return details if tool_input_tokens is None else cast("Any", {**(details or {}), TOOL_INPUT: tool_input_tokens})
 
     def _parse_parts(self, parts: Sequence[Any], **_: Any) -> list[Content]:
         del parts  # the reader reads the service's original JSON
@@ -109,18 +109,22 @@ class _KeepsParts(FoldedStreamMixin):
         give_way()
         client: Any = super()
         # Streams end with an empty text; the recorded requests that were accepted omit it, as the fold does.
-        said = [one for one in message_contents if one.type != "text" or one.text or one.additional_properties]
+        sent_contents = [
+            content
+            for content in message_contents
+            if content.type != "text" or content.text or content.additional_properties
+        ]
         parts: list[Any] = []
         neutral: list[Content] = []
-        for content in said or message_contents:
-            kept = sent_parts(content)
-            if content.type == "function_call" and content.call_id and (kept is not None or not content.name):
-                names[content.call_id] = content.name or UNNAMED  # the framework leaves out a result without a name
-            if kept is None:
+        for content in sent_contents or message_contents:
+            raw_parts = parts_to_send(content)
+            if content.type == "function_call" and content.call_id and (raw_parts is not None or not content.name):
+                names[content.call_id] = content.name or UNNAMED  # the framework omits a result without a name
+            if raw_parts is None:
                 neutral.append(content)
                 continue
             parts += client._convert_message_contents(neutral, names)
-            parts += [kept_part(part) for part in kept]
+            parts += [raw_part(part) for part in raw_parts]
             neutral = []
         return parts + client._convert_message_contents(neutral, names)
 
@@ -131,25 +135,25 @@ class _KeepsParts(FoldedStreamMixin):
 
     def _convert_function_result(self, content: Content, *args: Any) -> Any:
         client: Any = super()
-        if content.type == "function_result" and (part := stored_part(content)) is not None:
-            return kept_part(part)
+        if content.type == "function_result" and (part := legacy_part(content)) is not None:
+            return raw_part(part)
         return client._convert_function_result(content, *args)
 
     def _coerce_to_dict(self, value: Any) -> dict[str, Any]:
         client: Any = super()
         try:
-            said: dict[str, Any] = client._coerce_to_dict(value)
+            fields: dict[str, Any] = client._coerce_to_dict(value)
         except RecursionError:
             return {_RESULT: value}
-        is_text = isinstance(value, str)  # what is too deep to be written again is sent as the text that it is
-        return {_RESULT: value} if is_text and is_nested_too_deeply(said) else said
+        is_text = isinstance(value, str)  # JSON that is nested too deeply to encode is sent as text
+        return {_RESULT: value} if is_text and is_nested_too_deeply(fields) else fields
 
     def _recall_thought_signature(self, _call_id: str) -> bytes | None:
         return None  # the request is determined by the conversation alone
 
 
-class _Written(list[Message]):
-    """Messages with the request written from them."""
+class _RequestMessages(list[Message]):
+    """Messages with the request built from them."""
 
     def __init__(self, messages: Sequence[Message], request: Any) -> None:
         super().__init__(messages)
@@ -157,20 +161,20 @@ class _Written(list[Message]):
 
 
 async def _read(stream: Any) -> AsyncIterator[Any]:
-    """Fill the updates of one stream."""
+    """Set the contents of the updates of one stream."""
     reader = ResponseReader(streaming=True)
-    async with aclosing(until_its_end(stream, ended_early)) as answer:
-        async for update in answer:
-            words = words_of(update.raw_representation)
-            update.contents = [*reader.read(words), *update.contents]
+    async with aclosing(until_its_end(stream, is_truncated)) as updates:
+        async for update in updates:
+            response_json = raw_json(update.raw_representation)
+            update.contents = [*reader.read(response_json), *update.contents]
             update.response_id = reader.response_id
-            _note(update, words)
+            _add_response_fields(update, response_json)
             yield update
 
 
-def _note(said: Any, words: dict[str, Any]) -> None:
-    if created := words.get("createTime"):
-        said.created_at = created
-    tier = cast("dict[str, Any]", words.get("usageMetadata") or {}).get("serviceTier")
-    if tier and said.finish_reason:
-        said.additional_properties = {**(said.additional_properties or {}), SERVICE_TIER: tier}
+def _add_response_fields(target: Any, response_json: dict[str, Any]) -> None:
+    if created_at := response_json.get("createTime"):
+        target.created_at = created_at
+    tier = cast("dict[str, Any]", response_json.get("usageMetadata") or {}).get("serviceTier")
+    if tier and target.finish_reason:
+        target.additional_properties = {**(target.additional_properties or {}), SERVICE_TIER: tier}

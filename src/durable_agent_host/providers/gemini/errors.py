@@ -7,9 +7,9 @@ from typing import Any, Final
 from durable_agent_host.agent.model_errors import advice_of, causes_of
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
-from durable_agent_host.providers.errors import REDIRECTED, explain_client_error, says_enough
+from durable_agent_host.providers.errors import REDIRECTED, explain_client_error, is_explained
 
-_ADVICE: Final = (
+_HINTS: Final = (
     (400, re.compile(r"API[ _]key", re.IGNORECASE), "check GOOGLE_API_KEY"),
     (400, re.compile(r"thought.?signature", re.IGNORECASE), "verify the session, or begin a new one"),
     (400, re.compile(r"location is not supported"), "the service does not serve the place that the host runs in"),
@@ -22,14 +22,14 @@ _ADVICE: Final = (
 )
 """Status, the service's wording, and what to do; the first row that matches."""
 
-_SIGNATURE_REFUSED: Final = re.compile(
+_SIGNATURE_REJECTED: Final = re.compile(
     r"(?:corrupted|invalid) thought.?signature|thought.?signature is (?:not valid|invalid|corrupted)", re.IGNORECASE
 )
 """As quoted in public projects (google-gemini/gemini-cli#13467, alphaXiv/agents#61)."""
 
 
 def explain_error(error: BaseException) -> ProviderError | None:
-    """Explain in a sentence why a model call failed, and what to do.
+    """Explain in one sentence why a model call failed, and what to do.
 
     Guarantee: pure.
 
@@ -39,22 +39,25 @@ def explain_error(error: BaseException) -> ProviderError | None:
     Returns:
         The explanation; None when no chat client failed, or the cause is unknown.
     """
-    cause = _sdk_error(error)
-    advice = None if cause is None else advice_of(cause)
-    if advice is None or advice.status is None or says_enough(error):
+    cause = _find_sdk_error(error)
+    retry_decision = None if cause is None else advice_of(cause)
+    if retry_decision is None or retry_decision.status is None or is_explained(error):
         return explain_client_error(error)
-    words = advice.said.rstrip(". ") or "no reason was given"
-    default = "try again" if advice.retryable else "check the request and the model's name"
-    todo = next((todo for status, said, todo in _ADVICE if status == advice.status and said.search(words)), default)
+    message = retry_decision.said.rstrip(". ") or "no reason was given"
+    default = "try again" if retry_decision.retryable else "check the request and the model's name"
+    hint = next(
+        (hint for status, pattern, hint in _HINTS if status == retry_decision.status and pattern.search(message)),
+        default,
+    )
     return ProviderError(
-        f"the model's service refused the call with {advice.status}: {words} - {todo}",
-        retryable=advice.retryable,
-        retry_after_seconds=advice.retry_after_seconds,
+        f"the model's service refused the call with {retry_decision.status}: {message} - {hint}",
+        retryable=retry_decision.retryable,
+        retry_after_seconds=retry_decision.retry_after_seconds,
     )
 
 
 def find_lost_state(error: BaseException) -> Forgotten | None:
-    """Return whether the service has refused thought signatures.
+    """Return whether the service has rejected thought signatures.
 
     Guarantee: pure.
 
@@ -64,13 +67,14 @@ def find_lost_state(error: BaseException) -> Forgotten | None:
     Returns:
         ``reasoning`` when it cannot read one; None for other errors, including a missing signature.
     """
-    cause = _sdk_error(error)
-    advice = None if cause is None else advice_of(cause)
-    is_refused = advice is not None and advice.status == 400 and _SIGNATURE_REFUSED.search(advice.said)  # noqa: PLR2004
-    return Forgotten("reasoning") if is_refused else None
+    cause = _find_sdk_error(error)
+    retry_decision = None if cause is None else advice_of(cause)
+    if retry_decision is None or retry_decision.status != 400:  # noqa: PLR2004
+        return None
+    return Forgotten("reasoning") if _SIGNATURE_REJECTED.search(retry_decision.said) else None
 
 
-def _sdk_error(error: BaseException) -> BaseException | None:
+def _find_sdk_error(error: BaseException) -> BaseException | None:
     """Return the SDK's error among the causes, without loading the SDK: an SDK not loaded has not failed."""
     sdk: Any = sys.modules.get("google.genai.errors")
-    return next((one for one in causes_of(error) if isinstance(one, sdk.APIError)), None) if sdk else None
+    return next((cause for cause in causes_of(error) if isinstance(cause, sdk.APIError)), None) if sdk else None

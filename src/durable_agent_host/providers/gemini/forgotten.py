@@ -1,6 +1,6 @@
-"""Removes from a conversation the thought signatures that the service cannot read, and remembers them. Pure.
+"""Removes from a conversation the thought signatures that the service cannot read.
 
-The service refuses signatures of another project or model line, and those that it considers damaged. The parts are sent
+The service rejects signatures of another project or model line, and those that it considers damaged. The parts are sent
 back without them; where the models require one, `signatures` has a placeholder.
 """
 
@@ -11,9 +11,9 @@ from typing import Any, Final
 from agent_framework import Content, Message
 
 from durable_agent_host.model.provider_item import Forgotten
-from durable_agent_host.providers.gemini.legacy import stored_part
-from durable_agent_host.providers.gemini.parts import Part, parts_of
-from durable_agent_host.providers.seals import count_unreadable, name_of_seal
+from durable_agent_host.providers.gemini.legacy import legacy_part
+from durable_agent_host.providers.gemini.parts import Part, to_parts
+from durable_agent_host.providers.seals import count_unreadable, payload_fingerprint
 
 _UNREADABLE: Final = "unreadable_signatures"
 _UNSIGNED: Final = "durable_agent_host.unsigned"
@@ -22,7 +22,7 @@ _UNSIGNED: Final = "durable_agent_host.unsigned"
 _SIGNATURE: Final = "thoughtSignature"
 
 
-def sent_parts(content: Content) -> list[Part] | None:
+def parts_to_send(content: Content) -> list[Part] | None:
     """Return the parts to send back for a content.
 
     Guarantee: pure.
@@ -31,62 +31,64 @@ def sent_parts(content: Content) -> list[Part] | None:
         content: of any type.
 
     Returns:
-        As `parts_of`, also for contents of earlier versions, without refused signatures.
+        As `to_parts`, also for contents of earlier versions, without rejected signatures.
     """
-    found = parts_of(content)
-    if found is None and (part := stored_part(content)) is not None:
-        found = [part]
-    if found is None or _UNSIGNED not in content.additional_properties:
-        return found
-    return [{name: value for name, value in part.items() if name != _SIGNATURE} for part in found]
+    parts = to_parts(content)
+    if parts is None and (part := legacy_part(content)) is not None:
+        parts = [part]
+    if parts is None or _UNSIGNED not in content.additional_properties:
+        return parts
+    return [{name: value for name, value in part.items() if name != _SIGNATURE} for part in parts]
 
 
-def without_forgotten(
-    messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten]
+def mark_lost_signatures(
+    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten]
 ) -> tuple[list[Message], dict[str, Any]]:
     """Mark the parts whose signatures are no longer sent.
 
-    Guarantee: pure; the given messages are not changed.
+    Guarantee: pure; the messages are not changed.
 
     Args:
         messages: the conversation.
-        remembered: this function's previous result: ``unreadable_signatures``, the last one that is left out.
-        lost: what the service has refused since.
+        stored_losses: this function's previous result: ``unreadable_signatures``, the last one that is omitted.
+        new_losses: what the service has rejected since.
 
     Returns:
-        The messages, with copies of the changed ones, and what to remember from now on.
+        The messages, with copies of the changed ones, and the losses to store with the session.
     """
-    until: Any = remembered.get(_UNREADABLE)
-    seals = [seal for message in messages for content in message.contents for seal in _seals_of(content)]
-    if any(one.what == "reasoning" for one in lost) and seals:
-        until = name_of_seal(seals[-1])
-    left = count_unreadable(seals, until)
-    known = {**remembered} | ({_UNREADABLE: until} if until else {})
-    if not left:
-        return list(messages), known
-    marked: list[Message] = []
+    last_unreadable: Any = stored_losses.get(_UNREADABLE)
+    signatures = [
+        signature for message in messages for content in message.contents for signature in _list_signatures(content)
+    ]
+    if any(loss.what == "reasoning" for loss in new_losses) and signatures:
+        last_unreadable = payload_fingerprint(signatures[-1])
+    unreadable_count = count_unreadable(signatures, last_unreadable)
+    losses_to_store = {**stored_losses} | ({_UNREADABLE: last_unreadable} if last_unreadable else {})
+    if not unreadable_count:
+        return list(messages), losses_to_store
+    marked_messages: list[Message] = []
     for message in messages:
-        changed = copy.copy(message)
-        changed.contents = list(message.contents)
-        for place, content in enumerate(message.contents):
-            if left > 0 and (seals_here := len(_seals_of(content))):
-                left -= seals_here
-                changed.contents[place] = _unsigned(content)
-        marked.append(changed)
-    return marked, known
+        clone = copy.copy(message)
+        clone.contents = list(message.contents)
+        for index, content in enumerate(message.contents):
+            if unreadable_count > 0 and (signature_count := len(_list_signatures(content))):
+                unreadable_count -= signature_count
+                clone.contents[index] = _without_signatures(content)
+        marked_messages.append(clone)
+    return marked_messages, losses_to_store
 
 
-def _unsigned(content: Content) -> Content:
-    changed = copy.copy(content)
-    changed.additional_properties = content.additional_properties | {_UNSIGNED: True}
-    changed.protected_data = None
-    return changed
+def _without_signatures(content: Content) -> Content:
+    clone = copy.copy(content)
+    clone.additional_properties = content.additional_properties | {_UNSIGNED: True}
+    clone.protected_data = None
+    return clone
 
 
-def _seals_of(content: Content) -> list[str]:
+def _list_signatures(content: Content) -> list[str]:
     if _UNSIGNED in content.additional_properties:
         return []
-    found = parts_of(content)
-    if found is None and (part := stored_part(content)) is not None:
-        found = [part]
-    return [str(part[_SIGNATURE]) for part in found or () if part.get(_SIGNATURE)]
+    parts = to_parts(content)
+    if parts is None and (part := legacy_part(content)) is not None:
+        parts = [part]
+    return [str(part[_SIGNATURE]) for part in parts or () if part.get(_SIGNATURE)]

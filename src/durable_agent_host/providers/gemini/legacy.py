@@ -17,7 +17,7 @@ _KINDS: Final = {"tool_call": ("function_call", "toolCall"), "tool_response": ("
 """Kind of part in the SDK's form → the type of its content, and the kind in the API's."""
 
 
-def stored_part(content: Content) -> dict[str, Any] | None:
+def legacy_part(content: Content) -> dict[str, Any] | None:
     """Return the part of a content that an earlier version stored.
 
     Guarantee: pure.
@@ -29,27 +29,31 @@ def stored_part(content: Content) -> dict[str, Any] | None:
         The part with the API's names; None when there is none, it is malformed, or it belongs to another content: the
         framework copies the properties of a call to its result.
     """
-    found: Any = content.additional_properties.get(PART)
-    if not isinstance(found, dict):
+    properties: Any = content.additional_properties.get(PART)
+    if not isinstance(properties, dict):
         return None
-    part = cast("dict[str, Any]", found)
+    part = cast("dict[str, Any]", properties)
     for kind, (content_type, name) in _KINDS.items():
         inner: Any = part.get(kind)
         if content.type == content_type and isinstance(inner, dict) and "tool_type" in inner:
-            said = {**_renamed(cast("dict[str, Any]", inner)), "id": content.call_id, **_held(content)}
-            return {name: said, **_renamed({key: value for key, value in part.items() if key != kind})}
+            tool_fields = {
+                **_to_camel_case(cast("dict[str, Any]", inner)),
+                "id": content.call_id,
+                **_call_payload(content),
+            }
+            return {name: tool_fields, **_to_camel_case({key: value for key, value in part.items() if key != kind})}
     return None
 
 
-def _held(content: Content) -> dict[str, Any]:
+def _call_payload(content: Content) -> dict[str, Any]:
     if content.type == "function_call":
         return {"args": content.parse_arguments() or {}}
     try:
-        answer: Any = json.loads(content.result) if isinstance(content.result, str) else content.result
+        result: Any = json.loads(content.result) if isinstance(content.result, str) else content.result
     except (ValueError, RecursionError):
-        answer = content.result
-    return {} if answer is None else {"response": answer}
+        result = content.result
+    return {} if result is None else {"response": result}
 
 
-def _renamed(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _to_camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"".join([head, *map(str.capitalize, tail)]): v for n, v in fields.items() for head, *tail in [n.split("_")]}

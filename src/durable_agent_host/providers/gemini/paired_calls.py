@@ -1,8 +1,8 @@
-"""Calls and their responses in a request: as many responses as calls, directly after them. Pure; needs no SDK.
+"""Calls and their responses in a request: as many responses as calls, directly after them.
 
-A turn can end with an unanswered call: of a tool that the app only declares, or at the framework's limit of iterations.
-A model can also call by any name, and the service refuses most of them. The stored conversation stays as it is; the
-sent one is closed, with names that are accepted.
+A turn can end with an open call: of a tool that the app only declares, or at the framework's limit of iterations. A
+model can also call by any name, and the service rejects most of them. The stored conversation does not change; the sent
+one is closed, with names that are accepted.
 """
 
 import re
@@ -20,59 +20,66 @@ _RESPONSE: Final = "functionResponse"
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 
 
-def paired_calls(contents: Sequence[Json]) -> list[Json]:
-    """Answer the calls that have no response, and leave out responses without a call.
+def pair_calls(contents: Sequence[Json]) -> list[Json]:
+    """Add a response to calls without one, and remove responses without a call.
 
     Guarantee: pure; the contents given are not changed.
 
     Args:
         contents: of a request, in order; the calls of a last one may still wait for their responses.
     """
-    paired: list[Json] = []
-    waiting: list[Json] = []
+    paired_contents: list[Json] = []
+    pending_calls: list[Json] = []
     for content in resting(contents):
-        parts = [part for part in content["parts"] if _RESPONSE not in part or _takes(waiting, part[_RESPONSE])]
-        lost = [{_RESPONSE: _unknown(call)} for call in waiting]
+        parts = [
+            part
+            for part in content["parts"]
+            if _RESPONSE not in part or _remove_matching_call(pending_calls, part[_RESPONSE])
+        ]
+        missing_responses = [{_RESPONSE: _unknown_result(call)} for call in pending_calls]
         if any(_RESPONSE in part for part in parts):
-            parts += lost
-        elif lost:
-            paired.append({"role": "user", "parts": lost})
+            parts += missing_responses
+        elif missing_responses:
+            paired_contents.append({"role": "user", "parts": missing_responses})
         if parts:
-            paired.append({**content, "parts": parts})
-        waiting = [part[_CALL] for part in parts if _CALL in part]
-    return paired
+            paired_contents.append({**content, "parts": parts})
+        pending_calls = [part[_CALL] for part in parts if _CALL in part]
+    return paired_contents
 
 
-def named_calls(contents: Sequence[Json], offered: Collection[str]) -> list[Json]:
+def with_valid_names(contents: Sequence[Json], tool_names: Collection[str]) -> list[Json]:
     """Give calls and their responses names that the service accepts.
 
     Guarantee: pure; the contents given are not changed.
 
     Args:
         contents: of a request.
-        offered: names of the request's functions.
+        tool_names: names of the request's functions.
     """
-    return [{**one, "parts": [_named(part, offered) for part in one["parts"]]} for one in resting(contents)]
+    return [
+        {**content, "parts": [_with_valid_name(part, tool_names) for part in content["parts"]]}
+        for content in resting(contents)
+    ]
 
 
-def _named(part: Json, offered: Collection[str]) -> Json:
+def _with_valid_name(part: Json, tool_names: Collection[str]) -> Json:
     kind = next((kind for kind in (_CALL, _RESPONSE) if isinstance(part.get(kind), dict)), None)
     if kind is None:
         return part
-    name = accepted_name(part[kind].get("name"), _NAME, offered)
+    name = accepted_name(part[kind].get("name"), _NAME, tool_names)
     return part if name == part[kind].get("name") else {**part, kind: {**part[kind], "name": name}}
 
 
-def _takes(waiting: list[Json], response: Json) -> bool:
-    """Return whether a response answers one of the calls, which then no longer waits; ids are optional."""
+def _remove_matching_call(pending_calls: list[Json], response: Json) -> bool:
+    """Remove the call that a response belongs to, and return whether there was one; ids are optional."""
     for name in ("id", "name"):
-        for call in waiting:
+        for call in pending_calls:
             if response.get(name) and call.get(name) == response[name]:
-                waiting.remove(call)
+                pending_calls.remove(call)
                 return True
     return False
 
 
-def _unknown(call: Json) -> Json:
-    known = {name: call[name] for name in ("id", "name") if name in call}
-    return {**known, "response": {"result": LOST_RESULT}}
+def _unknown_result(call: Json) -> Json:
+    call_fields = {name: call[name] for name in ("id", "name") if name in call}
+    return {**call_fields, "response": {"result": LOST_RESULT}}

@@ -1,7 +1,7 @@
-"""Assembles a function call whose arguments the service streams in pieces. Pure.
+"""Accumulates function calls with arguments that the service streams in fragments.
 
-A call begins with its name and ``willContinue``; pieces follow with ``partialArgs``, each a value at a JSON path, texts
-in several pieces; a piece without ``willContinue`` ends it. Pieces name their call only where calls are interleaved.
+A call starts with its name and ``willContinue``; deltas follow with ``partialArgs``, each a value at a JSON path, texts
+in several fragments; a delta without ``willContinue`` ends it. Deltas name their call only where calls are interleaved.
 
 Source: `FunctionCall` and `PartialArg` of https://cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1, and
 the recording `fn-streamed-arguments`.
@@ -16,7 +16,7 @@ from durable_agent_host.errors import ProviderError
 
 _STEP: Final = re.compile(r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>['"])(?P<quoted>.*?)(?P=quote)\]""")
 _VALUES: Final = ("stringValue", "numberValue", "boolValue")
-_MOST_PLACES: Final = 10_000
+_MAX_INDEX: Final = 10_000
 
 
 class PartialCalls:
@@ -30,98 +30,102 @@ class PartialCalls:
         """Whether a call waits for more arguments."""
         return bool(self._open)
 
-    def take(self, part: Mapping[str, Any]) -> dict[str, Any] | None:
+    def feed(self, part: Mapping[str, Any]) -> dict[str, Any] | None:
         """Read a part with a function call.
 
         Args:
             part: from the service.
 
         Returns:
-            The complete part: the given one when it is complete, or the one just completed; otherwise None.
+            The complete part: the same part if complete, or the part that it completes; otherwise None.
 
         Raises:
             ProviderError: the arguments cannot be assembled.
         """
-        said: Mapping[str, Any] = part["functionCall"]
-        goes_on = said.get("willContinue") is True
-        found = self._known(said)
-        if found is None and not goes_on and "partialArgs" not in said:
+        call_delta: Mapping[str, Any] = part["functionCall"]
+        will_continue = call_delta.get("willContinue") is True
+        open_part = self._find_open_part(call_delta)
+        if open_part is None and not will_continue and "partialArgs" not in call_delta:
             return dict(part)
-        known: dict[str, Any] = {**part, "functionCall": {}} if found is None else found
-        if found is None:
-            self._open.append(known)
+        part_in_progress: dict[str, Any] = {**part, "functionCall": {}} if open_part is None else open_part
+        if open_part is None:
+            self._open.append(part_in_progress)
         else:
-            known.update({name: value for name, value in part.items() if name != "functionCall"})
-        call = cast("dict[str, Any]", known["functionCall"])
-        call.update({name: said[name] for name in said if name not in {"args", "partialArgs", "willContinue"}})
+            part_in_progress.update({name: value for name, value in part.items() if name != "functionCall"})
+        call = cast("dict[str, Any]", part_in_progress["functionCall"])
+        call.update(
+            {name: call_delta[name] for name in call_delta if name not in {"args", "partialArgs", "willContinue"}}
+        )
         args = call.setdefault("args", {})
-        args.update(said.get("args") or {})
-        for piece in said.get("partialArgs") or ():
-            _put(args, piece)
-        if goes_on:
+        args.update(call_delta.get("args") or {})
+        for partial_arg in call_delta.get("partialArgs") or ():
+            _put(args, partial_arg)
+        if will_continue:
             return None
-        self._open.remove(known)
-        return known
+        self._open.remove(part_in_progress)
+        return part_in_progress
 
-    def _known(self, said: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the open call of a piece; a piece with another name or id begins a call."""
-        for known in reversed(self._open):
-            call = known["functionCall"]
-            if all(said.get(name) in {None, call.get(name)} for name in ("id", "name")):
-                return known
+    def _find_open_part(self, call_delta: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the open call of a delta; a delta with another name or id starts a call."""
+        for open_part in reversed(self._open):
+            call = open_part["functionCall"]
+            if all(call_delta.get(name) in {None, call.get(name)} for name in ("id", "name")):
+                return open_part
         return None
 
 
-def _put(args: dict[str, Any], piece: Mapping[str, Any]) -> None:
-    path = str(piece.get("jsonPath") or "")
+def _put(args: dict[str, Any], partial_arg: Mapping[str, Any]) -> None:
+    path = str(partial_arg.get("jsonPath") or "")
     steps = _steps(path)
-    value: Any = next((piece[name] for name in _VALUES if name in piece), None)
-    place: Any = args
+    value: Any = next((partial_arg[name] for name in _VALUES if name in partial_arg), None)
+    parent: Any = args
     try:
-        for step, following in pairwise(steps):
-            place = _entered(place, step, [] if isinstance(following, int) else {})
+        for step, next_step in pairwise(steps):
+            parent = _get_or_create(parent, step, [] if isinstance(next_step, int) else {})
         last = steps[-1]
-        before = _at(place, last)
-        # A text streamed in pieces grows; any other value is sent once.
-        _set(place, last, before + value if isinstance(before, str) and isinstance(value, str) else value)
+        current_value = _at(parent, last)
+        # A text is streamed in fragments; any other value is sent once.
+        _set(
+            parent, last, current_value + value if isinstance(current_value, str) and isinstance(value, str) else value
+        )
     except (TypeError, IndexError, KeyError, AttributeError) as error:
-        raise _unreadable(path) from error
+        raise _invalid_path_error(path) from error
 
 
 def _steps(path: str) -> list[str | int]:
     steps: list[str | int] = []
     position = 1 if path.startswith("$") else -1
     while 0 < position < len(path):
-        found = _STEP.match(path, position)
-        if found is None:
+        match = _STEP.match(path, position)
+        if match is None:
             break
-        index = found["index"]
-        steps.append(int(index) if index is not None else found["name"] or found["quoted"] or "")
-        position = found.end()
-    if position != len(path) or not steps or any(isinstance(one, int) and one > _MOST_PLACES for one in steps):
-        raise _unreadable(path)
+        index = match["index"]
+        steps.append(int(index) if index is not None else match["name"] or match["quoted"] or "")
+        position = match.end()
+    if position != len(path) or not steps or any(isinstance(step, int) and step > _MAX_INDEX for step in steps):
+        raise _invalid_path_error(path)
     return steps
 
 
-def _at(place: Any, step: str | int) -> Any:
+def _at(parent: Any, step: str | int) -> Any:
     if isinstance(step, int):
-        return place[step] if step < len(place) else None
-    return place.get(step)
+        return parent[step] if step < len(parent) else None
+    return parent.get(step)
 
 
-def _set(place: Any, step: str | int, value: Any) -> None:
+def _set(parent: Any, step: str | int, value: Any) -> None:
     if isinstance(step, int):
-        place.extend([None] * (step + 1 - len(place)))
-    place[step] = value
+        parent.extend([None] * (step + 1 - len(parent)))
+    parent[step] = value
 
 
-def _entered(place: Any, step: str | int, empty: Any) -> Any:
-    if (found := _at(place, step)) is None:
-        _set(place, step, found := empty)
-    return found
+def _get_or_create(parent: Any, step: str | int, empty: Any) -> Any:
+    if (child := _at(parent, step)) is None:
+        _set(parent, step, child := empty)
+    return child
 
 
-def _unreadable(path: str) -> ProviderError:
+def _invalid_path_error(path: str) -> ProviderError:
     return ProviderError(
         f"the model's service streamed an argument for the path {path!r}, which cannot be read: turn off "
         "stream_function_call_arguments",

@@ -1,10 +1,10 @@
-"""Parts of Gemini's contents as neutral contents, and back. Pure; needs no SDK.
+"""Parts of Gemini's contents as neutral contents, and back. Does not use the SDK.
 
 Theory of operation. `PART_TYPES` has a row for each kind of part: the content that represents it, and the fields of the
-part that can be read from that content. What the content lacks (a thought signature, an outcome, an unknown field) is
-kept on its stamp, so `parts_of` returns the part as the service wrote it. A part of unknown kind is stamped whole on an
-empty text. The result of a code run has the stamps on its outputs, because an image made by the code is a separate
-part. Texts have no stamps: streams split them anywhere, so they are joined, and a text that was a separate part,
+part that can be read from that content. Other fields (a thought signature, an outcome, an unknown field) are stored in
+its item metadata, so `to_parts` returns the unmodified part. A part of unknown kind is stored in full as metadata of an
+empty text. The result of a code run has the metadata on its outputs, because an image made by the code is a separate
+part. Texts have no metadata: streams split them anywhere, so they are joined, and a text that was a separate part,
 because it has a signature, is recorded as a span of the text.
 """
 
@@ -24,17 +24,17 @@ Part = dict[str, Any]
 
 METADATA: Final = ItemMetadata("gemini")
 SPANS: Final = "durable_agent_host.spans"
-"""Key in the ``additional_properties`` of a text: number → where in it a separate part begins and ends, and the part's
+"""Key in the ``additional_properties`` of a text: number → the start and end of a separate part in it, and the part's
 other fields.
 """
 
-SAID_BESIDE: Final = "candidate"
-"""Type of the item with a response's data besides its parts; it is not sent back."""
+RESPONSE_METADATA: Final = "candidate"
+"""Type of the item with a response's fields outside of its parts; it is not sent back."""
 
-_WHOLE: Final = "part"
-_BESIDE: Final = "beside"
+_RAW_PART: Final = "part"
+_EXTRA: Final = "beside"
 _SIGNATURE: Final = "thoughtSignature"
-_RESERVED: Final = frozenset({"type", "provider", "without", _BESIDE})
+_RESERVED: Final = frozenset({"type", "provider", "without", _EXTRA})
 
 _TOOL_NAMES: Final = {"GOOGLE_SEARCH_WEB": "web_search", "GOOGLE_SEARCH_IMAGE": "image_search"}
 """The service's type of a hosted tool → the neutral name, where it differs from the lower-case type."""
@@ -48,132 +48,142 @@ class _PartType:
     """One kind of part.
 
     Attributes:
-        shape: of its value in the part; None for a kind handled elsewhere.
+        value_type: type of its value in the part; None for a kind handled elsewhere.
         read: its value and the id of its call → the content.
         rebuild: the content → the value's fields in it.
-        always_stamped: whether the content is stamped even when it has the whole part.
+        always_has_metadata: whether the content has metadata even when it has the full part.
     """
 
-    shape: type | None
+    value_type: type | None
     read: Callable[[Part, str], Content]
     rebuild: Callable[[Content], Part]
-    always_stamped: bool = True
+    always_has_metadata: bool = True
 
 
-def content_of(part: Part, call_id: str = "", *, before: str = "", number: int = 0) -> Content:
+def to_content(part: Part, call_id: str = "", *, earlier_text: str = "", span_index: int = 0) -> Content:
     """Make the content that represents a part.
 
-    Guarantee: pure; `parts_of` restores the part.
+    Guarantee: pure; `to_parts` restores the part.
 
     Args:
         part: from the service.
         call_id: of the call that it is or belongs to.
-        before: for a text, the part of it that came before.
-        number: for a text, how many separate parts it has had.
+        earlier_text: for a text, the part of it before this one.
+        span_index: for a text, how many separate parts it has had.
 
     Returns:
-        A stamped content, or one without a stamp when the content has everything; for the result of a code run only the
+        A content with metadata, or without if the content has all fields; for the result of a code run only the
         output, to be put into a result. An empty text for a part of unknown kind.
     """
-    kind, inner, beside = _apart(part)
+    kind, inner, extra_fields = _split_part(part)
     row = PART_TYPES.get(kind)
     if row is not None:
         try:
             content = row.read(inner, call_id)
-            if kind == "text" and beside:
-                span = {"begin": len(before), "end": len(before) + len(part["text"]), _BESIDE: beside}
-                content.additional_properties = {SPANS: {str(number): span}}
+            if kind == "text" and extra_fields:
+                span = {"begin": len(earlier_text), "end": len(earlier_text) + len(part["text"]), _EXTRA: extra_fields}
+                content.additional_properties = {SPANS: {str(span_index): span}}
                 return content
         except (KeyError, TypeError, ValueError, AttributeError, ContentError, RecursionError):
             pass
         else:
-            _stamp(content, row, {"type": kind, **inner, **({_BESIDE: beside} if beside else {})}, call_id)
+            _attach_metadata(
+                content, row, {"type": kind, **inner, **({_EXTRA: extra_fields} if extra_fields else {})}, call_id
+            )
             return content
     carrier = Content("text", text="")
-    METADATA.attach([carrier], {"type": _WHOLE, _BESIDE: part}, {})
+    METADATA.attach([carrier], {"type": _RAW_PART, _EXTRA: part}, {})
     return carrier
 
 
-def _stamp(content: Content, row: _PartType, item: Part, call_id: str) -> None:
+def _attach_metadata(content: Content, row: _PartType, item: Part, call_id: str) -> None:
     if content.type == "function_call":
-        item["id"] = call_id  # the answer must name the call, even if the service gave it no id
-    if content.type == "text_reasoning" and (beside := item.get(_BESIDE)) and beside.keys() == {_SIGNATURE}:
-        content.protected_data = beside[_SIGNATURE]
-    rebuilt = row.rebuild(content)
-    if not row.always_stamped and not find_missing_fields(item, rebuilt) and rebuilt.keys() <= item.keys():
+        item["id"] = call_id  # the result must name the call, even if the service sent no id
+    if content.type == "text_reasoning" and (extra_fields := item.get(_EXTRA)) and extra_fields.keys() == {_SIGNATURE}:
+        content.protected_data = extra_fields[_SIGNATURE]
+    rebuilt_fields = row.rebuild(content)
+    if (
+        not row.always_has_metadata
+        and not find_missing_fields(item, rebuilt_fields)
+        and rebuilt_fields.keys() <= item.keys()
+    ):
         return
-    if content.type == "text_reasoning" and _BESIDE not in item:
+    if content.type == "text_reasoning" and _EXTRA not in item:
         content.additional_properties = {OWNER: METADATA.provider}
         return
-    METADATA.attach([content], item, rebuilt)
+    METADATA.attach([content], item, rebuilt_fields)
 
 
-def _apart(part: Part) -> tuple[str, Part, Part]:
+def _split_part(part: Part) -> tuple[str, Part, Part]:
     """Split a part into its kind, its value, and its other fields."""
-    kinds = [name for name, row in PART_TYPES.items() if isinstance(part.get(name), row.shape or ())]
+    kinds = [name for name, row in PART_TYPES.items() if isinstance(part.get(name), row.value_type or ())]
     if len(kinds) != 1:
-        return _WHOLE, {}, part
+        return _RAW_PART, {}, part
     (kind,) = kinds
-    beside = {name: value for name, value in part.items() if name != kind}
+    extra_fields = {name: value for name, value in part.items() if name != kind}
     if kind == "text":
         inner: Part = {"text": part["text"]}
         if part.get("thought") is True:
-            del beside["thought"]
-            return "thought", inner, beside
-        return kind, inner, beside
+            del extra_fields["thought"]
+            return "thought", inner, extra_fields
+        return kind, inner, extra_fields
     inner = part[kind]
-    return (_WHOLE, {}, part) if inner.keys() & _RESERVED else (kind, inner, beside)
+    return (_RAW_PART, {}, part) if inner.keys() & _RESERVED else (kind, inner, extra_fields)
 
 
-def parts_of(content: Content) -> list[Part] | None:
+def to_parts(content: Content) -> list[Part] | None:
     """Return the parts that a content represents.
 
-    Guarantee: pure, the inverse of `content_of`.
+    Guarantee: pure, the inverse of `to_content`.
 
     Args:
         content: of any type.
 
     Returns:
-        The parts to send back; none for what is not sent. None when the content is not a part of Gemini's.
+        The parts to send back; an empty list if it is not sent. None when the content is not a part of Gemini's.
     """
     if content.type == "code_interpreter_tool_result":
-        found: Any = content.outputs
-        outputs = cast("list[Content]", found) if isinstance(found, list) else []
-        return [part for one in outputs for part in parts_of(one) or ()] if any(map(METADATA.find, outputs)) else None
+        raw_outputs: Any = content.outputs
+        outputs = cast("list[Content]", raw_outputs) if isinstance(raw_outputs, list) else []
+        return (
+            [part for output in outputs for part in to_parts(output) or ()]
+            if any(map(METADATA.find, outputs))
+            else None
+        )
     if content.type == "text_reasoning" and content.additional_properties.get(OWNER) == METADATA.provider:
         return [{"text": content.text, "thought": True}] if content.text else []
     if content.type == "text" and SPANS in content.additional_properties:
-        return _cut(content.text or "", content.additional_properties[SPANS])
-    mark = METADATA.find(content)
-    if mark is None:
+        return _split_text(content.text or "", content.additional_properties[SPANS])
+    metadata = METADATA.find(content)
+    if metadata is None:
         return None
-    kind = mark["type"]
-    if kind == SAID_BESIDE:
+    kind = metadata["type"]
+    if kind == RESPONSE_METADATA:
         return []
-    if kind == _WHOLE:
-        return [dict(mark[_BESIDE])]
+    if kind == _RAW_PART:
+        return [dict(metadata[_EXTRA])]
     if (row := PART_TYPES.get(kind)) is None:
         return None
     try:
-        item = restore_item(mark, row.rebuild(content))
+        item = restore_item(metadata, row.rebuild(content))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return None
     del item["type"]
-    beside = item.pop(_BESIDE, {})
-    return [{**item, "thought": True, **beside}] if kind == "thought" else [{kind: item, **beside}]
+    extra_fields = item.pop(_EXTRA, {})
+    return [{**item, "thought": True, **extra_fields}] if kind == "thought" else [{kind: item, **extra_fields}]
 
 
-def _cut(text: str, spans: Mapping[str, Any]) -> list[Part]:
+def _split_text(text: str, spans: Mapping[str, Any]) -> list[Part]:
     """Split a text into its parts."""
     parts: list[Part] = []
-    place = 0
-    for number in sorted(spans, key=int):
-        span = spans[number]
-        if text[place : span["begin"]]:
-            parts.append({"text": text[place : span["begin"]]})
-        parts.append({"text": text[span["begin"] : span["end"]], **span[_BESIDE]})
-        place = span["end"]
-    return [*parts, {"text": text[place:]}] if text[place:] else parts
+    position = 0
+    for span_index in sorted(spans, key=int):
+        span = spans[span_index]
+        if text[position : span["begin"]]:
+            parts.append({"text": text[position : span["begin"]]})
+        parts.append({"text": text[span["begin"] : span["end"]], **span[_EXTRA]})
+        position = span["end"]
+    return [*parts, {"text": text[position:]}] if text[position:] else parts
 
 
 def code_result(call_id: str, outputs: list[Content]) -> Content:
@@ -183,26 +193,26 @@ def code_result(call_id: str, outputs: list[Content]) -> Content:
 
     Args:
         call_id: of the run.
-        outputs: from `content_of`; one or more.
+        outputs: from `to_content`; one or more.
     """
-    failed = any(one.type == "error" for one in outputs)
-    status = "failed" if failed else "completed"
+    has_error = any(output.type == "error" for output in outputs)
+    status = "failed" if has_error else "completed"
     return Content.from_code_interpreter_tool_result(call_id=call_id, outputs=outputs, status=status)
 
 
 def is_text(content: Content) -> bool:
-    """Return whether a content is a piece of the answer's text rather than a carrier. Guarantee: pure."""
+    """Return whether a content is a fragment of the response text rather than a carrier. Guarantee: pure."""
     return content.type == "text" and METADATA.find(content) is None
 
 
-def said_beside(fields: Mapping[str, Any]) -> Content:
-    """Make the carrier of a response's data besides its parts. Guarantee: pure.
+def metadata_content(fields: Mapping[str, Any]) -> Content:
+    """Make the carrier of a response's fields outside of its parts. Guarantee: pure.
 
     Args:
         fields: with the API's names.
     """
     carrier = Content("text", text="")
-    METADATA.attach([carrier], {"type": SAID_BESIDE, **fields}, {})
+    METADATA.attach([carrier], {"type": RESPONSE_METADATA, **fields}, {})
     return carrier
 
 
@@ -211,8 +221,8 @@ def _read_thought(inner: Part, _call_id: str) -> Content:
 
 
 def _rebuild_thought(content: Content) -> Part:
-    sealed = {_BESIDE: {_SIGNATURE: content.protected_data}} if content.protected_data else {}
-    return {"text": content.text, **sealed}
+    signature_fields = {_EXTRA: {_SIGNATURE: content.protected_data}} if content.protected_data else {}
+    return {"text": content.text, **signature_fields}
 
 
 def _read_code(inner: Part, call_id: str) -> Content:
@@ -228,7 +238,8 @@ def _rebuild_code(content: Content) -> Part:
 
 
 def _read_result(inner: Part, _call_id: str) -> Content:
-    text, outcome = inner.get("output") or "", inner.get("outcome")
+    text = inner.get("output") or ""
+    outcome = inner.get("outcome")
     if outcome in _FAILED:
         return Content.from_error(message=text, error_code=outcome)
     return Content.from_text(text)
@@ -289,12 +300,14 @@ def _read_file(inner: Part, _call_id: str) -> Content:
 
 
 def _rebuild_file(content: Content) -> Part:
-    known = {"fileUri": content.uri, "mimeType": content.media_type, "displayName": content.name}
-    return {name: value for name, value in known.items() if value is not None}
+    fields = {"fileUri": content.uri, "mimeType": content.media_type, "displayName": content.name}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 PART_TYPES: Final[dict[str, _PartType]] = {
-    "text": _PartType(str, lambda inner, _: Content.from_text(inner["text"]), lambda one: {"text": one.text}, False),
+    "text": _PartType(
+        str, lambda inner, _: Content.from_text(inner["text"]), lambda content: {"text": content.text}, False
+    ),
     "thought": _PartType(None, _read_thought, _rebuild_thought),
     "executableCode": _PartType(dict, _read_code, _rebuild_code),
     "codeExecutionResult": _PartType(dict, _read_result, _rebuild_result),

@@ -1,4 +1,4 @@
-"""Why a response of Gemini has no answer: blocked prompts, and answers that the service stopped. Pure."""
+"""The reasons of incomplete Gemini responses: blocked prompts, and responses that the service stopped."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -32,7 +32,7 @@ _STOPS: Final[dict[str, tuple[str, str, bool]]] = {
 
 
 def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
-    """Refuse a response, or a chunk, with which the service ended without an answer.
+    """Reject a response, or a chunk, that the service ended without content.
 
     Guarantee: pure.
 
@@ -44,17 +44,19 @@ def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> Non
         ProviderError: says why, quoting the service.
     """
     feedback = cast("dict[str, Any]", response.get("promptFeedback") or {})
-    if (blocked := feedback.get("blockReason")) and not candidate:
-        _, todo, _ = _STOPS.get(str(blocked), ("", *_FILTER))
-        said = _words(feedback.get("blockReasonMessage"))
-        raise ProviderError(f"the model's service has blocked the prompt: {blocked}{said} - {todo}", retryable=False)
-    if (stop := _STOPS.get(reason := str(candidate.get("finishReason")))) is not None:
-        meaning, todo, retryable = stop
-        said = _words(candidate.get("finishMessage"))
+    if (block_reason := feedback.get("blockReason")) and not candidate:
+        _, hint, _ = _STOPS.get(str(block_reason), ("", *_FILTER))
+        details = _format_details(feedback.get("blockReasonMessage"))
         raise ProviderError(
-            f"the model's service ended without an answer: {meaning} ({reason}){said} - {todo}", retryable=retryable
+            f"the model's service has blocked the prompt: {block_reason}{details} - {hint}", retryable=False
+        )
+    if (stop := _STOPS.get(reason := str(candidate.get("finishReason")))) is not None:
+        meaning, hint, retryable = stop
+        details = _format_details(candidate.get("finishMessage"))
+        raise ProviderError(
+            f"the model's service ended without an answer: {meaning} ({reason}){details} - {hint}", retryable=retryable
         )
 
 
-def _words(said: Any) -> str:
-    return f": {str(said).rstrip('. ')}" if said else ""
+def _format_details(message: Any) -> str:
+    return f": {str(message).rstrip('. ')}" if message else ""

@@ -1,11 +1,11 @@
 """Passes parts through Google's SDK unchanged, in both directions.
 
-The SDK's types drop unknown fields of a response silently, and refuse those of a request. The copy of the SDK's client
+The SDK's types drop unknown fields of a response silently, and reject those of a request. The copy of the SDK's client
 here sends the parts of a conversation as JSON that the SDK does not read, and returns each response together with its
 original JSON, in ``sdk_http_response.body``.
 """
 
-# ruff: noqa: SLF001 - SDKs have no public way to see the words of a request or a response
+# ruff: noqa: SLF001 - the SDK has no public access to the JSON of a request or a response
 
 import base64
 import copy
@@ -17,20 +17,20 @@ from typing import Any, Final, cast
 from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.loops.aside import aside
 from durable_agent_host.loops.giving_way import resting
-from durable_agent_host.providers.gemini.paired_calls import named_calls, paired_calls
+from durable_agent_host.providers.gemini.paired_calls import pair_calls, with_valid_names
 from durable_agent_host.providers.gemini.signatures import with_signatures
 
-_STAND_IN = "."
+_PLACEHOLDER = "."
 _LONG_URL: Final = 512 * 1024
 _CHECKED_CHARACTERS: Final = 256 * 1024
 """A multiple of four. Other threads run between two such parts."""
 _TOOLS: Final = frozenset({"toolCall", "toolResponse"})
 
 
-def with_words(client: Any) -> Any:
+def with_raw_json(client: Any) -> Any:
     """Copy a client of Google's SDK so that it keeps the JSON of requests and responses.
 
-    Guarantee: pure; the given client is not changed, and shares its connections with the copy.
+    Guarantee: pure; the client is not changed, and shares its connections with the copy.
 
     Args:
         client: of the class ``google.genai.Client``; others are returned unchanged.
@@ -38,33 +38,35 @@ def with_words(client: Any) -> Any:
     Returns:
         The copy.
     """
-    if not any(one.__module__.startswith("google.genai") for one in type(client).__mro__):
+    if not any(base.__module__.startswith("google.genai") for base in type(client).__mro__):
         return client
-    hosted, there = copy_with(client, _Borrowed), copy_with(client.aio, _Borrowed)
-    hosted._aio, there._models = there, copy_with(there.models, _KeepsWords)
-    return hosted
+    client_copy = copy_with(client, _SharedConnections)
+    async_client = copy_with(client.aio, _SharedConnections)
+    client_copy._aio = async_client
+    async_client._models = copy_with(async_client.models, _RawJsonModels)
+    return client_copy
 
 
-def words_of(response: Any) -> dict[str, Any]:
-    """Return a response, or a chunk, as the service wrote it.
+def raw_json(response: Any) -> dict[str, Any]:
+    """Return the JSON of a response, or of a chunk.
 
     Args:
         response: of the SDK; one from another source is written as the SDK parsed it.
     """
     http: Any = getattr(response, "sdk_http_response", None)
     body: Any = getattr(http, "body", None)
-    said = json.loads(body) if body else response.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    response_json = json.loads(body) if body else response.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return cast("dict[str, Any]", response_json) if isinstance(response_json, dict) else {}
 
 
-def kept_part(words: Mapping[str, Any]) -> Any:
+def raw_part(part_json: Mapping[str, Any]) -> Any:
     """Make a part of the SDK that is sent as exactly this JSON.
 
     Args:
-        words: with the API's names; not interpreted.
+        part_json: with the API's names; not interpreted.
     """
-    part = _kept_part_class().model_construct()
-    part.kept_words = dict(words)
+    part = _raw_part_class().model_construct()
+    part.part_json = dict(part_json)
     return part
 
 
@@ -86,80 +88,85 @@ def long_data_part(uri: str, media_type: str) -> Any:
             base64.b64decode(data[start : start + _CHECKED_CHARACTERS], validate=True)
     except ValueError:
         return None
-    return kept_part({"inlineData": {"data": data, "mimeType": media_type}}) if data else None
+    return raw_part({"inlineData": {"data": data, "mimeType": media_type}}) if data else None
 
 
-def request_words(contents: Sequence[Any]) -> list[dict[str, Any]]:
+def request_json(contents: Sequence[Any]) -> list[dict[str, Any]]:
     """Write the contents of a request as JSON.
 
     Args:
         contents: of the SDK, with parts of any origin.
     """
-    return [{"role": one.role, "parts": [_part_words(part) for part in one.parts or ()]} for one in resting(contents)]
+    return [
+        {"role": content.role, "parts": [_part_json(part) for part in content.parts or ()]}
+        for content in resting(contents)
+    ]
 
 
-def _part_words(part: Any) -> dict[str, Any]:
-    if isinstance(part, _kept_part_class()):
-        return {name: _accepted(value) if name in _TOOLS else value for name, value in part.kept_words.items()}
+def _part_json(part: Any) -> dict[str, Any]:
+    if isinstance(part, _raw_part_class()):
+        return {
+            name: _with_accepted_names(value) if name in _TOOLS else value for name, value in part.part_json.items()
+        }
     return cast("dict[str, Any]", part.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
-def _accepted(tool: Any) -> Any:
+def _with_accepted_names(tool: Any) -> Any:
     """Write the type of a hosted tool under the name used in the recorded requests that were accepted."""
-    known: Any = tool
+    tool_fields: Any = tool
     if not isinstance(tool, dict):
-        return known
-    return {"tool_type" if name == "toolType" else name: value for name, value in known.items()}
+        return tool_fields
+    return {"tool_type" if name == "toolType" else name: value for name, value in tool_fields.items()}
 
 
 @cache
-def _kept_part_class() -> type[Any]:
+def _raw_part_class() -> type[Any]:
     from google.genai.types import Part  # noqa: PLC0415 - only where the client is installed
     from pydantic import PrivateAttr  # noqa: PLC0415 - comes with it
 
-    class KeptPart(Part):
-        _kept: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
+    class RawPart(Part):
+        _part_json: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
 
         @property
-        def kept_words(self) -> dict[str, Any]:
-            return self._kept
+        def part_json(self) -> dict[str, Any]:
+            return self._part_json
 
-        @kept_words.setter
-        def kept_words(self, words: dict[str, Any]) -> None:
-            self._kept = words
+        @part_json.setter
+        def part_json(self, part_json: dict[str, Any]) -> None:
+            self._part_json = part_json
 
-    return KeptPart
+    return RawPart
 
 
-def _offered(config: Any) -> frozenset[str]:
-    """Return the names of the functions that a request offers."""
+def _tool_names(config: Any) -> frozenset[str]:
+    """Return the names of the functions that a request declares."""
     tools: Any = getattr(config, "tools", None) or ()
-    declared = (getattr(tool, "function_declarations", None) or () for tool in tools)
-    return frozenset(str(one.name) for functions in declared for one in functions)
+    declarations = (getattr(tool, "function_declarations", None) or () for tool in tools)
+    return frozenset(str(function.name) for functions in declarations for function in functions)
 
 
-class _Borrowed:
+class _SharedConnections:
     """A copy shares the connections of its original and must not close them when it is collected."""
 
     def __del__(self) -> None:
         pass
 
 
-class _KeepsWords:
+class _RawJsonModels:
     """Overrides the SDK's ``AsyncModels``."""
 
     _api_client: Any
 
     async def generate_content_stream(self, *, model: str, contents: Any, config: Any = None) -> AsyncIterator[Any]:
         call = await aside(len(contents), lambda: _Call(self._api_client, model, contents, config))
-        models: Any = super(_KeepsWords, call.models(self))
-        stream = await models.generate_content_stream(model=model, contents=_STAND_IN, config=config)
-        return call.with_words(stream)
+        models: Any = super(_RawJsonModels, call.models(self))
+        stream = await models.generate_content_stream(model=model, contents=_PLACEHOLDER, config=config)
+        return call.with_bodies(stream)
 
     async def generate_content(self, *, model: str, contents: Any, config: Any = None) -> Any:
         call = await aside(len(contents), lambda: _Call(self._api_client, model, contents, config))
-        models: Any = super(_KeepsWords, call.models(self))
-        return call.with_body(await models.generate_content(model=model, contents=_STAND_IN, config=config))
+        models: Any = super(_RawJsonModels, call.models(self))
+        return call.with_body(await models.generate_content(model=model, contents=_PLACEHOLDER, config=config))
 
 
 class _Call:
@@ -167,8 +174,8 @@ class _Call:
 
     def __init__(self, api: Any, model: str, contents: Any, config: Any) -> None:
         self._api = api
-        words = named_calls(request_words(contents), _offered(config))
-        self._contents = with_signatures(model, paired_calls(words))
+        contents_json = with_valid_names(request_json(contents), _tool_names(config))
+        self._contents = with_signatures(model, pair_calls(contents_json))
         self._body: str | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -176,22 +183,22 @@ class _Call:
 
     def models(self, models: Any) -> Any:
         """Copy the SDK's models for this call."""
-        mine = copy.copy(models)
-        mine._api_client = self
-        return mine
+        call_models = copy.copy(models)
+        call_models._api_client = self
+        return call_models
 
     async def async_request(self, method: str, path: str, request: dict[str, Any], options: Any = None) -> Any:
         """Send a request with the contents of the call."""
-        answer = await self._api.async_request(method, path, {**request, "contents": self._contents}, options)
-        self._body = answer.body
-        return answer
+        response = await self._api.async_request(method, path, {**request, "contents": self._contents}, options)
+        self._body = response.body
+        return response
 
     async def async_request_streamed(self, method: str, path: str, request: dict[str, Any], options: Any = None) -> Any:
         """Send a request with the contents of the call, and record each chunk."""
         chunks = await self._api.async_request_streamed(method, path, {**request, "contents": self._contents}, options)
-        return self._noted(chunks)
+        return self._record_chunks(chunks)
 
-    async def _noted(self, chunks: Any) -> AsyncIterator[Any]:
+    async def _record_chunks(self, chunks: Any) -> AsyncIterator[Any]:
         try:
             async for chunk in chunks:
                 self._body = chunk.body
@@ -199,7 +206,7 @@ class _Call:
         finally:
             await chunks.aclose()
 
-    async def with_words(self, stream: Any) -> AsyncIterator[Any]:
+    async def with_raw_json(self, stream: Any) -> AsyncIterator[Any]:
         """Yield the chunks of a stream with their JSON."""
         try:
             async for chunk in stream:

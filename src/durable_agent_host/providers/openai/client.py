@@ -18,7 +18,7 @@ from durable_agent_host.loops.aside import aside, aside_at_once
 from durable_agent_host.loops.giving_way import RestingList, give_way
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.call_names import declared_tool_names
-from durable_agent_host.providers.endings import ended_early
+from durable_agent_host.providers.endings import is_truncated
 from durable_agent_host.providers.hosted_client import FoldedStreamMixin, create_adapter
 from durable_agent_host.providers.openai.direct_events import with_fast_event_parsing
 from durable_agent_host.providers.openai.errors import parse_failure
@@ -74,7 +74,7 @@ class _ItemPreservingMixin(FoldedStreamMixin):
         result = client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
         if not stream:
             return result
-        result._stream_source = until_its_end(result._stream_source, ended_early)
+        result._stream_source = until_its_end(result._stream_source, is_truncated)
         if not options.get("continuation_token"):
             return result
 
@@ -118,7 +118,9 @@ class _ItemPreservingMixin(FoldedStreamMixin):
 
         def prepare_history() -> list[Message]:
             history = messages if is_continuation else with_closed_calls(messages)
-            return replayable_messages(history, stored=uses_service_storage, keeps_reasoning=self._can_send_reasoning)
+            return replayable_messages(
+                history, uses_service_storage=uses_service_storage, can_send_reasoning=self._can_send_reasoning
+            )
 
         sent_messages = await aside(len(messages), prepare_history)
         request_options: dict[str, Any] = await aside_at_once(

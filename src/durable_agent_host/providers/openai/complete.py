@@ -187,7 +187,9 @@ def complete_approval(item: Mapping[str, Any], contents: list[Content]) -> list[
         return contents
     server = item.get("server_label")
     call = Content("function_call", hosted=True, server_name=server, additional_properties={"server_label": server})
-    call.call_id, call.name, call.arguments = item.get("id"), item.get("name"), item.get("arguments")
+    call.call_id = item.get("id")
+    call.name = item.get("name")
+    call.arguments = item.get("arguments")
     return [Content.from_function_approval_request(id=str(item.get("id") or ""), function_call=call)]
 
 

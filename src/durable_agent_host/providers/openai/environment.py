@@ -28,7 +28,8 @@ def chat_client_from_environment(environment: Mapping[str, str] = os.environ) ->
     def setting(name: str) -> str | None:
         return environment.get(name, "").strip() or None
 
-    endpoint, key = setting("AZURE_OPENAI_ENDPOINT"), setting("OPENAI_API_KEY")
+    endpoint = setting("AZURE_OPENAI_ENDPOINT")
+    key = setting("OPENAI_API_KEY")
     if endpoint:
         deployment = setting("AZURE_OPENAI_DEPLOYMENT") or setting("AZURE_OPENAI_MODEL")
         if not deployment:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from durable_agent_host.agent.model_errors import RETRYABLE_STATUS, advice_of, causes_of
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
-from durable_agent_host.providers.errors import explain_client_error, says_enough
+from durable_agent_host.providers.errors import explain_client_error, is_explained
 
 _TRANSIENT_CODES = frozenset({"", "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"})
 """Codes of failures during a response that a retry may avoid; other codes concern the request."""
@@ -34,7 +34,7 @@ def explain_error(error: BaseException) -> ProviderError | None:
         The explanation; None when no chat client failed, or the cause is unknown.
     """
     cause = _find_sdk_error(error)
-    if cause is None or says_enough(error):
+    if cause is None or is_explained(error):
         return explain_client_error(error)
     import openai  # noqa: PLC0415 - its error was raised, so it is loaded
 
@@ -82,7 +82,7 @@ def parse_failure(event_or_response: Any) -> ProviderError | None:
 
 
 def _has_failed(response: Any) -> bool:
-    """Return whether a response has failed; an event has no status. Missing attributes of SDK models are slow to read."""
+    """Return whether a response has failed; False for an event. Missing attributes of SDK models are slow to read."""
     fields: dict[str, Any] = getattr(response, "__dict__", None) or {}
     further: dict[str, Any] = getattr(response, "__pydantic_extra__", None) or {}
     return "failed" in (fields.get("status"), further.get("status"))
@@ -126,7 +126,8 @@ def find_lost_state(error: BaseException) -> Forgotten | None:
     cause: Any = _find_sdk_error(error)
     if getattr(cause, "status_code", None) not in {400, 404, 410}:
         return None
-    message, code = str(cause.message), getattr(cause, "code", None)
+    message = str(cause.message)
+    code = getattr(cause, "code", None)
     if (
         code == "previous_response_not_found"
         or _CONTINUATION_NOT_FOUND.search(message)

@@ -1,8 +1,8 @@
 """Marks the items of a transcript that the model's service has lost or can no longer read.
 
-A container in which code ran expires after twenty idle minutes; encrypted reasoning can be read only with its
-key, so it is lost when the app switches to a key of another organisation or another endpoint. Both are known only after
-the service has rejected them. The losses are stored with the session, so that the next turn is not rejected again.
+A container in which code ran expires after twenty idle minutes; encrypted reasoning can be read only with its key, so
+it is lost when the app switches to a key of another organisation or another endpoint. Both are known only after the
+service has rejected them. The losses are stored with the session, so that the next turn is not rejected again.
 """
 
 import copy

@@ -34,7 +34,8 @@ def with_closed_calls(messages: Sequence[Message]) -> list[Message]:
     """
     open_calls, orphan_results = _find_unpaired_calls(messages)
     open_approvals, orphan_approvals = _find_unpaired_approvals(messages)
-    orphan_ids, open_ids = orphan_results | orphan_approvals, open_calls | open_approvals
+    orphan_ids = orphan_results | orphan_approvals
+    open_ids = open_calls | open_approvals
     if not orphan_ids and not open_ids:
         return list(messages)
     messages_to_send: list[Message] = []

@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 from agent_framework import Message
 
 from durable_agent_host.model.repair_rules import RepairRules
-from durable_agent_host.providers.foreign import ReplayTarget, retold
+from durable_agent_host.providers.foreign import ReplayTarget, rewrite_for
 from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
-from durable_agent_host.providers.neutral import without_carriers
+from durable_agent_host.providers.neutral import remove_carriers
 from durable_agent_host.providers.openai.approvals import as_history
 from durable_agent_host.providers.openai.call_ids import identify_calls
 from durable_agent_host.providers.openai.client import adapt_client
@@ -34,7 +34,7 @@ class OpenAIProvider(ResponsesItemReader, ProviderBase):
             media=re.compile(r"(image|audio|application|text)/.*"),
         ),
         carry=mark_lost_items,
-        forgotten=find_lost_state,
+        lost_state=find_lost_state,
         explain=explain_error,
         generated_files=cited_files,
         read_file=read_file,
@@ -50,14 +50,14 @@ class OpenAIProvider(ResponsesItemReader, ProviderBase):
 
     def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
         """Give every call its item id, and remove carriers, which these clients do not send."""
-        return without_carriers(self._prepare_history(messages, session_id))
+        return remove_carriers(self._prepare_history(messages, session_id))
 
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
         """Carry completed approvals as items, which the framework does not change."""
         return as_history(messages)
 
     def _prepare_history(self, messages: Sequence[Message], session_id: str) -> list[Message]:
-        history = as_history(retold(messages, self.target))
+        history = as_history(rewrite_for(messages, self.target))
         identify_calls(history, session_id=session_id)
         return history
 

@@ -81,7 +81,8 @@ def function_call_fields(group: Sequence[Content], _by_type: Mapping[str, Conten
 
 def code_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
     """Read a code run from its call and its result."""
-    call, result = by_type["code_interpreter_tool_call"], by_type["code_interpreter_tool_result"]
+    call = by_type["code_interpreter_tool_call"]
+    result = by_type["code_interpreter_tool_result"]
     return {
         "code": "".join(str(part.text) for part in call.inputs or ()),
         "container_id": call.additional_properties.get("container_id"),
@@ -106,7 +107,8 @@ def web_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content])
 
 def file_search_fields(_group: Sequence[Content], by_type: Mapping[str, Content]) -> Item:
     """Read a file search from its call and its result."""
-    call, result = by_type["search_tool_call"], by_type["search_tool_result"]
+    call = by_type["search_tool_call"]
+    result = by_type["search_tool_result"]
     results = cast("dict[str, Any]", result.result or {}).get("results")
     return {"queries": _object(call.arguments)["queries"], "status": call.status} | (
         {} if results is None else {"results": results}

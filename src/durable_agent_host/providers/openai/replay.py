@@ -33,7 +33,7 @@ _DATA_KIND: Final = re.compile(r"data:([^;,]*)")
 
 
 def replayable_messages(
-    messages: Sequence[Message], *, stored: bool, keeps_reasoning: Callable[[Content], bool]
+    messages: Sequence[Message], *, uses_service_storage: bool, can_send_reasoning: Callable[[Content], bool]
 ) -> list[Message]:
     """Remove the reasoning that cannot be replayed, and the ids that would require it.
 
@@ -41,8 +41,8 @@ def replayable_messages(
 
     Args:
         messages: to be sent, history first.
-        stored: whether the service stores what it is sent, and so knows the ids.
-        keeps_reasoning: whether the client can send reasoning that has no encrypted payload.
+        uses_service_storage: whether the service stores what it is sent, and so knows the ids.
+        can_send_reasoning: whether the client can send reasoning that has no encrypted payload.
 
     Returns:
         The same messages, or copies where something was removed.
@@ -51,7 +51,7 @@ def replayable_messages(
         [_with_media_types(_strip_malformed_items(message)) for message in resting(messages)]
     )
     return [
-        _make_replayable(message, stored=stored, keeps_reasoning=keeps_reasoning)
+        _make_replayable(message, uses_service_storage=uses_service_storage, can_send_reasoning=can_send_reasoning)
         if message.role == "assistant"
         else message
         for message in resting(sendable_messages)
@@ -136,19 +136,21 @@ def _is_media(content: Content) -> bool:
     )
 
 
-def _make_replayable(message: Message, *, stored: bool, keeps_reasoning: Callable[[Content], bool]) -> Message:
+def _make_replayable(
+    message: Message, *, uses_service_storage: bool, can_send_reasoning: Callable[[Content], bool]
+) -> Message:
     groups = _merge_reasoning(group_by_item(message.contents))
     contents: list[Content] = []
     is_plain = False
     for index, group in enumerate(groups):
         next_group = groups[index + 1] if index + 1 < len(groups) else None
         if group[0].type == "text_reasoning" and not (
-            keeps_reasoning(group[0]) or _can_precede(group, next_group, stored=stored)
+            can_send_reasoning(group[0]) or _can_precede(group, next_group, uses_service_storage=uses_service_storage)
         ):
             is_plain = True
         elif is_plain or _is_lost(group):
             is_plain = True
-            contents += _without_id(group, stored=stored)
+            contents += _without_id(group, uses_service_storage=uses_service_storage)
         else:
             contents += group
     return message if contents == list(message.contents) else with_contents(message, contents)
@@ -176,7 +178,7 @@ def _merge_reasoning(groups: Iterable[list[Content]]) -> list[list[Content]]:
     return merged_groups
 
 
-def _can_precede(group: Sequence[Content], next_group: Sequence[Content] | None, *, stored: bool) -> bool:
+def _can_precede(group: Sequence[Content], next_group: Sequence[Content] | None, *, uses_service_storage: bool) -> bool:
     is_encrypted = any(
         content.protected_data or content.additional_properties.get("encrypted_content") for content in group
     )
@@ -189,7 +191,7 @@ def _can_precede(group: Sequence[Content], next_group: Sequence[Content] | None,
         return False
     # The API rejects a text without an id after stored reasoning (recorded). A text without metadata after an item of
     # the API was interrupted or changed, and is not the result of that reasoning.
-    needs_id = stored or find_item_metadata(group[0]) is not None
+    needs_id = uses_service_storage or find_item_metadata(group[0]) is not None
     return not (needs_id and next_group[0].type == "text" and find_item_metadata(next_group[0]) is None)
 
 
@@ -197,7 +199,7 @@ def _is_lost(group: Sequence[Content]) -> bool:
     return bool((find_item_metadata(group[0]) or {}).get(LOST))
 
 
-def _without_id(group: list[Content], *, stored: bool) -> list[Content]:
+def _without_id(group: list[Content], *, uses_service_storage: bool) -> list[Content]:
     """Send a group so that it does not require the reasoning before it."""
     metadata = find_item_metadata(group[0])
     if metadata is None:
@@ -209,7 +211,7 @@ def _without_id(group: list[Content], *, stored: bool) -> list[Content]:
         first = copy.copy(group[0])
         first.additional_properties = first.additional_properties | {STAMP: {**metadata, "id": None}}
         return [first, *group[1:]]
-    if not stored and not metadata.get(LOST):
+    if not uses_service_storage and not metadata.get(LOST):
         return group
     return [Content("text", text=row.describe(rebuild_item(group)))] if row.describe else []
 
@@ -246,7 +248,9 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
     occurrence_counts: dict[str, int] = {}
     for item in resting(items):
         valid_item = dict(item)
-        call_id, item_id, kind = valid_item.get("call_id"), valid_item.get("id"), valid_item.get("type")
+        call_id = valid_item.get("call_id")
+        item_id = valid_item.get("id")
+        kind = valid_item.get("type")
         if isinstance(call_id, str) and len(call_id) > MAX_ID_CHARACTERS:
             valid_item["call_id"] = "call_" + derived_id(call_id)
         if item_id is not None and kind != "item_reference":

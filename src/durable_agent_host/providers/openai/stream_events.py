@@ -56,19 +56,20 @@ _INDEX_FIELDS: Final = {
 
 
 def _read_event(event: Any) -> ItemPart | None:
-    kind, position = getattr(event, "type", None), getattr(event, "output_index", None)
-    if not isinstance(kind, str) or not kind.startswith("response."):
+    event_type = getattr(event, "type", None)
+    position = getattr(event, "output_index", None)
+    if not isinstance(event_type, str) or not event_type.startswith("response."):
         return None
-    item = getattr(event, "item", None) if kind in _EVENTS_OF_ITEMS else None
+    item = getattr(event, "item", None) if event_type in _EVENTS_OF_ITEMS else None
     if position is None:
         position = getattr(item, "id", None) or getattr(event, "item_id", None)
     if not isinstance(position, int | str):
         return None
     if item is not None:
-        if kind.endswith("done"):
+        if event_type.endswith("done"):
             return ItemPart(position, item=plain_item(item))
         return ItemPart(position, begins=str(getattr(item, "id", None) or ""))
-    index = _INDEX_FIELDS.get(kind, "")
+    index = _INDEX_FIELDS.get(event_type, "")
     return _PARTS[index][position, getattr(event, index, None) if index else None]
 
 
