@@ -44,5 +44,5 @@ async def test_the_log_names_the_whole_address_of_an_endpoint():
     error = explain_error(caught.value)
     assert error is not None
     assert log_reason(error) == "ProviderError: the model's endpoint http://127.0.0.1:9/v1/responses cannot be reached"
-    refused = ProviderError("the model's service refused the call with 400: a secret: of mine", retryable=False)
-    assert log_reason(refused) == "ProviderError: the model's service refused the call with 400"
+    refused = ProviderError("the model's service rejected the call with 400: a secret: of mine", retryable=False)
+    assert log_reason(refused) == "ProviderError: the model's service rejected the call with 400"

@@ -183,7 +183,7 @@ def test_a_packed_answer_is_unpacked_within_bounds(host: AgentHost, model: Hosti
     before = resident_megabytes(host)
     assert "DURABLE_AGENT_HOST_MAX_LINE_BYTES" in failed(host, agent, "bomb")
     assert resident_megabytes(host) - before < 400
-    assert "packed as 'br'" in failed(host, agent, "br")
+    assert "compressed as 'br'" in failed(host, agent, "br")
 
 
 def test_an_answer_of_one_long_line_is_an_answer_or_an_error(host: AgentHost, model: HostileModel):

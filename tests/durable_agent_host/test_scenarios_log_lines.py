@@ -40,9 +40,9 @@ def test_a_failed_turn_is_a_line(doomed: Doomed, model: PracticeModel):
         named = (answer.headers["x-ms-turn-id"], "agent Worker", session, "attempt 1", " WARNING durable_agent_host")
         wait_until(lambda named=named: lines(doomed, *named, "failed: ProviderError"))
         (line,) = lines(doomed, *named, "failed: ProviderError")
-        assert f"refused the call with {status}" in line
+        assert f"rejected the call with {status}" in line
     (retried,) = lines(doomed, "model call failed, again in")
-    assert "refused the call with 503" in retried
+    assert "rejected the call with 503" in retried
     host.stop()
     assert not lines(doomed, CANARY)
 

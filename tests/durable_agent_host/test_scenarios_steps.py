@@ -131,7 +131,7 @@ def test_a_model_call_that_is_not_made_again_is_a_step(people: AgentHost, model:
     assert kinds(steps) == ["wait:queue", "attempt", "retry", "model_call", "end"]
     call, end = steps[3:]
     assert (call["outcome"], call["position"], call["attempt"], end["status"]) == ("failed", 0, 1, "failed")
-    assert "refused the call with 400" in call["reason"]
+    assert "rejected the call with 400" in call["reason"]
     assert call["ended_at"] is not None
 
 

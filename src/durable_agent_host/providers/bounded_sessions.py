@@ -81,7 +81,7 @@ def _fail_on_close(response: Any) -> None:
 def _connection_closed_error() -> Exception:
     from aiohttp import ClientPayloadError  # noqa: PLC0415 - loaded by the caller
 
-    return ClientPayloadError("the connection was closed before the end of the answer")
+    return ClientPayloadError("the connection was closed before the end of the response")
 
 
 class BoundedContent:
@@ -166,6 +166,7 @@ class BoundedContent:
         line = b"".join(parts)
         if len(line) > _MAX_PLAIN_LINE_BYTES and not line.startswith(b"data:"):
             raise ProviderError(
-                "the model's service sent a long line that is no event: check the endpoint's address", retryable=False
+                "the model's service sent a long line that is not an event: check the endpoint's address",
+                retryable=False,
             )
         return line

@@ -149,7 +149,7 @@ async def _limit_response(response: Any) -> None:
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"gzip", "x-gzip", "identity", ""}:
         raise ProviderError(
-            f"the model's service sent its answer packed as {encoding!r}, which was not requested: check the "
+            f"the model's service sent its response compressed as {encoding!r}, which was not requested: check the "
             "endpoint's address, and proxies in front of it",
             retryable=False,
         )
@@ -213,7 +213,7 @@ class _LimitedBody:
             return self._decompressor.decompress(raw, _STEP_BYTES), self._decompressor.unconsumed_tail
         except zlib.error as error:
             raise ProviderError(
-                f"the model's service sent an answer that cannot be unpacked ({error}); try again", retryable=True
+                f"the model's service sent a response that cannot be decompressed ({error}); try again", retryable=True
             ) from error
 
     async def aclose(self) -> None:

@@ -43,7 +43,7 @@ def explain_client_error(error: BaseException) -> ProviderError | None:
     if (retry_decision := advice_of(client_error)) is not None:
         return _explain_decision(retry_decision)
     if isinstance(client_error, ResponseInvalidatedException) and "message_stop" in str(client_error):
-        return ProviderError("the model's stream ended before the answer was complete; try again", retryable=True)
+        return ProviderError("the model's stream ended before the response was complete; try again", retryable=True)
     return None
 
 
@@ -68,9 +68,7 @@ def _explain_decision(retry_decision: Advice) -> ProviderError:
             "the model's endpoint cannot be reached, or broke the connection; try again", retryable=True
         )
     failure = (
-        f"refused the call with {retry_decision.status}"
-        if retry_decision.status
-        else "failed in the middle of its answer"
+        f"rejected the call with {retry_decision.status}" if retry_decision.status else "failed during its response"
     )
     default = "try again" if retry_decision.retryable else "check the request and the model's name"
     if retry_decision.status is not None and retry_decision.status < 400:  # noqa: PLR2004

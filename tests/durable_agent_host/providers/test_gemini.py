@@ -113,5 +113,5 @@ def test_images_and_files_are_sent_live_and_from_a_store():
         {"fileData": {"fileUri": "gs://bucket/a.pdf", "mimeType": "application/pdf"}},
         {"inlineData": {"data": "YWJj", "mimeType": "audio/wav"}},
     ]
-    with pytest.raises(RequestError, match="no ids"):
+    with pytest.raises(RequestError, match="does not send file ids"):
         GEMINI.check_message(Message("user", [Content.from_hosted_file("files/abc")]))

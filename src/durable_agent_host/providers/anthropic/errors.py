@@ -14,11 +14,11 @@ _HINTS: Final[dict[str, str]] = {
     "authentication_error": "check ANTHROPIC_API_KEY",
     "permission_error": "check that the key may use this model",
     "not_found_error": "check the model's name and the endpoint",
-    "request_too_large": "send less, or begin a new session",
+    "request_too_large": "send less, or start a new session",
     "rate_limit_error": "wait and try again, or raise the quota",
     "overloaded_error": "try again",
     "api_error": "try again",
-    "timeout_error": "try again, or ask for a shorter answer",
+    "timeout_error": "try again, or ask for a shorter response",
     "billing_error": "check the plan and the credit of the account",
     "invalid_request_error": "check the request and the model's name",
 }
@@ -58,7 +58,7 @@ def explain_error(error: BaseException) -> ProviderError | None:
         return explain_client_error(error)
     status: Any = getattr(cause, "status_code", None)
     in_stream = not isinstance(status, int) or status < 400  # noqa: PLR2004
-    failure = "failed in the middle of its answer" if in_stream else f"refused the call with {status}"
+    failure = "failed during its response" if in_stream else f"rejected the call with {status}"
     retryable = retry_decision is not None and retry_decision.retryable
     hint = _HINTS.get(kind, "try again" if retryable else "check the request and the model's name")
     return ProviderError(
@@ -99,7 +99,7 @@ def _explain_truncated_call(error: BaseException) -> ProviderError | None:
     if invalid is None or "message_stop" in str(invalid) or advice_of(invalid) is not None:
         return None
     return ProviderError(
-        "the model's answer ended within the call of a tool, so the tool is not run: raise max_tokens, or ask for less",
+        "the model's response ended within a tool call, so the tool is not run: raise max_tokens, or ask for less",
         retryable=False,
     )
 

@@ -48,6 +48,6 @@ async def read_file(client: Any, file: ServiceFile) -> ServedFile:
     except APIStatusError as error:
         if error.status_code in _UNAVAILABLE_STATUSES:
             raise NotFoundError(
-                f"the model's service does not provide the file {file.file_id!r} (any more): {error.message}"
+                f"the model's service does not provide the file {file.file_id!r}: {error.message}"
             ) from error
         raise explain_error(error) or error from error

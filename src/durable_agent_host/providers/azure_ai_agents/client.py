@@ -64,10 +64,10 @@ class RawAzureAIAgentsChatClient(FoldedStreamMixin, BaseChatClient[Any]):
         super().__init__(**more)
         endpoint = endpoint or os.environ.get("AZURE_AI_PROJECT_ENDPOINT")
         if not (agent_id or (agent_name and model)):
-            raise RegistrationError("give agent_id, or agent_name and model for an agent to find or create by its name")
+            raise RegistrationError("pass agent_id, or agent_name and model to find or create an agent by its name")
         if agents_client is None and not (endpoint and (credential is not None or api_key)):
             raise RegistrationError(
-                "give agents_client, or endpoint (or AZURE_AI_PROJECT_ENDPOINT) with credential or api_key"
+                "pass agents_client, or endpoint (or AZURE_AI_PROJECT_ENDPOINT) with credential or api_key"
             )
         self.sdk = agents_client or connect(str(endpoint), credential, api_key)
         self.agent_id = agent_id

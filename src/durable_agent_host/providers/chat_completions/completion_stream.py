@@ -85,7 +85,7 @@ class CompletionReader:
         if last is None or not self._finish_reasons:
             return
         if self._finish_reasons.keys() != self._accumulators.keys():
-            raise ProviderError("the model's stream ended before the answer was complete; try again", retryable=True)
+            raise ProviderError("the model's stream ended before the response was complete; try again", retryable=True)
         for choice, accumulator in sorted(self._accumulators.items()):
             item = self.item(choice, accumulator.message())
             yield self._copy_update(last, [], ItemPart(choice, item=item), is_last=True)
@@ -220,5 +220,5 @@ def _build_failure(error: Any) -> ProviderError:
         or "no reason was given"
     )
     return ProviderError(
-        f"the model's service failed in the middle of its answer: {reason.rstrip('. ')} - try again", retryable=True
+        f"the model's service failed during its response: {reason.rstrip('. ')} - try again", retryable=True
     )

@@ -50,7 +50,7 @@ def explain_error(error: BaseException) -> ProviderError | None:
         default,
     )
     return ProviderError(
-        f"the model's service refused the call with {retry_decision.status}: {message} - {hint}",
+        f"the model's service rejected the call with {retry_decision.status}: {message} - {hint}",
         retryable=retry_decision.retryable,
         retry_after_seconds=retry_decision.retry_after_seconds,
     )

@@ -1,6 +1,6 @@
-"""Reads the parts that earlier versions stored beside the contents of Gemini's hosted tools. Pure.
+"""Reads the parts that earlier versions stored alongside the contents of Gemini's hosted tools.
 
-They kept the SDK's form of a part, without what the content has, under `PART`; the answer of a hosted tool was a
+They stored the SDK's form of a part, without the fields of the content, under `PART`; the result of a hosted tool was a
 function's result. Signatures of function calls were on the reasoning before them, which the framework's client reads.
 """
 

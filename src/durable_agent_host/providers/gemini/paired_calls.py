@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 def pair_calls(contents: Sequence[Json]) -> list[Json]:
     """Add a response to calls without one, and remove responses without a call.
 
-    Guarantee: pure; the contents given are not changed.
+    Guarantee: pure; the contents are not changed.
 
     Args:
         contents: of a request, in order; the calls of a last one may still wait for their responses.
@@ -50,7 +50,7 @@ def pair_calls(contents: Sequence[Json]) -> list[Json]:
 def with_valid_names(contents: Sequence[Json], tool_names: Collection[str]) -> list[Json]:
     """Give calls and their responses names that the service accepts.
 
-    Guarantee: pure; the contents given are not changed.
+    Guarantee: pure; the contents are not changed.
 
     Args:
         contents: of a request.

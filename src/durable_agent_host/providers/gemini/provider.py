@@ -36,7 +36,7 @@ class GeminiProvider(ProviderBase):
     def check_message(self, message: Message, /) -> None:
         """Reject file ids, which the client would omit."""
         if any(content.type == "hosted_file" for content in message.contents):
-            raise RequestError("the agent's client sends no ids of files: send the file's bytes, or its URL at Gemini")
+            raise RequestError("the agent's client does not send file ids: send the file's bytes, or its URL at Gemini")
 
 
 GEMINI: Final = GeminiProvider()

@@ -51,7 +51,7 @@ class ResponseReader:
             Its contents, in order; often one, sometimes none.
 
         Raises:
-            ProviderError: the service ended without an answer, or within a function call.
+            ProviderError: the service ended without a response, or within a function call.
         """
         candidate, other_candidates = _split_candidates(response.get("candidates"))
         check_stop(response, candidate)
@@ -67,7 +67,7 @@ class ResponseReader:
         if finish_reason or not self._streaming or (other_candidates and self._is_finished):
             if self._calls.are_open:
                 raise ProviderError(
-                    f"the model's answer ended within a function call ({finish_reason}); try again", retryable=True
+                    f"the model's response ended within a function call ({finish_reason}); try again", retryable=True
                 )
             contents += self._metadata.to_contents(
                 self._new_id("search"), includes_searches="toolCall" not in self._ids

@@ -10,23 +10,23 @@ _NEVER: Final = "say it in another way: no setting allows it", False
 _AGAIN: Final = "try again", True
 
 _STOPS: Final[dict[str, tuple[str, str, bool]]] = {
-    "SAFETY": ("its safety filters have stopped the answer", *_FILTER),
+    "SAFETY": ("its safety filters have stopped the response", *_FILTER),
     "IMAGE_SAFETY": ("its safety filters have stopped the image", *_FILTER),
-    "BLOCKLIST": ("the answer has words of a blocklist", *_NEVER),
-    "PROHIBITED_CONTENT": ("the answer may have prohibited content", *_NEVER),
+    "BLOCKLIST": ("the response has words of a blocklist", *_NEVER),
+    "PROHIBITED_CONTENT": ("the response may have prohibited content", *_NEVER),
     "IMAGE_PROHIBITED_CONTENT": ("the image may have prohibited content", *_NEVER),
-    "SPII": ("the answer may have sensitive personal data", *_NEVER),
+    "SPII": ("the response may have sensitive personal data", *_NEVER),
     "LANGUAGE": ("it does not support the language", "use another language", False),
-    "RECITATION": ("the answer repeats material that may be protected", "ask for something more of its own", False),
+    "RECITATION": ("the response repeats material that may be protected", "ask for more original content", False),
     "IMAGE_RECITATION": ("the image repeats material that may be protected", "ask for another image", False),
     "NO_IMAGE": ("no image was made", *_AGAIN),
     "IMAGE_OTHER": ("no image was made", *_AGAIN),
     "OTHER": ("it gave no reason", *_AGAIN),
     "MALFORMED_FUNCTION_CALL": ("the model wrote a function call that cannot be read", *_AGAIN),
-    "MALFORMED_RESPONSE": ("the model wrote an answer that cannot be read", *_AGAIN),
-    "UNEXPECTED_TOOL_CALL": ("the model called a tool that it was not given", *_AGAIN),
-    "TOO_MANY_TOOL_CALLS": ("the model called too many tools one after the other", "ask for less at once", False),
-    "MISSING_THOUGHT_SIGNATURE": ("the conversation lacks a thought signature", "begin a new session", False),
+    "MALFORMED_RESPONSE": ("the model wrote a response that cannot be read", *_AGAIN),
+    "UNEXPECTED_TOOL_CALL": ("the model called a tool that the request does not declare", *_AGAIN),
+    "TOO_MANY_TOOL_CALLS": ("the model called too many tools one after the other", "ask for less per turn", False),
+    "MISSING_THOUGHT_SIGNATURE": ("the conversation lacks a thought signature", "start a new session", False),
 }
 """The service's reason → its meaning, what to do, and whether a retry can succeed."""
 
@@ -54,7 +54,7 @@ def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> Non
         meaning, hint, retryable = stop
         details = _format_details(candidate.get("finishMessage"))
         raise ProviderError(
-            f"the model's service ended without an answer: {meaning} ({reason}){details} - {hint}", retryable=retryable
+            f"the model's service ended without a response: {meaning} ({reason}){details} - {hint}", retryable=retryable
         )
 
 

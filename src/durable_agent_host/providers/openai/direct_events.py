@@ -1,9 +1,9 @@
-"""Parses a stream's events by their type, which saves a third of the CPU time of a streamed answer.
+"""Parses a stream's events by their type, which saves a third of the CPU time of a streamed response.
 
 The SDK (openai 3.54) checks each event against all of the fifty and more kinds of events before it takes the one whose
 ``type`` matches: 0.1 ms for a delta, 0.4 ms for a whole response. The ``type`` identifies the kind, so here an event is
 checked only against its own kind. An event that fails is constructed as that kind without validation, as the SDK
-finally does. The given client and the SDK's modules are not changed.
+finally does. The client and the SDK's modules are not changed.
 """
 
 from functools import cache

@@ -93,7 +93,7 @@ def _build_failure(code: str | None, message: str | None) -> ProviderError:
     is_transient = (code or "") in _TRANSIENT_CODES or _is_transient_status(code)
     hint = "try again" if is_transient else "check the request"
     return ProviderError(
-        f"the model's service failed in the middle of its answer: {reason.rstrip('. ')} - {hint}",
+        f"the model's service failed during its response: {reason.rstrip('. ')} - {hint}",
         retryable=is_transient,
     )
 
@@ -157,7 +157,7 @@ def _explain_status(error: Any) -> ProviderError:
         hint = "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT"
     retry_decision = advice_of(error)
     return ProviderError(
-        f"the model's service refused the call with {status}: {message.rstrip('. ')} - {hint}",
+        f"the model's service rejected the call with {status}: {message.rstrip('. ')} - {hint}",
         retryable=retry_decision is not None and retry_decision.retryable,
         retry_after_seconds=retry_decision.retry_after_seconds if retry_decision is not None else None,
     )

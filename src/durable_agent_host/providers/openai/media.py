@@ -35,8 +35,10 @@ def check_audio(contents: Iterable[Content]) -> None:
     for content in contents:
         if _is_audio(content) and _audio_format(content) is None:
             if content.type != "data":
-                raise RequestError("the model's service takes no audio by URL or id: send its bytes")
-            raise RequestError(f"the model's service takes audio as WAV or MP3, not {content.media_type!r}: convert it")
+                raise RequestError("the model's service does not accept audio by URL or id: send its bytes")
+            raise RequestError(
+                f"the model's service accepts audio as WAV or MP3, not {content.media_type!r}: convert it"
+            )
 
 
 def check_chat(contents: Iterable[Content]) -> None:
@@ -57,7 +59,7 @@ def check_chat(contents: Iterable[Content]) -> None:
         if content.type in {"data", "uri", "hosted_file"} and not is_bytes and not is_picture:
             raise RequestError(
                 f"the agent's client sends images, and bytes of WAV, MP3 and application/… files; this is "
-                f"{content.media_type!r} as {content.type!r}: send another form, or give the agent OpenAIChatClient"
+                f"{content.media_type!r} as {content.type!r}: send another format, or use OpenAIChatClient"
             )
 
 

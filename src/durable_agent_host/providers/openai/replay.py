@@ -37,7 +37,7 @@ def replayable_messages(
 ) -> list[Message]:
     """Remove the reasoning that cannot be replayed, and the ids that would require it.
 
-    Guarantee: pure; the given messages are not changed.
+    Guarantee: pure; the messages are not changed.
 
     Args:
         messages: to be sent, history first.
