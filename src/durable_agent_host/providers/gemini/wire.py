@@ -206,7 +206,7 @@ class _Call:
         finally:
             await chunks.aclose()
 
-    async def with_raw_json(self, stream: Any) -> AsyncIterator[Any]:
+    async def with_bodies(self, stream: Any) -> AsyncIterator[Any]:
         """Yield the chunks of a stream with their JSON."""
         try:
             async for chunk in stream:
