@@ -6,6 +6,6 @@ Forks have them from their server. That a host builds them is tested in a proces
 
 import asyncio
 
-from durable_agent_host.providers.openai.first_call import warm_up
+from durable_agent_host.providers.openai.provider import warm_up
 
 asyncio.run(warm_up())

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Final, NotRequired, Protocol, TypedDict, cast
 
 from durable_agent_host.agent.loop import submit
+from durable_agent_host.agent.model_errors import RetryPolicy
 from durable_agent_host.agent.outcome import error_raised_again, utc_now
-from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.runner import AgentRunner, RunLimits
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent
 from durable_agent_host.codec.state import decode_session, encode_session

@@ -20,13 +20,12 @@ from agent_framework_durabletask import (
 
 from durable_agent_host.activities import plan_times, run_limits
 from durable_agent_host.agent.budgets import BudgetsOfAgents
-from durable_agent_host.agent.callbacks import CallbackObserver
 from durable_agent_host.agent.compaction import Compactions
 from durable_agent_host.agent.context_stores import refuse_other_stores
 from durable_agent_host.agent.declarations import refuse_lost_declarations
 from durable_agent_host.agent.external_history import ExternalHistory, why_not_redacted
 from durable_agent_host.agent.hosting import taken_name, usable_name, why_no_journal
-from durable_agent_host.agent.observer import TurnObserver
+from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
 from durable_agent_host.agent.redactors import Redactors
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.agent.warm_up import warm_up_in_background
@@ -53,8 +52,8 @@ from durable_agent_host.durable.register import (
 )
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.durable.workflow_answers import open_request
 from durable_agent_host.durable.workflow_functions import (
+    open_request,
     refuse_pickled_reason,
     register_executor_activity,
     register_workflow_orchestration,
@@ -69,7 +68,7 @@ from durable_agent_host.http.sdk_requests import adapt_http_functions, check_aut
 from durable_agent_host.http.stream import EventStream
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_records import redact_log_records
-from durable_agent_host.loops.wakeups import Wakeups
+from durable_agent_host.loops.waiters import Wakeups
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.histories import Histories
 from durable_agent_host.model.principal import Principal

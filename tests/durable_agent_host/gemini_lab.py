@@ -17,8 +17,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
-from durable_agent_host.turn_log.disabled import NoTurnLog
-from durable_agent_host.turn_log.protocol import TurnLog
+from durable_agent_host.turn_log.protocol import NoTurnLog, TurnLog
 from practice_model.play.plans import Plan
 from practice_model.server import PracticeModel
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.content import encode_content
+from durable_agent_host.providers.anthropic.assembly import CodeText
 from durable_agent_host.providers.anthropic.client import adapt_client
-from durable_agent_host.providers.anthropic.code_text import CodeText
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from durable_agent_host.stream.fold import fold_updates
 from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog

@@ -23,8 +23,7 @@ from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.stream.fold import ItemReader, fold_updates
-from durable_agent_host.turn_log.disabled import NoTurnLog
-from durable_agent_host.turn_log.protocol import TurnLog
+from durable_agent_host.turn_log.protocol import NoTurnLog, TurnLog
 from practice_model.play.plans import Plan
 from practice_model.play.recordings import Recordings
 from practice_model.rules.requests import Rules

@@ -12,7 +12,7 @@ from typing import Any, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.agent.run_state import AgentRun
-from durable_agent_host.codec.nesting import has_python_class
+from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.model.journal_entry import ToolKey
 
 REASON = "the tool runs at the model's provider and needs approval"

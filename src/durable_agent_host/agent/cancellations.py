@@ -6,7 +6,7 @@ when it runs in the process that received the request.
 
 from typing import Final
 
-from durable_agent_host.loops.wakeups import Wakeups
+from durable_agent_host.loops.waiters import Wakeups
 
 CANCELLATIONS: Final = Wakeups()
 """By turn id; one per process, because the receiver of a cancel and the runner of the turn share nothing else."""

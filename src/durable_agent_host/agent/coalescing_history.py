@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from agent_framework import AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
 
-from durable_agent_host.session.kept_messages import (
+from durable_agent_host.session.elsewhere import (
     IDENTITY,
     PLACE,
     REWRITTEN,

@@ -16,7 +16,7 @@ from durable_agent_host.errors import (
     log_reason,
 )
 from durable_agent_host.model.histories import Histories
-from durable_agent_host.session.kept_messages import IDENTITY, PLACE, REWRITTEN, name_of, read_once, turn_of
+from durable_agent_host.session.elsewhere import IDENTITY, PLACE, REWRITTEN, name_of, read_once, turn_of
 from durable_agent_host.stream.fold import fold_contents
 
 _BATCH: Final = 100

@@ -45,7 +45,6 @@ from durable_agent_host.agent.bounds import (
     whole_in_time,
 )
 from durable_agent_host.agent.compaction import with_clients
-from durable_agent_host.agent.condensing import EVERY
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import refuse_declared_tools
 from durable_agent_host.agent.ending import Failed, RunStoppedError
@@ -53,6 +52,7 @@ from durable_agent_host.agent.hosted_tools import plain_arguments
 from durable_agent_host.agent.inner_calls import InnerCall
 from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.overriding import copy_with, overridden_class
+from durable_agent_host.agent.produced import EVERY
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.codec.journal_entry import encode_tool_result
 from durable_agent_host.errors import CorruptStateError, without_words

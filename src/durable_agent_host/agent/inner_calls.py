@@ -10,17 +10,16 @@ from typing import Any, Final, Self, cast
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Message, UsageDetails, add_usage_details
 
-from durable_agent_host.agent.bounds import Received
+from durable_agent_host.agent.bounds import Heard, Received, characters_of_answer
 from durable_agent_host.agent.ending import RunStoppedError, Waiting, stop_of
-from durable_agent_host.agent.heard import Heard, characters_of_answer
 from durable_agent_host.agent.observer import InnerModelCallFinished
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.errors import LogError
 from durable_agent_host.loops.weak_context_var import WeakContextVar
+from durable_agent_host.model.budget import is_measured, known_counts
 from durable_agent_host.model.journal_entry import INNER, InnerCallFinished
 from durable_agent_host.model.text_names import correct_contents
-from durable_agent_host.model.usage import is_measured, known_counts
 
 
 class InnerCalls:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from durable_agent_host.errors import LogError, log_reason
 from durable_agent_host.model.log_entry import MODEL_ANSWERED, MODEL_SENT, LogEntry
-from durable_agent_host.model.turn_bounds import KeptBounds
+from durable_agent_host.model.turn import KeptBounds
 from durable_agent_host.redaction import mask_credentials, mask_secrets
 from durable_agent_host.turn.call_body import CallBody, encode_body
 

@@ -9,8 +9,8 @@ one would be paid for again.
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Any, Final, cast
 
@@ -25,7 +25,9 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.bounds import (
+    Heard,
     WordMeter,
+    characters_of_answer,
     check_calls,
     check_model_call,
     in_time,
@@ -34,17 +36,43 @@ from durable_agent_host.agent.bounds import (
     until_its_end,
 )
 from durable_agent_host.agent.ending import RunStoppedError, stop_of
-from durable_agent_host.agent.heard import Heard, characters_of_answer
 from durable_agent_host.agent.held_history import CallMessages
 from durable_agent_host.agent.model_errors import advice_of, causes_of
 from durable_agent_host.agent.observer import ModelCallAnswered, ModelCallBegan, ModelCallFailed, ModelCallFinished
 from durable_agent_host.agent.run_state import AgentRun, BrokenStream
-from durable_agent_host.agent.unreadable_answers import reading
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer, replayed_updates
-from durable_agent_host.errors import LogError, ProviderError, log_reason
-from durable_agent_host.model.budget import Reservation
+from durable_agent_host.errors import DurableAgentHostError, LogError, ProviderError, log_reason
+from durable_agent_host.model.budget import Reservation, is_measured, known_counts
 from durable_agent_host.model.text_names import correct_contents, text_for
-from durable_agent_host.model.usage import is_measured, known_counts
+
+_MOST_CHARACTERS: Final = 300
+
+
+@contextmanager
+def reading(client: Any, explain: Callable[[BaseException], ProviderError | None]) -> Generator[None]:
+    """Turn an error of reading an answer into a sentence: one that nobody explains, after some of the answer has come.
+
+    Args:
+        client: the chat client.
+        explain: returns what the provider knows of an error.
+
+    Raises:
+        ProviderError: the answer cannot be read; with the client's name and the error's text.
+        Exception: any other, unchanged.
+    """
+    before = received().bytes
+    try:
+        yield
+    except Exception as error:
+        causes = list(causes_of(error))
+        is_ours = any(isinstance(one, DurableAgentHostError) for one in causes)
+        if is_ours or received().bytes == before or explain(error) is not None or advice_of(error) is not None:
+            raise
+        why = f"{type(client).__name__}: {type(causes[-1]).__name__}: {causes[-1]}"[:_MOST_CHARACTERS]
+        raise ProviderError(
+            f"the model's service sent an answer that cannot be read: {why}", retryable=False
+        ) from error
+
 
 CallNext = Callable[[], Awaitable[None]]
 

@@ -10,8 +10,8 @@ from agent_framework import AgentResponse, Content, Message, add_usage_details
 
 from durable_agent_host.agent.answer_checks import hold_answer
 from durable_agent_host.agent.history import DurableSession, TranscriptProvider
+from durable_agent_host.agent.produced import json_bytes
 from durable_agent_host.agent.run import AgentRuns
-from durable_agent_host.agent.weight import json_bytes
 from durable_agent_host.codec.approvals import with_approvals
 from durable_agent_host.codec.content import decode_usage, encode_agent_session
 from durable_agent_host.codec.extension import extension_of, with_extension
@@ -31,13 +31,13 @@ from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
-from durable_agent_host.session.closing import close_calls, finished_part
 from durable_agent_host.session.repair import repair_entries
+from durable_agent_host.session.transcript import close_calls, finished_part
 from durable_agent_host.stream.live_events import answer_text
 from durable_agent_host.stream.redacted_events import without_held
 from durable_agent_host.turn.error_texts import error_details
-from durable_agent_host.turn.model_names import bounded_name
 from durable_agent_host.turn.redactor import Redactor
+from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.waiting import shortened_calls
 from durable_agent_host.turn_log.journal import Recorded
 

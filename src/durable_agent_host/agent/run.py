@@ -5,14 +5,16 @@ model call broke midway, or when the model's service has lost what the request r
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from inspect import isawaitable
+from typing import Any, cast
 
-from agent_framework import AgentResponseUpdate, ChatContext, Message
+from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
 
 from durable_agent_host.agent.approvals import answer_requests
 from durable_agent_host.agent.attempt import Attempt
@@ -24,17 +26,15 @@ from durable_agent_host.agent.history import DurableSession
 from durable_agent_host.agent.hosting import HostedAgent
 from durable_agent_host.agent.inner_calls import InnerCalls
 from durable_agent_host.agent.kept_calls import KeptCalls
+from durable_agent_host.agent.model_errors import RetryPolicy
 from durable_agent_host.agent.observer import RunRepeats, UpdateCame
 from durable_agent_host.agent.produced import Produced
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.run_history import RunHistories
 from durable_agent_host.agent.run_state import REPLAYED, AgentRun, Live
-from durable_agent_host.agent.service_losses import ServiceLosses
 from durable_agent_host.agent.session_state import SessionState
 from durable_agent_host.agent.spending import Spending
 from durable_agent_host.agent.turn_context import TurnContext
-from durable_agent_host.agent.updates import options_of, updates_of
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.errors import TurnError, TurnTimedOutError
@@ -42,17 +42,144 @@ from durable_agent_host.loops.aside import aside
 from durable_agent_host.loops.giving_way import Stretch, give_way
 from durable_agent_host.model.budget import Budgets, Spent
 from durable_agent_host.model.journal_entry import ToolKey
-from durable_agent_host.model.provider_item import ItemPart
-from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.model.turn_bounds import ModelBounds
-from durable_agent_host.segments.newest_entries import entries_of_context
-from durable_agent_host.segments.record import Record
+from durable_agent_host.model.provider_item import Forgotten, ItemPart
+from durable_agent_host.model.session import WORKFLOW_STATE
+from durable_agent_host.model.turn import ModelBounds, TurnRequest
+from durable_agent_host.segments.record import Record, entries_of_context
 from durable_agent_host.session.context import context_messages
 from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.transcript import replay_messages
 from durable_agent_host.tool_calls import INNER_KEYS, InnerKeys, ToolCall
 from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn_log.journal import Journal
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class ServiceLosses:
+    """The losses of one attempt; after each, the agent is run again from the stored transcript.
+
+    Args:
+        turn_id: for log lines.
+    """
+
+    def __init__(self, turn_id: str) -> None:
+        self._turn_id = turn_id
+        self._lost: list[Forgotten] = []
+        self._marked = 0
+        self._remembered: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        """Return how many requests the service refused because of a loss."""
+        return len(self._lost)
+
+    def add(self, forgotten: Forgotten, session: DurableSession) -> bool:
+        """Record a loss.
+
+        Args:
+            forgotten: what the service has lost.
+            session: of the refused run.
+
+        Returns:
+            Whether another run can do without it: the loss is new, and the run had used it.
+        """
+        goes_on = bool(session.service_session_id or WORKFLOW_STATE in session.state)
+        if forgotten in self._lost or (forgotten.what == "continuation" and not (goes_on or forgotten.name)):
+            return False
+        _LOGGER.warning(
+            "turn %s: the model's service can no longer use the %s; going on from the stored transcript",
+            self._turn_id,
+            forgotten.what,
+        )
+        self._lost.append(forgotten)
+        return True
+
+    def forget_in(self, session: DurableSession) -> None:
+        """Remove the service's continuation from a session once something was lost."""
+        if self._lost:
+            session.service_session_id = None
+            session.state.pop(WORKFLOW_STATE, None)
+
+    def mark(
+        self, messages: Sequence[Message], session: DurableSession, provider: ModelProvider, *, is_request: bool = False
+    ) -> list[Message]:
+        """Mark what the service can no longer use in messages; the session remembers it.
+
+        Args:
+            messages: stored ones, or all of a request.
+            session: of the run.
+            provider: of the agent.
+            is_request: whether the messages are those of the refused request. Later messages of the same turn are new,
+                and not lost.
+        """
+        remembered = {**session.forgotten, **self._remembered}
+        marked, session.forgotten = provider.carry(messages, remembered, self._lost[self._marked :])
+        if is_request:
+            self._marked, self._remembered = len(self._lost), session.forgotten
+        return marked
+
+
+async def updates_of(
+    agent: SupportsAgentRun,
+    messages: Sequence[Message],
+    session: AgentSession,
+    options: dict[str, Any],
+    take_result: Callable[[AgentResponse[Any]], None] | None = None,
+) -> AsyncGenerator[AgentResponseUpdate]:
+    """Run an agent and yield what it streams.
+
+    Args:
+        agent: the app's, as it was put together for this run.
+        messages: of the run.
+        session: of the run; the framework changes it.
+        options: for the agent, see `options_of`.
+        take_result: receives the response with which a stream of the framework ends.
+    """
+    arguments: dict[str, Any] = {"options": options} if options else {}
+    running: Any = cast("Any", agent.run)(messages, stream=True, session=session, **arguments)
+    if not hasattr(running, "__aiter__"):
+        running = await running
+    if isinstance(running, AgentResponse):
+        for update in cast("AgentResponse[Any]", running).to_updates():
+            yield update
+        return
+    try:
+        async for update in running:
+            yield update
+        if callable(finish := getattr(running, "get_final_response", None)):
+            result = await cast("Awaitable[Any]", finish())  # runs the framework's end: providers, the session's id
+            if take_result is not None and isinstance(result, AgentResponse):
+                take_result(cast("AgentResponse[Any]", result))
+    finally:
+        # a stream of the framework, or the generator of an agent of the app's own
+        if callable(close := getattr(running, "close", None) or getattr(running, "aclose", None)):
+            closing = close()
+            if isawaitable(closing):
+                await closing
+
+
+def options_of(request: TurnRequest) -> dict[str, Any]:
+    """Return the options with which the agent runs.
+
+    Args:
+        request: the turn's.
+    """
+    asked_for: Any = {} if request.response_format is None else {"response_format": _named(request.response_format)}
+    options: dict[str, Any] = {**request.options, **asked_for}
+    if not request.enable_tool_calls:
+        options.pop("tools", None)
+        options["tool_choice"] = "none"
+    return options
+
+
+def _named(response_format: Mapping[str, Any]) -> dict[str, Any]:
+    """Wrap a bare schema without one type, such as an ``enum``: not every client takes it for a schema."""
+    if isinstance(response_format.get("type"), str):
+        return dict(response_format)
+    schema = {name: value for name, value in response_format.items() if name != "title"}
+    named = {"name": str(response_format.get("title") or "response"), "schema": schema, "strict": True}
+    return {"type": "json_schema", "json_schema": named}
+
 
 _WHOLE_AGENT = ToolKey(-1, "agent", 0)
 """The journal key for the run of an agent without a journal, treated like one tool call."""

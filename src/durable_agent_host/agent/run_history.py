@@ -4,7 +4,7 @@ Theory of operation. The framework lets a history provider load before a run and
 provider is a copy with overrides of its four methods. Loaded messages are ordered, each name once, and go to the model
 like the host's own transcript, with the provider's item ids. Saving waits until the turn's end is known: then the
 messages of the turn's entries are saved, completed or cancelled, under names that a retry repeats
-(`durable_agent_host.session.kept_messages`). The session's commit decides what counts: messages of a turn that failed
+(`durable_agent_host.session.elsewhere`). The session's commit decides what counts: messages of a turn that failed
 according to the session are not loaded again.
 
 A provider that saves after each model call (``require_per_service_call_history_persistence``) does so as the framework
@@ -34,7 +34,7 @@ from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.errors import HistoryError, log_reason
 from durable_agent_host.loops.aside import aside_of_texts
 from durable_agent_host.model.session import Receipt
-from durable_agent_host.session.kept_messages import (
+from durable_agent_host.session.elsewhere import (
     PLACE,
     name_of,
     named_for,

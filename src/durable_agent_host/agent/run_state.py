@@ -1,30 +1,97 @@
 """State shared by the parts of one agent run: its collaborators, and its progress."""
 
+import json
 import logging
 import random
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from agent_framework import ChatContext, ChatResponse, Message
+from agent_framework import ChatContext, ChatResponse, Content, Message
 
 from durable_agent_host.agent.ending import Cancelled, Failed, RunStoppedError, Stop, Waiting
 from durable_agent_host.agent.held_history import HeldHistory
 from durable_agent_host.agent.kept_calls import KeptCalls
+from durable_agent_host.agent.model_errors import RetryPolicy
 from durable_agent_host.agent.observer import ApprovalAwaited, Audience
 from durable_agent_host.agent.produced import Produced
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.session_state import SessionState
 from durable_agent_host.agent.spending import ASKED_AS, Spending
-from durable_agent_host.agent.unreadable_arguments import set_unreadable_apart
+from durable_agent_host.codec.shape import find_limits
+from durable_agent_host.codec.strict_json import MOST_LEVELS, has_python_class, is_nested_too_deeply
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.journal_entry import ToolKey
-from durable_agent_host.model.turn_bounds import ModelBounds
-from durable_agent_host.turn.question_ids import question_id
+from durable_agent_host.model.turn import ModelBounds
+from durable_agent_host.turn.waiting import question_id
 from durable_agent_host.turn_log.journal import Journal
+
+# Tool calls with unreadable arguments: not JSON, not an object, too deep, with numbers that are too long or classes.
+#
+# The framework parses arguments before any middleware runs. For some it fails the run; for others it substitutes
+# arguments, with which a tool that needs none would run. Here such a call reaches the framework without arguments,
+# and `durable_agent_host.agent.tool_calls` reports the error to the model instead of running the tool.
+
+_SAID: Final = "Error: Argument parsing failed."
+"""The framework's own words; a reason follows where the framework would have failed the run."""
+
+
+_TOO_DEEP: Final = f"{_SAID} They are nested more than {MOST_LEVELS} levels deep: make them flatter."
+_NAMES_CLASS: Final = f"{_SAID} An object has '__class__', '__module__' and '__data__': give the fields other names."
+
+
+class _UnreadableCall(Content):
+    """A call that keeps its raw arguments and parses them as none."""
+
+    def parse_arguments(self) -> dict[str, Any | None] | None:
+        """Return no arguments."""
+        return {}
+
+
+def set_unreadable_apart(response: ChatResponse[Any]) -> Iterator[tuple[str, str]]:
+    """Find the calls of a response whose arguments cannot be read, and keep the framework from parsing them.
+
+    Args:
+        response: the model's; its calls are changed in place, without loss.
+
+    Yields:
+        The id of each such call, and the result for the model.
+    """
+    for message in response.messages:
+        for content in message.contents:
+            if content.type == "function_call" and (told := _told(content.arguments)) is not None:
+                content.__class__ = _UnreadableCall
+                yield str(content.call_id), told
+
+
+def _told(arguments: Any) -> str | None:
+    if isinstance(arguments, dict):  # some services send no text; `encode_answer` checks the numbers
+        return _limit_of(arguments)
+    if not isinstance(arguments, str) or not arguments:
+        return None
+    try:
+        value = json.loads(arguments)
+    except RecursionError:
+        return _TOO_DEEP
+    except json.JSONDecodeError:
+        return _SAID
+    except ValueError as error:  # a number with more digits than Python reads
+        return f"{_SAID} {error}."
+    if not isinstance(value, dict):
+        return _SAID
+    if (limit := _limit_of(value)) is not None:
+        return limit
+    fault = next(find_limits(value), None)
+    return f"{_SAID} {fault.place} {fault.problem}." if fault is not None else None
+
+
+def _limit_of(arguments: Any) -> str | None:
+    if is_nested_too_deeply(arguments):
+        return _TOO_DEEP
+    return _NAMES_CLASS if has_python_class(arguments) else None
+
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -224,7 +291,7 @@ class AgentRun:
         return seconds
 
     def question_id(self, key: ToolKey, number: int = 0, changes: int = 0) -> str:
-        """Return the id of a question to a person about a call; see `durable_agent_host.turn.question_ids`.
+        """Return the id of a question to a person about a call; see `durable_agent_host.turn.waiting`.
 
         Args:
             key: of the call, from the journal.

@@ -7,11 +7,11 @@ for the time limit. How that ends is a type (`ending`); the turn's outcome (`out
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
-from agent_framework import AgentResponse, SupportsAgentRun
+from agent_framework import AgentResponse, Content, SupportsAgentRun
 
 from durable_agent_host.agent.attempt import Attempt
 from durable_agent_host.agent.budgets import NO_BUDGETS
@@ -31,14 +31,12 @@ from durable_agent_host.agent.ending import (
 )
 from durable_agent_host.agent.external_history import ExternalHistory
 from durable_agent_host.agent.hosting import HostedAgent
-from durable_agent_host.agent.model_errors import causes_of
+from durable_agent_host.agent.loop import submit
+from durable_agent_host.agent.model_errors import RetryPolicy, causes_of
 from durable_agent_host.agent.observer import AgentAnswered, TurnObserver
 from durable_agent_host.agent.outcome import cancelled, completed, failed, overlay_after, save_session, suspended
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
-from durable_agent_host.agent.retries import RetryPolicy
 from durable_agent_host.agent.run import AgentRuns
-from durable_agent_host.agent.service_files import ServiceFiles
-from durable_agent_host.agent.service_runs import cancel_at_service
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
@@ -47,28 +45,82 @@ from durable_agent_host.errors import (
     FencedError,
     HistoryError,
     LogError,
+    NotFoundError,
     ProviderError,
     RedactionError,
     log_reason,
     without_words,
 )
 from durable_agent_host.model.budget import Budgets
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.model.turn_bounds import KeptBounds, ModelBounds
+from durable_agent_host.model.turn import KeptBounds, ModelBounds, TurnOutcome, TurnRequest
 from durable_agent_host.segments.keeper import NO_KEEPER, Keeper
-from durable_agent_host.segments.newest_entries import stored_overlay
+from durable_agent_host.segments.record import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.elsewhere import without_messages
 from durable_agent_host.session.ownership import kept_id
 from durable_agent_host.turn.redactor import Redactor
 from durable_agent_host.turn.timeline import TellEnd
 from durable_agent_host.turn_log.crash_points import reach
-from durable_agent_host.turn_log.disabled import NoTurnLog
-from durable_agent_host.turn_log.protocol import TurnLog
+from durable_agent_host.turn_log.protocol import NoTurnLog, TurnLog
+
+# Cancels work that the model's service still does for an ended turn, whose answer is no longer wanted.
+#
+# This applies when a person cancels a turn or when it fails. A process that dies ends no turn, and cancels nothing.
 
 _LOGGER = logging.getLogger(__name__)
+_SECONDS: Final = 10.0
+
+
+async def cancel_at_service(runs: AgentRuns) -> None:
+    """Cancel what the service still does for a turn. If that fails, the turn ends all the same.
+
+    Args:
+        runs: of the attempt, ended.
+    """
+    if runs.run is None:
+        return
+    begun = [one for _, one in sorted(runs.run.journal.recorded.continuations.items()) if one]
+    if not begun:
+        return
+    try:
+        async with asyncio.timeout(_SECONDS):
+            await runs.provider.cancel(runs.hosted.client, begun[-1])
+    except Exception as error:  # noqa: BLE001 - the service may be gone
+        _LOGGER.warning("turn %s: the model's service was not cancelled: %s", runs.request.turn_id, log_reason(error))
+
+
+class ServiceFiles:
+    """The files kept by one agent's service.
+
+    Args:
+        host: returns the agent, with its client and provider.
+    """
+
+    def __init__(self, host: Callable[[], HostedAgent]) -> None:
+        self._host = host
+
+    def of(self, content: Content) -> Iterable[ServiceFile]:
+        """List the files of the service to which a stored content refers."""
+        return self._host().provider.service_files(content)
+
+    async def read(self, file: ServiceFile) -> ServedFile:
+        """Download a file on the agents' event loop, to which the client's connections belong.
+
+        Raises:
+            NotFoundError: the service does not have it, or does not give it out, or its SDK takes no such id.
+            ProviderError: the service failed.
+        """
+        hosted = self._host()
+        client: Any = getattr(hosted.agent, "client", None)
+        try:
+            return await asyncio.wrap_future(submit(hosted.provider.read_service_file(client, file)))
+        except ValueError as error:  # of the SDK, for what would be another path, such as ".."
+            raise NotFoundError(f"the model's service cannot be asked for the file {file.file_id[:100]!r}") from error
+
+
 _LOOK_SECONDS: Final = 0.7
 _SAVE_SECONDS: Final = 10.0
 _GIVE_UP_SECONDS: Final = 0.3

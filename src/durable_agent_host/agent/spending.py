@@ -7,8 +7,9 @@ kill at any moment leaves a turn that has spent at most what is counted, but for
 missed, and the last second of a stream.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,12 +17,10 @@ from typing import Any, Final
 from agent_framework import Message
 
 from durable_agent_host.agent.ending import Failed, RunStoppedError, stop_of
-from durable_agent_host.agent.recorded_spending import answers_in, spent_on_the_rest, tokens_of
-from durable_agent_host.agent.work_notes import WorkNotes
+from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import BudgetExceededError, LogError
-from durable_agent_host.model.budget import KINDS, NOTHING_SPENT, Budget, Budgets, Kind, Reservation, Spent
+from durable_agent_host.model.budget import KINDS, NOTHING_SPENT, Budget, Budgets, Kind, Reservation, Spent, is_measured
 from durable_agent_host.model.journal_entry import INNER
-from durable_agent_host.model.usage import is_measured
 from durable_agent_host.turn.budgeting import (
     Crossing,
     Scope,
@@ -33,6 +32,92 @@ from durable_agent_host.turn.budgeting import (
 )
 from durable_agent_host.turn.request_size import tokens_of_request
 from durable_agent_host.turn_log.journal import Journal, Recorded
+
+
+def spent_in(recorded: Recorded, budgets: Budgets) -> Spent | None:
+    """Count what a turn has spent that runs no more.
+
+    Guarantee: pure.
+
+    Args:
+        recorded: all that its log says.
+        budgets: of the agent.
+
+    Returns:
+        The figures, or None when nothing counts them.
+    """
+    if not budgets.counts:
+        return None
+    spent = Spent(seconds=recorded.worked_seconds).plus(spent_on_the_rest(recorded))
+    for usage, model in answers_in(recorded):
+        spent = spent.plus(spent_on_answer(usage, model, budgets.prices))
+    return spent
+
+
+def answers_in(recorded: Recorded) -> Iterator[tuple[Mapping[str, Any] | None, str | None]]:
+    """Give usage and model of all answered model calls. Guarantee: pure."""
+    for call in recorded.inner_calls:
+        yield call.usage, call.model
+    for response in (*recorded.responses.values(), *recorded.side_calls.values()):
+        usage = response.get("usage")
+        yield (decode_usage(usage) if usage else None), response.get("model")
+
+
+def spent_on_the_rest(recorded: Recorded) -> Spent:
+    """Count the calls without an end or without token counts, and the starts of tools. Guarantee: pure."""
+    spent = Spent(tool_calls=sum(tool.starts for key, tool in recorded.tools.items() if key.position >= 0))
+    for reservations in recorded.reserved.values():
+        for one in reservations:
+            spent = spent.plus(spent_on_reservation(one))
+    for one in recorded.unmeasured:
+        spent = spent.plus(tokens_of(one))
+    return spent
+
+
+def tokens_of(reservation: Reservation) -> Spent:
+    """Count the tokens of a call that is itself counted elsewhere. Guarantee: pure."""
+    return replace(spent_on_reservation(reservation), model_calls=0)
+
+
+_EVERY_SECONDS: Final = 1.0
+_EVERY_PART: Final = 50
+"""Long work is noted each time it has grown by such a part, so that the notes of a day are few, too."""
+
+
+class WorkNotes:
+    """The notes of one run.
+
+    Args:
+        journal: of the run.
+        worked: returns the seconds that the agent has worked on the turn.
+    """
+
+    def __init__(self, journal: Journal, worked: Callable[[], float]) -> None:
+        self._journal = journal
+        self._worked = worked
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Note it regularly from now on; does nothing when that has begun."""
+        if self._timer is None:
+            pause = max(_EVERY_SECONDS, self._worked() / _EVERY_PART)
+            self._timer = asyncio.get_running_loop().call_later(pause, self._next)
+
+    def end(self) -> None:
+        """Note it once more, if that has begun; durable before what comes after it in the journal."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._note()
+
+    def _next(self) -> None:
+        self._timer = None
+        self.begin()
+        self._note()
+
+    def _note(self) -> None:
+        with suppress(LogError):  # a journal that cannot be written tells of it later
+            self._journal.worked(round(self._worked(), 3))
+
 
 ASKED_AS: Final = "budget"
 """The name of a call that waits for a person because of a budget."""

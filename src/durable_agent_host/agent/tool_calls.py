@@ -34,10 +34,49 @@ from durable_agent_host.agent.run_state import AgentRun
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result, tool_result_text
 from durable_agent_host.errors import CorruptStateError, LogError, TurnError, place_of_error
-from durable_agent_host.loops.own_task import in_own_task
 from durable_agent_host.model.journal_entry import ToolFinished, ToolKey
 from durable_agent_host.tool_calls import APPROVED_BY, INNER_KEYS, RUNNING_CALL, InnerKeys, ToolCall
 from durable_agent_host.turn_log.journal import RecordedTool
+
+
+async def in_own_task(do: Callable[[], Awaitable[None]]) -> None:
+    """Run code in a new task, and wait for its end; cancelling the caller cancels it.
+
+    Within the caller's task, code that cancels its task would cancel the caller. A `GeneratorExit` that it raises in a
+    thread would close the caller's coroutines where they wait: asyncio throws what a thread raised into the outermost
+    coroutine, and that exception means `close` to it.
+
+    Args:
+        do: called once, in the task; has a copy of the caller's context.
+
+    Raises:
+        BaseException: what it raises; also `asyncio.CancelledError` when it has cancelled only itself.
+    """
+    task = asyncio.create_task(_raised_by(do))
+    try:
+        raised = await task
+    except asyncio.CancelledError:
+        if not task.done() or task.cancelled():
+            raise
+        raised = task.result()  # it had ended just before: what it did is not to be lost
+        if (own := asyncio.current_task()) is not None:
+            own.uncancel()
+            own.cancel()  # at the next wait
+    try:
+        if raised is not None:
+            raise raised
+    finally:
+        del raised  # it refers to this frame
+
+
+async def _raised_by(do: Callable[[], Awaitable[None]]) -> BaseException | None:
+    """Run code, and return what it raises: as a task's own exception, some would end the loop or close coroutines."""
+    try:
+        await do()
+    except BaseException as error:  # noqa: BLE001 - the caller raises it
+        return error
+    return None
+
 
 _LOGGER = logging.getLogger(__name__)
 CallNext = Callable[[], Awaitable[None]]

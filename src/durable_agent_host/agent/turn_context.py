@@ -28,14 +28,20 @@ from agent_framework import (
     apply_compaction,
 )
 
-from durable_agent_host.agent.compaction import Compaction
+from durable_agent_host.agent.compaction import Compaction, SideCalls, answering
 from durable_agent_host.agent.run_state import AgentRun
-from durable_agent_host.agent.side_calls import SideCalls, answering
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.overlay import Overlay, StandIn
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.session.context import RECORD, name_of_stand_in, place_of_name, turn_of_name, whole_units
-from durable_agent_host.session.overlaying import Slot, overlay_of
+from durable_agent_host.session.context import (
+    RECORD,
+    Slot,
+    name_of_stand_in,
+    overlay_of,
+    place_of_name,
+    turn_of_name,
+    whole_units,
+)
 
 _LOGGER = logging.getLogger(__name__)
 _MARKS: Final = (GROUP_ANNOTATION_KEY, EXCLUDED_KEY, EXCLUDE_REASON_KEY)

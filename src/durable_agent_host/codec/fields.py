@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, cast, get_args
 from agent_framework import Content
 from agent_framework._types import ContentType
 
-from durable_agent_host.codec.nesting import CLASS_FIELDS
+from durable_agent_host.codec.strict_json import CLASS_FIELDS
 from durable_agent_host.errors import CorruptStateError
 
 CONTENT: Final = "$content"

@@ -3,20 +3,106 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.envelope import read_envelope
 from durable_agent_host.codec.fields import dump_value, load_value
-from durable_agent_host.codec.owner import decode_owner, encode_owner
 from durable_agent_host.codec.pieces import decode_sealed, encode_sealed
 from durable_agent_host.codec.schema import outline_faults
 from durable_agent_host.codec.wire import EXTENSION, ReceiptWire
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, UnknownSchemaVersionError
 from durable_agent_host.model.budget import Spent
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Receipt, Receipts, Session
 from durable_agent_host.model.turn import TurnStats
+
+
+def last_use_of_document(state: Any) -> str:
+    """Return when a session was last used, even if it cannot be read as a whole. Guarantee: pure.
+
+    Args:
+        state: the entity's state.
+
+    Returns:
+        UTC, ISO-8601, whole seconds; for a session without that time, when its newest message or turn ended; empty when
+        unknown.
+    """
+    return max(_whole_seconds(time) for time in _times(state))
+
+
+def _times(state: Any) -> Iterator[Any]:
+    data = _field(state, "data")
+    ours = _field(_field(data, "extensionData"), EXTENSION)
+    yield _field(ours, "usedAt")
+    yield _field(_last(_field(ours, "receipts")), "endedAt")
+    yield _field(_last(_field(data, "conversationHistory")), "createdAt")
+
+
+def _field(of: Any, name: str) -> Any:
+    return cast("Mapping[str, Any]", of).get(name) if isinstance(of, Mapping) else None
+
+
+def _last(of: Any) -> Any:
+    return cast("Sequence[Any]", of)[-1] if isinstance(of, list) and of else None
+
+
+def _whole_seconds(text: Any) -> str:
+    if not isinstance(text, str):
+        return ""
+    try:
+        time = datetime.fromisoformat(text)
+        time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return ""
+    return time.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+
+
+UNREADABLE: Final = Owner("", "\0")
+"""The owner of a document whose owner field cannot be read: no caller is equal to it."""
+
+
+def encode_owner(owner: Owner) -> dict[str, str]:
+    """Encode an owner. Guarantee: pure.
+
+    Args:
+        owner: of a session.
+
+    Returns:
+        ``principal``, and ``tenant`` when it has one.
+    """
+    return {"principal": owner.principal} | ({"tenant": owner.tenant} if owner.tenant else {})
+
+
+def decode_owner(wire: Any) -> Owner | None:
+    """Decode an owner. Guarantee: pure.
+
+    Args:
+        wire: from `encode_owner`, or None.
+
+    Returns:
+        The owner; None for None; `UNREADABLE` for anything else.
+    """
+    if wire is None:
+        return None
+    fields: Mapping[str, Any] = cast("Any", wire) if isinstance(wire, Mapping) else {}
+    principal, tenant = fields.get("principal"), fields.get("tenant", "")
+    return Owner(principal, tenant) if isinstance(principal, str) and isinstance(tenant, str) else UNREADABLE
+
+
+def owner_of_document(state: Any) -> Owner | None:
+    """Return the owner of a stored session, even if nothing else of it can be read. Guarantee: pure.
+
+    Args:
+        state: the entity's state.
+    """
+    found = state
+    for name in ("data", "extensionData", EXTENSION, "owner"):
+        found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
+    return decode_owner(found)
+
 
 EXTENSION_VERSION: Final = 1
 _READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")

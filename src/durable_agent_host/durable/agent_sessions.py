@@ -26,9 +26,9 @@ from azure.durable_functions.models.Task import CompoundTask, TaskState
 from durable_agent_host.agent.loop import submit
 from durable_agent_host.agent.outcome import error_raised_again
 from durable_agent_host.codec.message import decode_response
+from durable_agent_host.durable.entity import read_run_request
 from durable_agent_host.durable.hub import Hub
 from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
-from durable_agent_host.durable.run_requests import read_run_request
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id
 from durable_agent_host.model.turn import Caller

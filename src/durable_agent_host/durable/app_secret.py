@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationContext
 
-from durable_agent_host.codec.nesting import names_python_class
+from durable_agent_host.codec.strict_json import names_python_class
 from durable_agent_host.encryption.keys_home import SECRET_HOME, wait_for
 from durable_agent_host.errors import RequestError
 from durable_agent_host.segments.protocol import SegmentStore

@@ -6,7 +6,7 @@ from typing import Final
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.codec.owner import owner_of_document
+from durable_agent_host.codec.state import owner_of_document
 from durable_agent_host.durable.app_secret import AppSecret
 from durable_agent_host.durable.documents import SessionDocuments, held_by
 from durable_agent_host.errors import NotFoundError, RequestError
@@ -15,7 +15,7 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.ownership import name_mark, unknown_session
-from durable_agent_host.turn.places import Place
+from durable_agent_host.turn.requests import Place
 
 _REMEMBERED: Final = 10_000
 

@@ -3,19 +3,23 @@
 import asyncio
 import time
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from azure.durable_functions import DurableOrchestrationClient, EntityId
 
-from durable_agent_host.codec.nesting import has_python_class
-from durable_agent_host.codec.owner import owner_of_document
 from durable_agent_host.codec.pieces import has_pieces
-from durable_agent_host.codec.state import decode_session, document_digest, encode_session, refuse_encrypted
-from durable_agent_host.durable.access import Access
+from durable_agent_host.codec.state import (
+    decode_session,
+    document_digest,
+    encode_session,
+    last_use_of_document,
+    owner_of_document,
+    refuse_encrypted,
+)
+from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.durable.external_sessions import ExternalSessions
-from durable_agent_host.durable.listing import Listed, entity_pages
-from durable_agent_host.durable.owned_list import list_owned
-from durable_agent_host.errors import RequestError, StateError, TurnRejectedError, TurnTimedOutError
+from durable_agent_host.durable.listing import Listed, entity_pages, entity_state_pages
+from durable_agent_host.errors import CorruptStateError, RequestError, StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
@@ -24,12 +28,108 @@ from durable_agent_host.segments.cache import PieceCache
 from durable_agent_host.segments.checks import find_problems, repair_record
 from durable_agent_host.segments.forks import keep_original
 from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
+from durable_agent_host.segments.owned import OwnedSessions
 from durable_agent_host.segments.pages import Page, read_page
 from durable_agent_host.segments.record import Record
-from durable_agent_host.session.at_work import is_erasing, refuse_busy
-from durable_agent_host.session.repair import Change, mend_head, repair_document
-from durable_agent_host.session.repair_differences import Note, note_nothing
+from durable_agent_host.session.admission import is_erasing, refuse_busy
+from durable_agent_host.session.repair import Change, Note, mend_head, note_nothing, repair_document
 from durable_agent_host.turn_log.crash_points import reach
+
+_AT_ONCE: Final = 16
+
+
+async def list_owned(
+    client: DurableOrchestrationClient, owned: OwnedSessions, agent: str, owner: Owner
+) -> list[Listed]:
+    """List an owner's sessions.
+
+    Args:
+        client: the SDK's.
+        owned: the record of sessions' owners.
+        agent: the agent's registered name.
+        owner: the owner.
+
+    Returns:
+        All of them, in no promised order.
+
+    Raises:
+        LogError: the piece store does not answer.
+    """
+    names = await owned.of(agent, owner)
+    if names is None:
+        return await _look_through_all(client, owned, agent, owner)
+    found: list[Listed] = []
+    left = iter(names)
+
+    async def look() -> None:
+        for session_id in left:
+            try:
+                state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
+            except CorruptStateError:  # nobody can tell whose it is
+                continue
+            held: Any = state.entity_state
+            if not state.entity_exists:
+                await owned.forget(agent, session_id, owner, is_erased=False)
+            elif owner_of_document(held) == owner:
+                found.append(Listed(last_use_of_document(held), session_id))
+
+    await asyncio.gather(*(look() for _ in range(_AT_ONCE)))
+    return found
+
+
+async def _look_through_all(
+    client: DurableOrchestrationClient, owned: OwnedSessions, agent: str, owner: Owner
+) -> list[Listed]:
+    """List them of all sessions of the agent, and note whose these are, so that the next list reads fewer."""
+    found: dict[str, Listed] = {}
+    others: list[tuple[str, Owner]] = []
+    async for page in entity_state_pages(client, entity_name(agent)):
+        for one, state in page:
+            whose = owner_of_document(state)
+            if whose == owner:
+                found[one.session_id] = Listed(last_use_of_document(state), one.session_id)
+            if whose is not None:
+                others.append((one.session_id, whose))
+    await owned.note_all(agent, others)
+    return [*found.values()]
+
+
+class Access(Protocol):
+    """The access rule of one request, made by `durable_agent_host.http.gate`."""
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of what the request begins."""
+        ...
+
+    @property
+    def has_own_names(self) -> bool:
+        """Whether the request may use a name that somebody else has chosen."""
+        ...
+
+    async def sees(
+        self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, to_read: bool = False
+    ) -> bool:
+        """Return whether a session exists for the request.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            owner: its owner, or None.
+            exists: whether it exists for anybody.
+            to_read: whether it can be read, whatever the request does.
+        """
+        ...
+
+    async def may_import_on_trust(self, agent: str, session_id: str) -> bool:
+        """Return whether the app lets the caller import a document that speaks for the app, its tools or the service.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: of the new session.
+        """
+        ...
+
 
 PUT_OPERATION: Final = "put_document"
 PUT_SECONDS: Final = 30.0

@@ -5,26 +5,26 @@ upstream's, for orchestrations and workflows that call the entity directly.
 """
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from azure.durable_functions import DurableEntityContext
+from azure.durable_functions.entity import Entity
+from pydantic import BaseModel
 
 from durable_agent_host.agent.loop import submit
-from durable_agent_host.agent.outcome import error_raised_again
+from durable_agent_host.agent.outcome import error_raised_again, utc_now
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.codec.fields import dump_value
 from durable_agent_host.codec.message import decode_response
-from durable_agent_host.codec.nesting import names_python_class
-from durable_agent_host.codec.owner import decode_owner
-from durable_agent_host.codec.state import decode_session, decode_spent, document_digest, encode_session
+from durable_agent_host.codec.state import decode_owner, decode_session, decode_spent, document_digest, encode_session
+from durable_agent_host.codec.strict_json import names_python_class
 from durable_agent_host.durable.app_secret import AppSecret, signal_place
 from durable_agent_host.durable.documents import PUT_OPERATION, refuse_busy
-from durable_agent_host.durable.entity_calls import is_signal
 from durable_agent_host.durable.health import CHECK_OPERATION
-from durable_agent_host.durable.run_requests import read_run_request
 from durable_agent_host.errors import (
     IdempotencyKeyReusedError,
     RequestError,
@@ -53,6 +53,7 @@ from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.error_texts import error_details
+from durable_agent_host.turn.requests import request_of_run
 from durable_agent_host.turn.timeline import timeline_without_orchestration
 from durable_agent_host.turn.wire import (
     check_figures,
@@ -61,6 +62,91 @@ from durable_agent_host.turn.wire import (
     decode_turn_outcome,
     encode_turn_request,
 )
+
+
+def read_run_request(agent: str, session_id: str, payload: Any) -> TurnRequest:
+    """Read the input of upstream's ``run`` operation.
+
+    Guarantee: pure except for the clock; imports nothing that the input names.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: the entity's key.
+        payload: upstream's ``RunRequest`` as a dictionary, or a message.
+
+    Returns:
+        The request; the correlation id is the turn's id.
+
+    Raises:
+        RequestError: the message is missing, or the response format is not usable.
+    """
+    return request_of_run(agent, session_id, payload, now=utc_now(), schema_of=_response_schema)
+
+
+def _response_schema(response_format: Any) -> dict[str, Any] | None:
+    if response_format is None:
+        return None
+    if not isinstance(response_format, dict):
+        raise RequestError(f"response_format is {type(response_format).__name__}: give a JSON schema as an object")
+    named = cast("dict[str, Any]", response_format)
+    if named.get("__response_schema_type__") != "pydantic_model":
+        return named
+    found: Any = sys.modules.get(str(named.get("module")))
+    for part in str(named.get("qualname")).split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, type) and issubclass(found, BaseModel):
+        return found.model_json_schema()
+    raise RequestError(
+        f"response_format names {named.get('module')}.{named.get('qualname')}, which this app has not loaded: "
+        "import it in function_app.py, or give a JSON schema"
+    )
+
+
+# Distinguishes signals from calls inside an entity's operation.
+#
+# The extension marks each operation as signal or call, and the SDK (azure-functions-durable 1.7) does not pass this
+# on. A signal's sender waits for no answer, so a turn sent as a signal may wait where a call must be refused.
+
+_ATTRIBUTE = "_durable_agent_host_is_signal"
+
+
+def is_signal(context: DurableEntityContext) -> bool:
+    """Return whether the current operation is a signal.
+
+    Args:
+        context: the entity's.
+
+    Returns:
+        False for a call, and when unknown.
+    """
+    return getattr(context, _ATTRIBUTE, False) is True
+
+
+def entity_handle(operate: Callable[[DurableEntityContext], None]) -> Callable[[Any], str]:
+    """Make the function that the worker calls for an entity, as the SDK's ``Entity.create`` does.
+
+    Args:
+        operate: runs one operation.
+
+    Returns:
+        The function, which lets operations know whether they are signals.
+    """
+
+    def handle(context: Any) -> str:
+        known, batch = DurableEntityContext.from_json(getattr(context, "body", None) or context)
+        signals = iter([operation.get("isSignal") is True for operation in batch])
+
+        def operate_next(one: DurableEntityContext) -> None:
+            setattr(one, _ATTRIBUTE, next(signals, False))
+            operate(one)
+
+        return Entity(operate_next).handle(known, batch)
+
+    handle.__name__ = getattr(operate, "__name__", "entity")
+    handle.__annotations__ = {}  # the worker refuses annotations on an entity's context
+    cast("Any", handle).entity_function = operate
+    return handle
+
 
 _OF_TURNS: Final = frozenset({"admit", "commit", "leave"})
 _OF_CALLERS: Final = frozenset({"run", "run_agent", "reset", PUT_OPERATION})

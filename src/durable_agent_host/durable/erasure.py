@@ -21,8 +21,7 @@ from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
 
-from durable_agent_host.codec.owner import decode_owner, encode_owner
-from durable_agent_host.codec.state import document_digest, encode_session
+from durable_agent_host.codec.state import decode_owner, document_digest, encode_owner, encode_session
 from durable_agent_host.durable.documents import SessionDocuments, held_by, readable_session
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.holders import ENDED, Holders
@@ -45,7 +44,7 @@ from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.segments.record import Record
 from durable_agent_host.segments.sweeping import Sweeper, turns_of
 from durable_agent_host.segments.uploads import upload_homes
-from durable_agent_host.session.at_work import refuse_busy
+from durable_agent_host.session.admission import refuse_busy
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn.requests import read_turn_request
 from durable_agent_host.turn_log.crash_points import reach

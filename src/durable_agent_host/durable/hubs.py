@@ -1,8 +1,7 @@
 """Selects an app's hub: the only place that does."""
 
 from durable_agent_host.durable.app_secret import AppSecret
-from durable_agent_host.durable.hub import Hub
-from durable_agent_host.durable.plain_hub import PlainHub
+from durable_agent_host.durable.hub import Hub, PlainHub
 from durable_agent_host.encryption.keys_home import NoKeys
 from durable_agent_host.encryption.opening import Stores
 

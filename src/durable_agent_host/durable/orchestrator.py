@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from azure.durable_functions import DurableOrchestrationContext, EntityId
 
 from durable_agent_host.durable.app_secret import AppSecret, answer_place
-from durable_agent_host.loops.wakeups import Wakeups
+from durable_agent_host.loops.waiters import Wakeups
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.turn.plan import (
     AskSession,

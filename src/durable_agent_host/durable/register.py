@@ -10,8 +10,7 @@ import azure.functions as func
 
 from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.durable import activity, erasure, orchestrator, session_turns
-from durable_agent_host.durable.entity import DurableAgentEntity, refuse_foreign_signal
-from durable_agent_host.durable.entity_calls import entity_handle
+from durable_agent_host.durable.entity import DurableAgentEntity, entity_handle, refuse_foreign_signal
 from durable_agent_host.durable.erasure import Eraser
 from durable_agent_host.durable.forgetting import (
     FORGET_ACTIVITY,
@@ -25,7 +24,7 @@ from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Mainten
 from durable_agent_host.durable.session_turns import TurnStopper
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.loops.wakeups import Wakeups
+from durable_agent_host.loops.waiters import Wakeups
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.segments.keeper import Keeper
 from durable_agent_host.settings import NO_MAINTENANCE, Settings

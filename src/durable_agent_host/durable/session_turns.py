@@ -10,7 +10,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.agent.budgets import NO_BUDGETS
 from durable_agent_host.agent.cancellations import CANCELLATIONS
-from durable_agent_host.agent.recorded_spending import spent_in
+from durable_agent_host.agent.spending import spent_in
 from durable_agent_host.codec.state import encode_spent
 from durable_agent_host.durable.forgetting import Forgetting
 from durable_agent_host.durable.orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION

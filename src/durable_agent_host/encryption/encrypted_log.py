@@ -22,8 +22,7 @@ from durable_agent_host.encryption.cipher import Cipher, Place
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, ENCRYPTED, LogEntry, LogPage, LogRecord
-from durable_agent_host.turn_log.order import check_order, missing_entries
-from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES, TurnLog
+from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES, TurnLog, check_order, missing_entries
 
 _REMEMBERED: Final = 10_000
 """How many logs' next offsets are remembered; for others it is read."""

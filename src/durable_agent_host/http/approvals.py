@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import azure.functions as func
 
-from durable_agent_host.codec.owner import decode_owner, encode_owner
+from durable_agent_host.codec.state import decode_owner, encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError
 from durable_agent_host.http.answers import approval_view, json_answer, turn_headers, turn_urls

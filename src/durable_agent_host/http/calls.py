@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from http import HTTPStatus
@@ -23,14 +23,12 @@ from durable_agent_host.errors import (
     NotFoundError,
     RequestTooLargeError,
 )
-from durable_agent_host.http.bodies import BodyLimit
-from durable_agent_host.http.body_stream import read_body
+from durable_agent_host.http.bodies import BodyLimit, read_body
 from durable_agent_host.http.gate import DISK_FULL, Action, Gate, IncomingRequest, wait_for_even_time
-from durable_agent_host.http.marks import without_mark
 from durable_agent_host.http.parse import RunCall, parse_run, refuse_repeated
 from durable_agent_host.http.problems import problem, problem_of_error
 from durable_agent_host.http.rates import StreamReaders
-from durable_agent_host.http.stream import DocumentStream, PartStream, each_in_turn, in_slices
+from durable_agent_host.http.stream import DocumentStream, EventStream, PartStream, each_in_turn, in_slices
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
 from durable_agent_host.model.histories import Histories
@@ -40,10 +38,68 @@ from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn.event_folding import FinalResponse
-from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.request_options import AllowedOptions
+from durable_agent_host.turn.requests import Place
 from durable_agent_host.turn.trace_ids import traceparent_in
 from durable_agent_host.turn_log.protocol import TurnLog
+
+# Removes from answers the mark that prefixes names in ids; see `durable_agent_host.session.ownership`.
+#
+# A caller who chooses a taken name must see what a free name would show. The mark is a hash that nobody is shown, so
+# wherever it occurs in the caller's answer, it is the mark.
+
+
+def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark: str) -> AnswerT:
+    """Remove the caller's mark from the ids in an answer.
+
+    Args:
+        answer: of a handler. Of files the headers alone are looked at: what they hold is what was said.
+        mark: the caller's; empty when no id of the request can have it.
+
+    Returns:
+        The answer; the same object when it contains no mark.
+    """
+    if not mark:
+        return answer
+    if isinstance(answer, EventStream):
+        answer.map(lambda events: _events_without(events, mark.encode()))
+    if isinstance(answer, DocumentStream):
+        answer.map(lambda parts: _parts_without(parts, mark.encode()))
+    if isinstance(answer, Response):
+        answer.raw_headers = [(name, value.replace(mark.encode(), b"")) for name, value in answer.raw_headers]
+        return answer
+    body, headers = answer.get_body(), cast("Any", answer.headers)
+    if mark.encode() not in body and not any(mark in value for value in headers.values()):
+        return answer
+    told = {name: value.replace(mark, "") for name, value in headers.items()}
+    return cast(
+        "Any",
+        func.HttpResponse(
+            body.replace(mark.encode(), b""),
+            status_code=answer.status_code,
+            headers=told,
+            mimetype=answer.mimetype,
+            charset=answer.charset,
+        ),
+    )
+
+
+async def _events_without(events: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
+    async with aclosing(events):
+        async for told in events:  # each is one whole event
+            yield told.replace(mark, b"")
+
+
+async def _parts_without(parts: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
+    waiting = b""  # it may end with a part of the mark
+    async with aclosing(parts):
+        async for part in parts:
+            whole = (waiting + part).replace(mark, b"")
+            kept = max(0, len(whole) - len(mark) + 1)
+            yield whole[:kept]
+            waiting = whole[kept:]
+    yield waiting
+
 
 logger = logging.getLogger(__name__)
 CALLER_LEFT: Final = 499
@@ -166,7 +222,7 @@ class Call:
         return IncomingRequest(headers, self.query, self.method, urlsplit(self._url).path)
 
     async def read_body(self, limit: BodyLimit, gate: Gate) -> None:
-        """Read the body, once; raises as `durable_agent_host.http.body_stream.read_body` does."""
+        """Read the body, once; raises as `durable_agent_host.http.bodies.read_body` does."""
         with gate.arriving(self.caller) as count:
             self.body = await read_body(self.headers, self.stream(), limit, count)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
 
-from durable_agent_host.codec.nesting import MOST_LEVELS, is_nested_too_deeply
+from durable_agent_host.codec.strict_json import MOST_LEVELS, is_nested_too_deeply
 from durable_agent_host.errors import RequestError, RequestTooLargeError
 from durable_agent_host.http.bodies import FORM, SentFile, is_json_type, media_type_of, parse_json, read_run_fields
 from durable_agent_host.http.sse import accepts_events, parse_resume

@@ -9,9 +9,8 @@ import azure.functions as func
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RequestError
-from durable_agent_host.http.answers import turn_headers
+from durable_agent_host.http.answers import large_answer, turn_headers
 from durable_agent_host.http.calls import Call, Host
-from durable_agent_host.http.large_answers import large_answer
 from durable_agent_host.http.parse import parse_limit
 from durable_agent_host.http.turns import named_turn
 from durable_agent_host.loops.giving_way import let_others, resting

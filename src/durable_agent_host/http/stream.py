@@ -20,8 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
 from durable_agent_host.errors import LogError, StateError, TurnTimedOutError
-from durable_agent_host.http.answers import terminal_event
-from durable_agent_host.http.large_answers import SLICE_BYTES, slices_of
+from durable_agent_host.http.answers import SLICE_BYTES, slices_of, terminal_event
 from durable_agent_host.http.sse import HEARTBEAT, OPENING, STREAM_HEADERS, encode_event
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage

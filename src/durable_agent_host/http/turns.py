@@ -29,9 +29,8 @@ from durable_agent_host.http.sse import parse_resume
 from durable_agent_host.http.stream import EventStream, check_readable, early_outcome, follow_turn, has_all_events
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
-from durable_agent_host.turn.places import Place
 from durable_agent_host.turn.request_options import check_options
-from durable_agent_host.turn.requests import request_of_client
+from durable_agent_host.turn.requests import Place, request_of_client
 
 _PARSED_AT_ONCE: Final = 16 * 1024
 """Bodies longer than this many bytes are parsed off the event loop: a schema of some kilobytes takes a second."""

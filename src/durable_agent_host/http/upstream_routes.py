@@ -25,8 +25,7 @@ import azure.functions as func
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RegistrationError, RequestError
-from durable_agent_host.http.bodies import BodyLimit, refuse_python_objects, text_of
-from durable_agent_host.http.body_stream import read_body
+from durable_agent_host.http.bodies import BodyLimit, read_body, refuse_python_objects, text_of
 from durable_agent_host.http.gate import Action, AskedSession, Gate, IncomingRequest
 from durable_agent_host.http.problems import problem
 from durable_agent_host.model.ids import derived_id

@@ -10,7 +10,7 @@ from typing import Any, Final
 from agent_framework import Content
 
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.usage import correct_usage
+from durable_agent_host.model.budget import correct_usage
 
 _NAMES: Final = ("id", "call_id", "name")
 _TEXTS: Final = (*_NAMES, "text")

@@ -1,16 +1,80 @@
 """The base of providers that adapt their clients: the handling of a service, as functions."""
 
+# ruff: noqa: SLF001 - the overrides call what they override
+
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agent_framework import Content, Message
+from agent_framework import Content, Message, ResponseStream
 
+from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.errors import ProviderError
+from durable_agent_host.loops.aside import MANY
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.providers.foreign import ReplayTarget
 from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.stream.fold import Fold, ItemReader
+
+
+class FoldedStreamMixin:
+    """Overrides that take a stream's response from the fold; they precede the client's own class in the MRO.
+
+    Attributes:
+        item_reader: of the provider.
+    """
+
+    item_reader: ClassVar[ItemReader]
+
+    def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
+        client: Any = super()
+        response = client._finalize_response_updates(updates, **kwargs)
+        response.messages = self.fold_call(updates).response().messages
+        return response
+
+    def fold_call(self, updates: Sequence[Any]) -> Fold:
+        """Fold the updates of one call; a run replaces this by its own fold, so that they are read once."""
+        return Fold(updates, self.item_reader)
+
+
+def create_adapter(client: Any, overrides: type[FoldedStreamMixin]) -> Any:
+    """Copy a chat client with the overrides of its provider.
+
+    Guarantee: pure; the client is not changed.
+
+    Args:
+        client: of the overrides' class, or one derived from it.
+        overrides: precede it in the method resolution order.
+
+    Returns:
+        A copy that shares its connections; the client itself when it is already hosted.
+    """
+    return client if isinstance(client, overrides) else copy_with(client, overrides)
+
+
+def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
+    """Start a model call in a thread if it sends many messages, which take long to write, otherwise directly.
+
+    Args:
+        messages: the request's.
+        begin: writes the request, and returns the result of the framework's clients.
+        stream: whether that is a stream of updates or an awaitable.
+
+    Returns:
+        The result of `begin`.
+    """
+    if len(messages) <= MANY:
+        return begin()
+    if stream:
+        return ResponseStream[Any, Any].from_awaitable(asyncio.to_thread(begin))
+
+    async def await_response() -> Any:
+        return await (await asyncio.to_thread(begin))
+
+    return await_response()
+
 
 Carry = Callable[[Sequence[Message], Mapping[str, Any], Iterable[Forgotten]], tuple[list[Message], dict[str, Any]]]
 """See `ModelProvider.carry`."""

@@ -25,8 +25,7 @@ from durable_agent_host.model.sealed import SegmentRef
 from durable_agent_host.model.session import without_overlay
 from durable_agent_host.segments.forks import Fork
 from durable_agent_host.segments.record import Chunk, Record
-from durable_agent_host.session.repair import Change, loose_ends, repair_part
-from durable_agent_host.session.repair_differences import Note, note_nothing
+from durable_agent_host.session.repair import Change, Note, loose_ends, note_nothing, repair_part
 from durable_agent_host.session.repair_items import Seen
 from durable_agent_host.session.sealing import HEAD_BYTES, add_refs, divide_turns, segment_piece
 

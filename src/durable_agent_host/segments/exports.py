@@ -16,8 +16,7 @@ from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.codec.wire import EXTENSION
 from durable_agent_host.loops.giving_way import let_others
 from durable_agent_host.model.sealed import Sealed
-from durable_agent_host.segments.newest_entries import stored_overlay
-from durable_agent_host.segments.record import Record
+from durable_agent_host.segments.record import Record, stored_overlay
 from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.sealing import turn_of_receipt
 

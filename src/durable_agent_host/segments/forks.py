@@ -12,8 +12,7 @@ from durable_agent_host.codec.pieces import encode_homes, json_bytes_of
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.sealed import Sealed, SegmentRef
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.newest_entries import stored_overlay
-from durable_agent_host.segments.record import OpenSegments, Record
+from durable_agent_host.segments.record import OpenSegments, Record, stored_overlay
 from durable_agent_host.session.forking import forked, forked_agent_session, nothing_of
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,

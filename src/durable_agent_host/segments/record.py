@@ -15,6 +15,7 @@ from durable_agent_host.codec.pieces import Segment, decode_homes, decode_index,
 from durable_agent_host.codec.state import decode_receipt
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.loops.giving_way import let_others
+from durable_agent_host.model.overlay import Overlay
 from durable_agent_host.model.sealed import SegmentRef
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.cache import DECODED, MAX_DECODED_BYTES, PIECES, PieceCache
@@ -417,3 +418,48 @@ async def _decoded(data: bytes, size: int) -> Segment:
     if size < _MUCH_BYTES:
         return decode_segment(data, size)
     return await asyncio.to_thread(decode_segment, data, size)
+
+
+async def stored_overlay(record: Record) -> Mapping[str, Any] | None:
+    """Return a conversation's stored overlay, or None when the whole conversation is the context.
+
+    Args:
+        record: of the conversation.
+
+    Raises:
+        CorruptStateError: a piece is missing.
+        LogError: the store does not answer.
+    """
+    stored = record.session.sealed.overlay
+    if stored is None:
+        return record.session.overlay
+    name, home = stored
+    data = (await record.pieces({(home, name)}))[home, name]
+    return cast("Mapping[str, Any]", json_of_bytes(data, "the session's overlay"))
+
+
+async def entries_of_context(record: Record, overlay: Overlay | None) -> dict[int, Mapping[str, Any]]:
+    """Return the entries of the context in full; segments outside of it are not read.
+
+    Args:
+        record: of the conversation.
+        overlay: defines the context; None for the whole record.
+
+    Returns:
+        By their numbers in the conversation, from 0, oldest first.
+
+    Raises:
+        CorruptStateError: a piece is missing.
+        LogError: the store does not answer.
+    """
+    if overlay is None:
+        return dict(enumerate(await record.entries()))
+    found: dict[int, Mapping[str, Any]] = {}
+    async for chunk in record.oldest_first(is_wanted=overlay.has_any):
+        wanted = {
+            number: entry
+            for number, entry in enumerate(chunk.entries, chunk.first)
+            if overlay.has_any(number, number + 1)
+        }
+        found |= zip(wanted, await record.attached(wanted.values(), chunk.home), strict=True)
+    return found

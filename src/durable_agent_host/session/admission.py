@@ -5,15 +5,50 @@ rejected; a turn with a receipt has ended and never runs again.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from durable_agent_host.errors import TurnRejectedError
+from durable_agent_host.codec.state import decode_session
+from durable_agent_host.errors import StateError, TurnRejectedError
 from durable_agent_host.model.budget import NOTHING_SPENT, Spent
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Policy, TurnOutcome
 from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import apply_sealing, emptied, receipt_of_outcome
+
+
+def is_erasing(state: Any) -> bool:
+    """Return whether a session is being erased. Guarantee: pure.
+
+    Args:
+        state: the entity's state, readable or not.
+    """
+    with suppress(StateError):
+        return bool(decode_session(state).erasing)
+    return False
+
+
+def refuse_busy(state: Any) -> None:
+    """Refuse to overwrite a session in which a turn runs or waits.
+
+    Guarantee: pure.
+
+    Args:
+        state: the entity's state, readable or not.
+
+    Raises:
+        TurnRejectedError: a turn runs or waits.
+    """
+    try:
+        session = decode_session(state)
+    except StateError:
+        return  # no turn can be admitted to an unreadable session
+    if holder := session.running or next(iter(session.queue), None):
+        raise TurnRejectedError(
+            f"turn {holder} of the session is running or waits: try again when it has ended", running_turn_id=holder
+        )
+
 
 MAX_REFUSED: Final = 64
 """How many refused turns a session remembers; the records of the others expire with their retention."""

@@ -17,25 +17,136 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.detached import STAND_IN, stand_in
+from durable_agent_host.codec.schema import document_faults, move_entry, shape_error
+from durable_agent_host.codec.shape import Fault, Path, place_of
 from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session, without_overlay
-from durable_agent_host.session.repair_calls import (
+from durable_agent_host.session.repair_items import (
+    Json,
     LooseEnds,
+    Seen,
+    Tell,
     add_missing_results,
     drop_repeated_calls,
     drop_results_without_call,
     drop_unanswered_hosted_calls,
+    extension_of,
+    forget_item_id,
+    item_id_of,
     loose_ends_of,
+    mend_items,
     name_calls,
     rename_calls,
+    stamp_of,
+    stored_contents,
 )
-from durable_agent_host.session.repair_differences import Note, note_differences, note_nothing
-from durable_agent_host.session.repair_items import Seen, Tell, forget_item_id, item_id_of, mend_items, stamp_of
-from durable_agent_host.session.repair_shape import mend_shape
-from durable_agent_host.session.stored_contents import Json, extension_of, stored_contents
 from durable_agent_host.session.transcript import failed_turns
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The effect of a repair on an entry.
+
+    Attributes:
+        before: the entry, with placeholders for large texts; of any shape.
+        after: the same, repaired; None when it is left out.
+    """
+
+    before: Any
+    after: Mapping[str, Any] | None
+
+
+Note = Callable[[Difference], None]
+
+
+def note_nothing(_: Difference) -> None:
+    """Record nothing."""
+
+
+def note_differences(before: Sequence[Any], after: Sequence[Any], note: Note) -> None:
+    """Report what a repair has changed, entry by entry.
+
+    Guarantee: pure except for ``note``.
+
+    Args:
+        before: the entries before.
+        after: the entries after repair, in the same order; some may be left out.
+        note: called for each changed entry.
+    """
+    place = 0
+    for number, entry in enumerate(before):
+        now = after[place] if place < len(after) else None
+        if now is not None and (now is entry or now == entry):
+            place += 1
+        elif now is not None and (_names(now) == _names(entry) or len(before) - number <= len(after) - place):
+            note(Difference(entry, now))
+            place += 1
+        else:
+            note(Difference(entry, None))
+
+
+def _names(entry: Any) -> tuple[Any, Any] | None:
+    if not isinstance(entry, dict):
+        return None
+    found = cast("dict[str, Any]", entry)
+    return found.get("$type"), found.get("correlationId")
+
+
+_ROUNDS: Final = 20
+"""More rounds than needed: leaving a part out can only make the part around it incomplete."""
+
+
+def mend_shape(
+    document: dict[str, Any], *, first: int = 0, between: Callable[[], object] = lambda: None
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Leave out the parts of a document that make it unreadable.
+
+    Guarantee: pure; repairing again changes nothing.
+
+    Args:
+        document: of a version that this program reads.
+        first: position of its first entry in the conversation, from 0.
+        between: called before each entry, to let others work.
+
+    Returns:
+        The document, the same object when it has no fault, and the faults with their places.
+
+    Raises:
+        CorruptStateError: nothing in it can be a conversation.
+    """
+    told: list[tuple[str, str]] = []
+    for _ in range(_ROUNDS):
+        faults = document_faults(document, between=between)
+        if not faults:
+            return document, told
+        if beyond := [fault for fault in faults if not fault.unit]:
+            raise CorruptStateError(f"the stored session is none: {shape_error(beyond)}; nothing was changed")
+        named = [_moved(fault, first) for fault in faults]
+        told += [(fault.place, f"{_what(fault)}it {fault.problem}") for fault in named]
+        document = _without(document, {fault.unit for fault in faults})
+    raise CorruptStateError("the stored session cannot be repaired; nothing was changed")
+
+
+def _moved(fault: Fault, first: int) -> Fault:
+    """Count the entries in a fault's paths from the beginning of the conversation."""
+    return fault._replace(path=move_entry(fault.path, first), unit=move_entry(fault.unit, first)) if first else fault
+
+
+def _what(fault: Fault) -> str:
+    return "" if fault.unit == fault.path else f"of {place_of(fault.unit)}: "
+
+
+def _without(document: dict[str, Any], units: set[Path]) -> dict[str, Any]:
+    """Remove parts, the last ones first, so that the positions of the others stay."""
+    mended: Any = json.loads(json.dumps(document))  # copies nesting too deep for other ways
+    for unit in sorted(units, key=lambda path: [(isinstance(one, str), one) for one in path], reverse=True):
+        holder: Any = mended
+        for one in unit[:-1]:
+            holder = holder[one]
+        del holder[unit[-1]]
+    return cast("dict[str, Any]", mended)
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ from durable_agent_host.telemetry.spans import (
     write_span,
     written_span,
 )
-from durable_agent_host.turn.model_names import bounded_name
-from durable_agent_host.turn.timeline import WAITS, Phase, Timeline
+from durable_agent_host.turn.timeline import WAITS, Phase, Timeline, bounded_name
 from durable_agent_host.turn.trace_ids import TurnTrace, trace_of
 
 TURN_ID: Final = "durable_agent_host.turn.id"

@@ -16,8 +16,7 @@ from durable_agent_host.agent.observer import (
     WatchedTurn,
 )
 from durable_agent_host.telemetry.instruments import Counter, Histogram, Instrument, prometheus_text
-from durable_agent_host.turn.model_names import bounded_name
-from durable_agent_host.turn.timeline import Timeline
+from durable_agent_host.turn.timeline import Timeline, bounded_name
 
 MOST_MODELS: Final = 100
 """How many names of models a process tells apart: services send them, and each has a series for each agent."""

@@ -20,8 +20,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
 
-from durable_agent_host.codec.nesting import is_nested_too_deeply
-from durable_agent_host.codec.strict_json import parse_strict
+from durable_agent_host.codec.strict_json import is_nested_too_deeply, parse_strict
 from durable_agent_host.errors import InvalidAnswerError, RequestError
 
 MAX_SCHEMA_CHARACTERS: Final = 64 * 1024

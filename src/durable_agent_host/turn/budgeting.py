@@ -4,10 +4,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from durable_agent_host.model.budget import KINDS, MOST_RESERVED, Budget, Kind, Price, Reservation, Spent
-from durable_agent_host.model.usage import TOOL_INPUT, is_count
-from durable_agent_host.turn.question_ids import BUDGET_PREFIX
+from durable_agent_host.model.budget import (
+    KINDS,
+    MOST_RESERVED,
+    TOOL_INPUT,
+    Budget,
+    Kind,
+    Price,
+    Reservation,
+    Spent,
+    is_count,
+)
 from durable_agent_host.turn.request_size import CHARACTERS_PER_TOKEN
+from durable_agent_host.turn.waiting import BUDGET_PREFIX
 
 Scope = Literal["turn", "session"]
 ANY_MODEL: Final = "*"

@@ -5,13 +5,34 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
+from durable_agent_host.codec.state import encode_owner
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id, derived_id
+from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import Caller, Policy, TurnRequest
 from durable_agent_host.turn.message_parts import Said, read_message
 from durable_agent_host.turn.wire import decode_turn_request
+
+
+class Place(NamedTuple):
+    """Where a request finds or begins a session.
+
+    Attributes:
+        session_id: the id of the session, without the agent's name.
+        owner: its owner or future owner; None where nobody is identified.
+    """
+
+    session_id: str
+    owner: Owner | None
+
+    def claim(self, request: TurnRequest) -> TurnRequest:
+        """Put the required owner of its session into a request, before anything of it is stored. Guarantee: pure."""
+        if self.owner is None or self.owner == request.session_owner:
+            return request
+        return replace(request, owner=encode_owner(self.owner))
+
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _TRACEPARENT_CHARACTERS: Final = 55

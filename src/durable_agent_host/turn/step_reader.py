@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.journal_entry import decode_journal_entry, decode_model_response, tool_result_text
 from durable_agent_host.codec.state import encode_spent
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.budget import Price
+from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.journal_entry import (
     InnerCallFinished,
     JournalStep,
@@ -39,10 +39,9 @@ from durable_agent_host.model.log_entry import (
     LogRecord,
 )
 from durable_agent_host.model.turn import Turn
-from durable_agent_host.model.usage import is_measured
 from durable_agent_host.turn import event_names
 from durable_agent_host.turn.budgeting import spent_on_answer
-from durable_agent_host.turn.model_names import bounded_name
+from durable_agent_host.turn.timeline import bounded_name
 
 MAX_TEXT_CHARACTERS: Final = 4000
 """A longer result is cut; the conversation has it in full."""

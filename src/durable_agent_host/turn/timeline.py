@@ -20,6 +20,15 @@ from durable_agent_host.turn.plan import (
     WaitForGrant,
 )
 
+MAX_CHARACTERS: Final = 100
+"""Of a model's name; those of the services have fewer than 60."""
+
+
+def bounded_name(name: str) -> str:
+    """Cut the name of a model. Guarantee: pure; a name of up to 100 characters is unchanged."""
+    return name if len(name) <= MAX_CHARACTERS else name[: MAX_CHARACTERS - 1] + "…"
+
+
 PhaseKind = Literal["session", "attempt", "lost", "queue", "person", "retry", "erasure"]
 """A call of the session's entity · an attempt that ended · one whose process died · kinds of waits."""
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.errors import FencedError
-from durable_agent_host.model.budget import Reservation
+from durable_agent_host.model.budget import Reservation, is_measured
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
     INNER,
@@ -38,11 +38,9 @@ from durable_agent_host.model.journal_entry import (
     Worked,
 )
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
-from durable_agent_host.model.usage import is_measured
 from durable_agent_host.turn import event_names
 from durable_agent_host.turn_log.crash_points import reach
-from durable_agent_host.turn_log.order import check_order, missing_entries
-from durable_agent_host.turn_log.protocol import TurnLog
+from durable_agent_host.turn_log.protocol import TurnLog, check_order, missing_entries
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
 _LAZY_SECONDS: Final = 1.0

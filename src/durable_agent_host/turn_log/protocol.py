@@ -4,10 +4,57 @@
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from durable_agent_host.model.log_entry import LogEntry, LogPage
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+
+# Checks by the order of a log's records that none is missing and none is out of place. Pure.
+#
+# Offsets have no gaps, attempts only grow, and each begins once. A store that has lost records, or had some removed,
+# does not report it; a recovery that trusted it would repeat finished work.
+
+
+def check_order(log_id: str, records: Iterable[LogRecord], *, after: LogRecord | None = None) -> LogRecord | None:
+    """Check that records of a log follow each other. Guarantee: pure.
+
+    Args:
+        log_id: the log.
+        records: in the order of their offsets.
+        after: the record before them; None when unknown.
+
+    Returns:
+        The last record; ``after`` when there are none.
+
+    Raises:
+        CorruptStateError: one is missing, or out of place.
+    """
+    for record in records:
+        if after is not None:
+            if record.offset != after.offset + 1:
+                raise missing_entries(log_id, after.offset + 1)
+            begins_again = record.entry.kind == ATTEMPT and record.attempt == after.attempt
+            if record.attempt < after.attempt or begins_again:
+                raise CorruptStateError(
+                    f"entry {record.offset} of the turn log {log_id} has been changed, or was moved there from another "
+                    "place: restore a copy; nothing was changed"
+                )
+        after = record
+    return after
+
+
+def missing_entries(log_id: str, offset: int) -> CorruptStateError:
+    """Make the error for a log that has lost entries. Guarantee: pure.
+
+    Args:
+        log_id: the log.
+        offset: of the first missing one.
+    """
+    return CorruptStateError(
+        f"the turn log {log_id} has lost entries from {offset} on: restore a copy; nothing was changed"
+    )
+
 
 CHECK_SECONDS: Final = 1.5
 """How long `TurnLog.check` retries: enough for a connection that was cut."""
@@ -150,3 +197,63 @@ class TurnLog(Protocol):
     async def close(self) -> None:
         """Release connections and threads, after pending appends are durable."""
         ...
+
+
+class NoTurnLog:
+    """Stores nothing. Implements `durable_agent_host.turn_log.protocol.TurnLog`."""
+
+    interval_seconds = INTERVAL_SECONDS
+
+    async def open(self, log_id: str) -> int:
+        """Begin an attempt, always number 1."""
+        del log_id
+        return 1
+
+    async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
+        """Discard the entries."""
+        del log_id, entries, attempt
+        return 0
+
+    async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
+        """Return an empty page."""
+        del log_id, max_bytes
+        return LogPage((), from_offset)
+
+    async def follow(
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncGenerator[LogPage]:
+        """Yield nothing."""
+        del log_id, from_offset, max_bytes, idle_seconds, until
+        for page in ():
+            yield page
+
+    async def truncate(self, log_id: str, before_offset: int) -> None:
+        """Do nothing."""
+
+    async def delete(self, *log_ids: str) -> None:
+        """Do nothing."""
+
+    async def sweep(self, *, older_than_seconds: float) -> int:
+        """Delete nothing."""
+        del older_than_seconds
+        return 0
+
+    async def request_cancel(self, log_id: str) -> None:
+        """Do nothing: the turn is not marked."""
+
+    async def is_cancel_requested(self, log_id: str) -> bool:
+        """Return False."""
+        del log_id
+        return False
+
+    async def check(self) -> None:
+        """Do nothing: there is no store to fail."""
+
+    async def close(self) -> None:
+        """Do nothing."""

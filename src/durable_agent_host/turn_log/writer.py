@@ -1,14 +1,82 @@
 """The writer of one attempt: live events in batches, finished steps immediately and in order."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from durable_agent_host.loops.ticks import ticks_of
 from durable_agent_host.model.log_entry import AT, EVENT, LogEntry
 from durable_agent_host.turn.event_names import check_appended, rule_of_stored
 from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, TurnLog
+
+# Aligns the writes of all turns of one event loop, so that they share commits and wake-ups.
+#
+# A single stream's events are written as they come. With many streams, each separate write would cost a commit and a
+# hand-over between threads; so a write that follows another one closely waits for the next tick, and all writes due
+# then go together. A loop that is late at its ticks is overloaded; its ticks get longer, because fewer and larger
+# writes take less time.
+
+SHORTEST_TICK_SECONDS: Final = 0.005
+LONGEST_TICK_SECONDS: Final = 0.1
+_LATE_SECONDS: Final = 0.01
+
+
+class Ticks:
+    """The ticks of one event loop; used in that loop only."""
+
+    def __init__(self) -> None:
+        self._anchor = 0.0
+        self._latest = -math.inf
+        self._length = SHORTEST_TICK_SECONDS
+
+    def due(self, earliest: float) -> float:
+        """Return when to write.
+
+        Args:
+            earliest: when the writer wants to write; by the loop's clock.
+
+        Returns:
+            That time if no other write is close before it, else the next tick.
+        """
+        if earliest >= self._latest + self._length:
+            self._anchor = tick = earliest
+        else:
+            tick = self._anchor + math.ceil((earliest - self._anchor) / self._length) * self._length
+        self._latest = max(self._latest, tick)
+        return tick
+
+    def passed(self, due: float, now: float) -> None:
+        """Record that a tick's writes start, and adapt the length of ticks.
+
+        Args:
+            due: as returned by `due`.
+            now: by the loop's clock.
+        """
+        if due <= self._anchor:  # recorded already, or of an earlier anchor
+            return
+        self._anchor = due
+        if now - due > max(_LATE_SECONDS, self._length / 2):
+            self._length = min(self._length * 1.5, LONGEST_TICK_SECONDS)
+        else:
+            self._length = max(self._length * 0.9, SHORTEST_TICK_SECONDS)
+
+
+_TICKS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Ticks]] = WeakKeyDictionary()
+
+
+def ticks_of(loop: asyncio.AbstractEventLoop) -> Ticks:
+    """Return the ticks of a loop, always the same object.
+
+    Args:
+        loop: the running one.
+    """
+    found = _TICKS.get(loop)
+    if found is None:
+        found = _TICKS[loop] = Ticks()
+    return found
+
 
 BATCH_BYTES: Final = 16 * 1024
 WAITING_BYTES: Final = 1024 * 1024

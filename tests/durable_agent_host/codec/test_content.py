@@ -18,7 +18,7 @@ from durable_agent_host.codec.content import (
     encode_usage,
     plain_json,
 )
-from durable_agent_host.codec.nesting import has_python_class
+from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.errors import CorruptStateError
 from tests.durable_agent_host.samples import CITATION, CONTENTS, json_objects, properties
 

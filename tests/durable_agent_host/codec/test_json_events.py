@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.detached import attach, listing
-from durable_agent_host.codec.document_reader import DocumentReader, ReadEntry, ReadReceipt, ReadText
-from durable_agent_host.codec.json_events import JsonEvents
+from durable_agent_host.codec.document_reader import DocumentReader, JsonEvents, ReadEntry, ReadReceipt, ReadText
 from durable_agent_host.errors import RequestError
 
 TEXTS = st.text(st.characters(codec=None), max_size=20) | st.sampled_from(["\\", '"', '\\\\"', "\ud83d", "é😀\n"])

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
-from durable_agent_host.codec.nesting import has_python_class
 from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats

@@ -11,10 +11,10 @@ from durable_agent_host.durable.hub import Hub
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.http.agents import health
 from durable_agent_host.http.calls import Call, Host
-from durable_agent_host.loops.wakeups import Wakeups
+from durable_agent_host.loops.waiters import Wakeups
 from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
 from durable_agent_host.settings import Settings
-from durable_agent_host.turn_log.disabled import NoTurnLog
+from durable_agent_host.turn_log.protocol import NoTurnLog
 
 NOWHERE = "http://127.0.0.1:9/runtime/webhooks/durabletask/?code=the-system-key"
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.loops.ticks import LONGEST_TICK_SECONDS, SHORTEST_TICK_SECONDS, Ticks
 from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
-from durable_agent_host.turn_log.writer import TurnLogWriter
+from durable_agent_host.turn_log.writer import LONGEST_TICK_SECONDS, SHORTEST_TICK_SECONDS, Ticks, TurnLogWriter
 
 TURNS = 40
 _STEPS = st.lists(st.tuples(st.floats(0, 0.05), st.floats(0, 0.05), st.floats(0, 0.5)), max_size=60)

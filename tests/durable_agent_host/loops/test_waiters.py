@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from durable_agent_host.loops.once import once
-from durable_agent_host.loops.waiters import Promise, wake_all
-from durable_agent_host.loops.wakeups import Wakeups
+from durable_agent_host.loops.waiters import Promise, Wakeups, wake_all
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

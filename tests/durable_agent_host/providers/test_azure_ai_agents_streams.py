@@ -15,10 +15,9 @@ from durable_agent_host.providers.azure_ai_agents.bodies_sent import (
     build_tool_outputs,
     parse_tool_outputs,
 )
-from durable_agent_host.providers.azure_ai_agents.call_kinds import build_call_for_agents
+from durable_agent_host.providers.azure_ai_agents.call_kinds import METADATA, build_call_for_agents
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.events import RunReader
-from durable_agent_host.providers.azure_ai_agents.packing import METADATA
 from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
 from durable_agent_host.providers.azure_ai_agents.thread_messages import (
     build_message_for_agents,

@@ -13,7 +13,7 @@ from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.gemini.legacy import PART, legacy_part
+from durable_agent_host.providers.gemini.forgotten import PART, legacy_part
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.reading import ResponseReader
 from durable_agent_host.providers.gemini.wire import request_json

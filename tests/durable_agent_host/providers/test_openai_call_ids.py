@@ -6,7 +6,7 @@ import pytest
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.providers.openai.call_ids import find_item_id, identify_calls
+from durable_agent_host.providers.openai.provider import find_item_id, identify_calls
 
 
 def entry(turn_id, *call_ids):

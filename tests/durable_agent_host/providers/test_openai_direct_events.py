@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from openai import APIError, AsyncAzureOpenAI, AsyncOpenAI
 
-from durable_agent_host.providers.openai.direct_events import with_fast_event_parsing
+from durable_agent_host.providers.openai.client import with_fast_event_parsing
 from tests.durable_agent_host.answers import ANSWERS, body_of, events_of
 from tests.durable_agent_host.stream.streams import recorded
 

@@ -3,8 +3,8 @@
 import copy
 
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.anthropic.paired_calls import pair_calls as paired_uses
-from durable_agent_host.providers.gemini.paired_calls import pair_calls
+from durable_agent_host.providers.anthropic.request_messages import pair_calls as paired_uses
+from durable_agent_host.providers.gemini.wire import pair_calls
 from tests.durable_agent_host.service_rules import objection
 
 HELLO = {"role": "user", "parts": [{"text": "Hello"}]}

@@ -17,8 +17,7 @@ from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.neutral import NeutralProvider
 from durable_agent_host.providers.openai.provider import OPENAI, RESPONSES
-from durable_agent_host.providers.registry import provider_for, register_provider
-from durable_agent_host.providers.unseen import OpaqueProvider
+from durable_agent_host.providers.registry import OpaqueProvider, provider_for, register_provider
 
 
 class Mine(BaseChatClient):

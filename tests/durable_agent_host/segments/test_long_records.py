@@ -23,7 +23,7 @@ from durable_agent_host.segments.record import Record
 from durable_agent_host.segments.record_writer import RecordWriter
 from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
 from durable_agent_host.segments.sweeping import Keeps, Sweeper
-from durable_agent_host.session.repair_differences import Difference
+from durable_agent_host.session.repair import Difference
 
 HEAD_BYTES = 32 * 1024
 RULES = RepairRules()

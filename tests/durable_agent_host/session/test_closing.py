@@ -3,7 +3,7 @@
 import pytest
 from agent_framework import Content, Message
 
-from durable_agent_host.session.closing import finished_part
+from durable_agent_host.session.transcript import finished_part
 
 THOUGHT = Content.from_text_reasoning(text="Let me s")
 SEALED = Content.from_text_reasoning(text="Let me see.", protected_data="sealed")

@@ -2,8 +2,14 @@
 
 import pytest
 
-from durable_agent_host.codec.owner import UNREADABLE, decode_owner, encode_owner, owner_of_document
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.state import (
+    UNREADABLE,
+    decode_owner,
+    decode_session,
+    encode_owner,
+    encode_session,
+    owner_of_document,
+)
 from durable_agent_host.model.principal import THE_APP, Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.session.importing import session_to_import

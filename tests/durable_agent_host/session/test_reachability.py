@@ -2,7 +2,7 @@
 
 from durable_agent_host.model.sealed import Sealed, SegmentRef
 from durable_agent_host.model.session import Session
-from durable_agent_host.session.reachability import named_by_head
+from durable_agent_host.session.sealing import named_by_head
 
 
 def test_a_head_names_all_that_is_apart_from_it():

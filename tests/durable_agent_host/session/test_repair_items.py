@@ -11,7 +11,7 @@ from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.providers.openai.items import attach_items, find_item_metadata, group_by_item, rebuild_item
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.session.repair import repair_entries
-from durable_agent_host.session.stored_contents import properties_of
+from durable_agent_host.session.repair_items import properties_of
 from durable_agent_host.session.transcript import replay_messages
 
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from durable_agent_host.codec.message import decode_messages, encode_request_entry, options_of
-from durable_agent_host.durable.run_requests import read_run_request
+from durable_agent_host.durable.entity import read_run_request
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_run
 from durable_agent_host.model.principal import Principal

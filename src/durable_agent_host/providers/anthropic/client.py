@@ -3,9 +3,12 @@
 The user's client is not changed and no module is patched: the copy's class has a few overrides in front of the client's
 own class. They read the stream's events (`stream_events`), and send messages back unmodified (`request_messages`).
 """
+
+
 # ruff: noqa: SLF001 - the overrides call what they override
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -14,12 +17,15 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 from durable_agent_host.agent.bounds import until_its_end
 from durable_agent_host.loops.giving_way import give_way, resting
 from durable_agent_host.model.text_names import with_text_names
-from durable_agent_host.providers.anthropic.assembly import complete_message
+from durable_agent_host.providers.anthropic.assembly import Block, complete_message
 from durable_agent_host.providers.anthropic.blocks import complete_item, find_container
 from durable_agent_host.providers.anthropic.forgotten import WITHOUT_THOUGHTS
-from durable_agent_host.providers.anthropic.paired_calls import with_valid_calls
-from durable_agent_host.providers.anthropic.plain_contents import plain_messages
-from durable_agent_host.providers.anthropic.request_messages import accepted_messages, is_paused, request_groups
+from durable_agent_host.providers.anthropic.request_messages import (
+    accepted_messages,
+    is_paused,
+    request_groups,
+    with_valid_calls,
+)
 from durable_agent_host.providers.anthropic.stream_events import (
     BLOCKS,
     BlockUpdate,
@@ -30,7 +36,103 @@ from durable_agent_host.providers.anthropic.stream_events import (
     plain_block,
 )
 from durable_agent_host.providers.call_names import declared_tool_names
-from durable_agent_host.providers.hosted_client import FoldedStreamMixin, create_adapter, start_in_thread
+from durable_agent_host.providers.hosted_provider import FoldedStreamMixin, create_adapter, start_in_thread
+
+# Writes contents without metadata: from callers, tools, and other providers' models.
+#
+# The framework's client writes most of them. It omits documents and files, drops prompt-caching marks, and mistakes
+# calls of another provider's own tools for the app's.
+
+CACHE_CONTROL: Final = "cache_control"
+"""Key in a content's properties: the caching mark for its block, as defined by the service."""
+
+Prepare = Callable[[Message], list[Block]]
+
+_FOREIGN: Final = frozenset({"mcp_server_tool_call", "mcp_server_tool_result"})
+"""Contents of other providers that the framework would write as blocks that the service rejects."""
+
+_DOCUMENTS: Final = {"application/pdf": "base64", "text/plain": "text"}
+
+
+def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
+    """Write a message of contents without metadata.
+
+    Guarantee: pure.
+
+    Args:
+        message: of the conversation.
+        prepare: the framework's method; called with contents that it can write.
+
+    Returns:
+        Messages with ``role`` and ``content``.
+    """
+    request_messages: list[Block] = []
+    run: list[Content] = []
+
+    def write_run() -> None:
+        if run:
+            request_messages.extend(prepare(_with(message, list(run))))
+            run.clear()
+
+    for content in _without_foreign_calls(message.contents):
+        cache_control: Any = content.additional_properties.get(CACHE_CONTROL)
+        block = _document_block(content)
+        if block is None and cache_control is None:
+            run.append(content)
+            continue
+        write_run()
+        own_message: list[Block] = [{"role": "user", "content": [block]}]
+        groups = prepare(_with(message, [content])) if block is None else own_message
+        if cache_control is not None and groups and groups[-1]["content"]:
+            groups[-1]["content"][-1][CACHE_CONTROL] = cache_control
+        request_messages += groups
+    write_run()
+    return request_messages
+
+
+def _document_block(content: Content) -> Block | None:
+    if content.type == "hosted_file":
+        kind = (content.media_type or "").partition("/")[0]
+        if kind == "image":
+            return {"type": "image", "source": {"type": "file", "file_id": content.file_id}}
+        if content.media_type in _DOCUMENTS:
+            return _document({"type": "file", "file_id": content.file_id}, content)
+        return {"type": "container_upload", "file_id": content.file_id}
+    if content.type == "data" and (encoding := _DOCUMENTS.get(content.media_type or "")) is not None:
+        data = str(content.uri).partition(",")[2]
+        return (
+            _document({"type": encoding, "media_type": content.media_type, "data": data}, content)
+            if encoding == "base64"
+            else None
+        )
+    if content.type == "uri" and content.media_type == "application/pdf":
+        return _document({"type": "url", "url": content.uri}, content)
+    return None
+
+
+def _document(source: Block, content: Content) -> Block:
+    name = content.name or content.additional_properties.get("filename")
+    return {"type": "document", "source": source} | ({"title": name} if isinstance(name, str) else {})
+
+
+def _without_foreign_calls(contents: Sequence[Content]) -> list[Content]:
+    """Remove calls of another provider's own tools, and their results: they are not run here."""
+    hosted_call_ids = {
+        content.call_id for content in contents if content.type == "function_call" and content.informational_only
+    }
+    return [
+        content
+        for content in contents
+        if content.type not in _FOREIGN
+        and not (content.type in {"function_call", "function_result"} and content.call_id in hosted_call_ids)
+    ]
+
+
+def _with(message: Message, contents: list[Content]) -> Message:
+    part = copy.copy(message)
+    part.contents = contents
+    return part
+
 
 PAUSE: Final = "pause_turn"
 """The stop reason, and the finish reason of such a response, which the framework calls ``stop``."""

@@ -12,8 +12,7 @@ from durable_agent_host.providers.anthropic.blocks import complete_item, find_it
 from durable_agent_host.providers.anthropic.client import PAUSE, adapt_client
 from durable_agent_host.providers.anthropic.errors import explain_error, find_lost_state
 from durable_agent_host.providers.anthropic.forgotten import remove_lost_items
-from durable_agent_host.providers.anthropic.paired_calls import CALL_ID
-from durable_agent_host.providers.anthropic.request_messages import with_pause
+from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
 from durable_agent_host.providers.anthropic.service_files import generated_files, read_file
 from durable_agent_host.providers.anthropic.stream_events import is_truncated, read_item
 from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget

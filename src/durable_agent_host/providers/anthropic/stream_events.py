@@ -13,8 +13,7 @@ from durable_agent_host.model.text_names import with_text_names
 from durable_agent_host.providers import endings
 from durable_agent_host.providers.anthropic.assembly import Block, MessageAccumulator, OpenBlock
 from durable_agent_host.providers.anthropic.block_types import block_type
-from durable_agent_host.providers.anthropic.blocks import complete_item
-from durable_agent_host.providers.anthropic.texts import streamed_annotations
+from durable_agent_host.providers.anthropic.blocks import complete_item, streamed_annotations
 from durable_agent_host.providers.open_answers import closing_stream
 
 Parse = Callable[[Any], list[Content]]

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from agent_framework import Content, FunctionTool, Message
 
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.azure_ai_agents.packing import METADATA, PROVIDER
+from durable_agent_host.providers.azure_ai_agents.call_kinds import METADATA, PROVIDER
 from durable_agent_host.providers.azure_ai_agents.words import describe_content_for_thread, result_text, role_in_thread
 
 Json = dict[str, Any]

@@ -24,7 +24,7 @@ from durable_agent_host.errors import RegistrationError
 from durable_agent_host.providers.azure_ai_agents.events import complete_item, find_event, is_truncated
 from durable_agent_host.providers.azure_ai_agents.run_calls import RunCall
 from durable_agent_host.providers.azure_ai_agents.service import AgentsService, connect
-from durable_agent_host.providers.hosted_client import FoldedStreamMixin
+from durable_agent_host.providers.hosted_provider import FoldedStreamMixin
 
 _MAX_STARTED_REQUESTS: Final = 1024
 

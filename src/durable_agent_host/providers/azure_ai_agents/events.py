@@ -14,15 +14,16 @@ from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, Fi
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.azure_ai_agents.call_kinds import (
+    METADATA,
     STEP_DEFAULTS,
     approval_request,
     find_call_kind,
     function_call,
     merge_call,
     parse_call_from_agents,
+    remove_defaults,
 )
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
-from durable_agent_host.providers.azure_ai_agents.packing import METADATA, remove_defaults
 from durable_agent_host.providers.azure_ai_agents.thread_messages import (
     parse_annotations_from_agents,
     parse_message_from_agents,

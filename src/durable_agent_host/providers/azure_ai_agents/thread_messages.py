@@ -12,8 +12,14 @@ from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content
 
-from durable_agent_host.providers.azure_ai_agents.call_kinds import STEP_DEFAULTS, hosted_file
-from durable_agent_host.providers.azure_ai_agents.packing import METADATA, PROVIDER, remove_defaults, restore_defaults
+from durable_agent_host.providers.azure_ai_agents.call_kinds import (
+    METADATA,
+    PROVIDER,
+    STEP_DEFAULTS,
+    hosted_file,
+    remove_defaults,
+    restore_defaults,
+)
 from durable_agent_host.providers.stamps import restore_item
 
 MESSAGE_DEFAULTS: Final[Mapping[str, Any]] = {

@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.providers.foreign_words import describe_content
+from durable_agent_host.providers.foreign import describe_content
 
 
 def result_text(content: Content) -> str:

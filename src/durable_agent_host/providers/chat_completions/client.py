@@ -22,7 +22,7 @@ from durable_agent_host.providers.chat_completions.sent_messages import (
     pair_messages,
     with_valid_names,
 )
-from durable_agent_host.providers.hosted_client import FoldedStreamMixin, create_adapter, start_in_thread
+from durable_agent_host.providers.hosted_provider import FoldedStreamMixin, create_adapter, start_in_thread
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 

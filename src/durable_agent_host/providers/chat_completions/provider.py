@@ -1,19 +1,99 @@
 """Chat Completions behind the port."""
 
-from collections.abc import Sequence
-from typing import Final
+import copy
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from agent_framework import Message
 
+from durable_agent_host.agent.model_errors import advice_of, causes_of
+from durable_agent_host.model.provider_item import STAMP, Forgotten
 from durable_agent_host.providers.chat_completions.client import adapt_client
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionItemReader
 from durable_agent_host.providers.chat_completions.messages import METADATA
-from durable_agent_host.providers.chat_completions.refused import find_rejected_field, mark_rejected_fields
 from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
 from durable_agent_host.providers.neutral import remove_completed_approvals
 from durable_agent_host.providers.openai.errors import explain_error
 from durable_agent_host.providers.openai.media import check_chat
+
+# Message fields that a service sends but does not accept back: known after it has rejected them.
+#
+# The rule: all fields of a service are sent back to it, since some reject a conversation without it (DeepSeek since
+# V3.2, its ``reasoning_content``) and others reason worse (OpenRouter, ``reasoning_details``); a field that it has
+# rejected is not sent again in this session (DeepSeek's R1, Groq, Mistral). Another service gets only the standard
+# fields.
+
+_REJECTED_FIELDS: Final = "refused_fields"
+_STATUS: Final = frozenset({400, 422})
+_STANDARD: Final = frozenset({"role", "content", "tool_calls", "tool_call_id", "name", "refusal"})
+_WORDINGS: Final = tuple(
+    re.compile(wording)
+    for wording in (
+        r"[Pp]lease remove the [`'\"]?(\w+)[`'\"]? from your message",  # DeepSeek R1
+        r"property '(?:[\w.]+\.)?(\w+)' is unsupported",  # Groq, Cerebras
+        r"\('(\w+)' was unexpected\)",  # Azure, Fireworks
+        r"[Uu]nknown (?:parameter|field|name):? ['\"](?:[\w.\[\]]+[.\]])?(\w+)['\"]",  # OpenAI, Google
+        r"['\"]extra_forbidden['\"].*?['\"]loc['\"]: ?[\[(][^\])]*['\"](\w+)['\"][\])]",  # Mistral
+    )
+)
+
+
+def find_rejected_field(error: BaseException) -> Forgotten | None:
+    """Return which field of a message a service has rejected.
+
+    Guarantee: pure.
+
+    Args:
+        error: raised by the agent.
+
+    Returns:
+        The field by its name; None when the request was rejected for another reason.
+    """
+    retry_decision = advice_of(error)
+    if retry_decision is None or retry_decision.status not in _STATUS:
+        return None
+    message = " ".join(str(cause) for cause in causes_of(error))
+    names = (match[1] for wording in _WORDINGS if (match := wording.search(message)))
+    name = next((name for name in names if name not in _STANDARD), None)
+    return Forgotten("field", name) if name else None
+
+
+def mark_rejected_fields(
+    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten]
+) -> tuple[list[Message], dict[str, Any]]:
+    """Mark the fields that are no longer sent.
+
+    Guarantee: pure; the messages are not changed.
+
+    Args:
+        messages: the conversation.
+        stored_losses: this function's previous result: ``refused_fields``.
+        new_losses: what the service has rejected since.
+    """
+    names = [*stored_losses.get(_REJECTED_FIELDS, ()), *(loss.name for loss in new_losses if loss.what == "field")]
+    rejected_fields = list(dict.fromkeys(names))
+    if not rejected_fields:
+        return list(messages), dict(stored_losses)
+    return [_mark_rejected(message, rejected_fields) for message in messages], {
+        **stored_losses,
+        _REJECTED_FIELDS: rejected_fields,
+    }
+
+
+def _mark_rejected(message: Message, rejected_fields: Sequence[str]) -> Message:
+    if not any(METADATA.find(content) for content in message.contents):
+        return message
+    clone = copy.copy(message)
+    clone.contents = list(message.contents)
+    for index, content in enumerate(message.contents):
+        if (metadata := METADATA.find(content)) is not None:
+            marked_content = clone.contents[index] = copy.copy(content)
+            marked_content.additional_properties = content.additional_properties | {
+                STAMP: {**metadata, "refused": list(rejected_fields)}
+            }
+    return clone
 
 
 class ChatCompletionsProvider(CompletionItemReader, ProviderBase):

@@ -4,18 +4,403 @@ The contents do not depend on where the service split its stream: texts are join
 arrives complete.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, cast
 from uuid import uuid4
 
-from agent_framework import Content
+from agent_framework import Annotation, Content, TextSpanRegion
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.providers.gemini.beside import ResponseMetadata
-from durable_agent_host.providers.gemini.partial_calls import PartialCalls
-from durable_agent_host.providers.gemini.parts import SPANS, Part, code_result, is_text, to_content
-from durable_agent_host.providers.gemini.stops import check_stop
+from durable_agent_host.providers.gemini.parts import (
+    METADATA,
+    SPANS,
+    Part,
+    code_result,
+    is_text,
+    metadata_content,
+    to_content,
+)
+
+_FILTER: Final = "say it in another way, or change the agent's safety_settings", False
+_NEVER: Final = "say it in another way: no setting allows it", False
+_AGAIN: Final = "try again", True
+
+_STOPS: Final[dict[str, tuple[str, str, bool]]] = {
+    "SAFETY": ("its safety filters have stopped the response", *_FILTER),
+    "IMAGE_SAFETY": ("its safety filters have stopped the image", *_FILTER),
+    "BLOCKLIST": ("the response has words of a blocklist", *_NEVER),
+    "PROHIBITED_CONTENT": ("the response may have prohibited content", *_NEVER),
+    "IMAGE_PROHIBITED_CONTENT": ("the image may have prohibited content", *_NEVER),
+    "SPII": ("the response may have sensitive personal data", *_NEVER),
+    "LANGUAGE": ("it does not support the language", "use another language", False),
+    "RECITATION": ("the response repeats material that may be protected", "ask for more original content", False),
+    "IMAGE_RECITATION": ("the image repeats material that may be protected", "ask for another image", False),
+    "NO_IMAGE": ("no image was made", *_AGAIN),
+    "IMAGE_OTHER": ("no image was made", *_AGAIN),
+    "OTHER": ("it gave no reason", *_AGAIN),
+    "MALFORMED_FUNCTION_CALL": ("the model wrote a function call that cannot be read", *_AGAIN),
+    "MALFORMED_RESPONSE": ("the model wrote a response that cannot be read", *_AGAIN),
+    "UNEXPECTED_TOOL_CALL": ("the model called a tool that the request does not declare", *_AGAIN),
+    "TOO_MANY_TOOL_CALLS": ("the model called too many tools one after the other", "ask for less per turn", False),
+    "MISSING_THOUGHT_SIGNATURE": ("the conversation lacks a thought signature", "start a new session", False),
+}
+"""The service's reason → its meaning, what to do, and whether a retry can succeed."""
+
+
+def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
+    """Reject a response, or a chunk, that the service ended without content.
+
+    Guarantee: pure.
+
+    Args:
+        response: from the service.
+        candidate: its first candidate; may be empty.
+
+    Raises:
+        ProviderError: says why, quoting the service.
+    """
+    feedback = cast("dict[str, Any]", response.get("promptFeedback") or {})
+    if (block_reason := feedback.get("blockReason")) and not candidate:
+        _, hint, _ = _STOPS.get(str(block_reason), ("", *_FILTER))
+        details = _format_details(feedback.get("blockReasonMessage"))
+        raise ProviderError(
+            f"the model's service has blocked the prompt: {block_reason}{details} - {hint}", retryable=False
+        )
+    if (stop := _STOPS.get(reason := str(candidate.get("finishReason")))) is not None:
+        meaning, hint, retryable = stop
+        details = _format_details(candidate.get("finishMessage"))
+        raise ProviderError(
+            f"the model's service ended without a response: {meaning} ({reason}){details} - {hint}", retryable=retryable
+        )
+
+
+def _format_details(message: Any) -> str:
+    return f": {str(message).rstrip('. ')}" if message else ""
+
+
+# Accumulates function calls with arguments that the service streams in fragments.
+#
+# A call starts with its name and ``willContinue``; deltas follow with ``partialArgs``, each a value at a JSON path,
+# texts in several fragments; a delta without ``willContinue`` ends it. Deltas name their call only where calls are
+# interleaved.
+#
+# Source: `FunctionCall` and `PartialArg` of https://cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1,
+# and the recording `fn-streamed-arguments`.
+
+_STEP: Final = re.compile(r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>['"])(?P<quoted>.*?)(?P=quote)\]""")
+_VALUES: Final = ("stringValue", "numberValue", "boolValue")
+_MAX_INDEX: Final = 10_000
+
+
+class PartialCalls:
+    """The calls of one response with incomplete arguments."""
+
+    def __init__(self) -> None:
+        self._open: list[dict[str, Any]] = []
+
+    @property
+    def are_open(self) -> bool:
+        """Whether a call waits for more arguments."""
+        return bool(self._open)
+
+    def feed(self, part: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Read a part with a function call.
+
+        Args:
+            part: from the service.
+
+        Returns:
+            The complete part: the same part if complete, or the part that it completes; otherwise None.
+
+        Raises:
+            ProviderError: the arguments cannot be assembled.
+        """
+        call_delta: Mapping[str, Any] = part["functionCall"]
+        will_continue = call_delta.get("willContinue") is True
+        open_part = self._find_open_part(call_delta)
+        if open_part is None and not will_continue and "partialArgs" not in call_delta:
+            return dict(part)
+        part_in_progress: dict[str, Any] = {**part, "functionCall": {}} if open_part is None else open_part
+        if open_part is None:
+            self._open.append(part_in_progress)
+        else:
+            part_in_progress.update({name: value for name, value in part.items() if name != "functionCall"})
+        call = cast("dict[str, Any]", part_in_progress["functionCall"])
+        call.update(
+            {name: call_delta[name] for name in call_delta if name not in {"args", "partialArgs", "willContinue"}}
+        )
+        args = call.setdefault("args", {})
+        args.update(call_delta.get("args") or {})
+        for partial_arg in call_delta.get("partialArgs") or ():
+            _put(args, partial_arg)
+        if will_continue:
+            return None
+        self._open.remove(part_in_progress)
+        return part_in_progress
+
+    def _find_open_part(self, call_delta: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the open call of a delta; a delta with another name or id starts a call."""
+        for open_part in reversed(self._open):
+            call = open_part["functionCall"]
+            if all(call_delta.get(name) in {None, call.get(name)} for name in ("id", "name")):
+                return open_part
+        return None
+
+
+def _put(args: dict[str, Any], partial_arg: Mapping[str, Any]) -> None:
+    path = str(partial_arg.get("jsonPath") or "")
+    steps = _steps(path)
+    value: Any = next((partial_arg[name] for name in _VALUES if name in partial_arg), None)
+    parent: Any = args
+    try:
+        for step, next_step in pairwise(steps):
+            parent = _get_or_create(parent, step, [] if isinstance(next_step, int) else {})
+        last = steps[-1]
+        current_value = _at(parent, last)
+        # A text is streamed in fragments; any other value is sent once.
+        _set(
+            parent, last, current_value + value if isinstance(current_value, str) and isinstance(value, str) else value
+        )
+    except (TypeError, IndexError, KeyError, AttributeError) as error:
+        raise _invalid_path_error(path) from error
+
+
+def _steps(path: str) -> list[str | int]:
+    steps: list[str | int] = []
+    position = 1 if path.startswith("$") else -1
+    while 0 < position < len(path):
+        match = _STEP.match(path, position)
+        if match is None:
+            break
+        index = match["index"]
+        steps.append(int(index) if index is not None else match["name"] or match["quoted"] or "")
+        position = match.end()
+    if position != len(path) or not steps or any(isinstance(step, int) and step > _MAX_INDEX for step in steps):
+        raise _invalid_path_error(path)
+    return steps
+
+
+def _at(parent: Any, step: str | int) -> Any:
+    if isinstance(step, int):
+        return parent[step] if step < len(parent) else None
+    return parent.get(step)
+
+
+def _set(parent: Any, step: str | int, value: Any) -> None:
+    if isinstance(step, int):
+        parent.extend([None] * (step + 1 - len(parent)))
+    parent[step] = value
+
+
+def _get_or_create(parent: Any, step: str | int, empty: Any) -> Any:
+    if (child := _at(parent, step)) is None:
+        _set(parent, step, child := empty)
+    return child
+
+
+def _invalid_path_error(path: str) -> ProviderError:
+    return ProviderError(
+        f"the model's service streamed an argument for the path {path!r}, which cannot be read: turn off "
+        "stream_function_call_arguments",
+        retryable=False,
+    )
+
+
+# The fields of a Gemini response outside of its parts: sources, citations, ratings.
+#
+# Sources and citations become annotations of their text, a web search a call and its result. All of the service's
+# data is stored verbatim: in the result of the search, or on an empty text.
+
+Json = dict[str, Any]
+
+_CANDIDATE_FIELDS: Final = frozenset({"content", "finishReason", "index"})
+_RESPONSE_FIELDS: Final = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
+_QUERIES: Final = {
+    "webSearchQueries": "web_search",
+    "retrievalQueries": "file_search",
+    "imageSearchQueries": "image_search",
+}
+_SOURCES: Final = frozenset({"groundingMetadata", "citationMetadata"})
+_LATEST: Final = frozenset({"safetyRatings", "avgLogprobs", "tokenCount"})
+"""Fields that every chunk repeats with other values; the last value is stored."""
+
+
+class ResponseMetadata:
+    """Collects the fields of one response's chunks outside of their parts."""
+
+    def __init__(self) -> None:
+        self._fields: Json = {}
+        self._earlier: list[Json] = []
+        self._citation_keys: list[Any] = []
+        self._other_candidates: dict[str, Json] = {}
+
+    def read_other(self, candidate: Mapping[str, Any]) -> None:
+        """Record a candidate that is not the response: it is stored, and not emitted.
+
+        Args:
+            candidate: of a chunk.
+        """
+        other_candidate = self._other_candidates.setdefault(str(candidate.get("index")), {"content": {"parts": []}})
+        parts: list[Any] = other_candidate["content"]["parts"]
+        content: Any = candidate.get("content")
+        raw_parts: Any = cast("Json", content).get("parts") if isinstance(content, dict) else None
+        for part in cast("list[Any]", raw_parts) if isinstance(raw_parts, list) else ():
+            if parts and _is_plain_text(part) and _is_plain_text(parts[-1]):
+                parts[-1] = {"text": parts[-1]["text"] + part["text"]}
+            else:
+                parts.append(part)
+        other_candidate.update({name: value for name, value in candidate.items() if name != "content"})
+
+    def read(self, response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
+        """Record a chunk's data.
+
+        Args:
+            response: the chunk.
+            candidate: its first candidate; may be empty.
+        """
+        fields = {name: value for name, value in response.items() if name not in _RESPONSE_FIELDS}
+        fields |= {name: value for name, value in candidate.items() if name not in _CANDIDATE_FIELDS}
+        for name, value in fields.items():
+            earlier_value = self._fields.get(name)
+            if value in (None, {}, []) or earlier_value == value:
+                continue
+            if earlier_value is not None and name not in _LATEST:
+                self._earlier.append({name: earlier_value})
+            self._fields[name] = value
+
+    def new_annotations(self, candidate: Mapping[str, Any], fragments: Sequence[str]) -> list[Annotation]:
+        """List the citations that a chunk adds.
+
+        Args:
+            candidate: of the chunk.
+            fragments: of the response text so far that citations can refer to.
+
+        Returns:
+            Those not listed before.
+        """
+        if not _SOURCES & candidate.keys():
+            return []
+        text = "".join(fragments)
+        new_citations: list[Annotation] = []
+        for key, annotation in (
+            *_grounding_annotations(candidate.get("groundingMetadata"), text),
+            *_citation_annotations(candidate, text),
+        ):
+            if key not in self._citation_keys:
+                self._citation_keys.append(key)
+                new_citations.append(annotation)
+        return new_citations
+
+    def to_contents(self, call_id: str, *, includes_searches: bool) -> list[Content]:
+        """Return contents with the fields that were collected since the last call.
+
+        Args:
+            call_id: for a search that the service has only reported.
+            includes_searches: whether to emit such a search; not where the service has its calls as parts.
+        """
+        fields = self._fields
+        earlier = self._earlier
+        other_candidates = [*self._other_candidates.values()]
+        self._fields = {}
+        self._earlier = []
+        self._other_candidates = {}
+        contents: list[Content] = []
+        grounding: Json = fields.get("groundingMetadata") or {}
+        name = next((name for name in _QUERIES if grounding.get(name)), None)
+        if includes_searches and name is not None:
+            del fields["groundingMetadata"]
+            contents += _search(call_id, name, grounding)
+        fields |= ({"earlier": earlier} if earlier else {}) | (
+            {"candidates": other_candidates} if other_candidates else {}
+        )
+        if fields:
+            contents.append(metadata_content(fields))
+        return contents
+
+
+def _is_plain_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.keys() == {"text"} and isinstance(cast("Json", part)["text"], str)
+
+
+def _search(call_id: str, name: str, grounding: Json) -> list[Content]:
+    tool = _QUERIES[name]
+    call = Content.from_search_tool_call(
+        call_id, tool_name=tool, arguments={"queries": grounding[name]}, status="completed"
+    )
+    other_fields = {key: value for key, value in grounding.items() if key != name}
+    result = Content.from_search_tool_result(call_id, tool_name=tool, result=other_fields, status="completed")
+    for content in (call, result):
+        METADATA.attach([content], {"type": "candidate"}, {})
+    return [call, result]
+
+
+def _grounding_annotations(grounding: Any, text: str) -> Iterator[tuple[Any, Annotation]]:
+    """Read the sources of a response: each with the text that it supports, or alone."""
+    if not isinstance(grounding, dict):
+        return
+    grounding_fields = cast("Json", grounding)
+    chunks = cast("list[Any]", grounding_fields.get("groundingChunks") or [])
+    supports = cast("list[Json]", grounding_fields.get("groundingSupports") or [])
+    used: set[int] = set()
+    for support in supports:
+        segment: Json = support.get("segment") or {}
+        for index in cast("list[Any]", support.get("groundingChunkIndices") or []):
+            if isinstance(index, int) and 0 <= index < len(chunks):
+                used.add(index)
+                yield [_source(chunks[index]), segment], _build_annotation(_source(chunks[index]), segment, text)
+    for index, chunk in enumerate(chunks):
+        if index not in used:
+            yield [_source(chunk), None], _build_annotation(_source(chunk), {}, text)
+
+
+def _citation_annotations(candidate: Mapping[str, Any], text: str) -> Iterator[tuple[Any, Annotation]]:
+    metadata: Json = candidate.get("citationMetadata") or {}
+    for source in cast("list[Json]", metadata.get("citationSources") or metadata.get("citations") or []):
+        yield source, _build_annotation(source, source, text)
+
+
+def _source(chunk: Any) -> Json:
+    """Return the source in a chunk, of any kind."""
+    kinds = cast("Json", chunk).values() if isinstance(chunk, dict) else ()
+    sources = (cast("Json", value) for value in kinds if isinstance(value, dict))
+    return next(sources, Json())
+
+
+def _build_annotation(source: Json, segment: Json, text: str) -> Annotation:
+    annotation = Annotation(type="citation")
+    if url := source.get("uri"):
+        annotation["url"] = url
+    if title := source.get("title"):
+        annotation["title"] = title
+    if snippet := segment.get("text"):
+        annotation["snippet"] = snippet
+    if (region := _region(segment, text)) is not None:
+        annotation["annotated_regions"] = [region]
+    return annotation
+
+
+def _region(segment: Json, text: str) -> TextSpanRegion | None:
+    """Convert the service's byte offsets to characters."""
+    start = segment.get("startIndex") or 0
+    end = segment.get("endIndex")
+    segment_text = segment.get("text")
+    if not isinstance(start, int) or not isinstance(end, int):
+        return None
+    data = text.encode("utf-8", "surrogatepass")
+    before = data[:start].decode("utf-8", "ignore")
+    span_text = data[start:end].decode("utf-8", "ignore")
+    if segment_text is not None and span_text != segment_text:
+        start_index = text.find(segment_text) if isinstance(segment_text, str) else -1
+        return (
+            None
+            if start_index < 0
+            else TextSpanRegion(type="text_span", start_index=start_index, end_index=start_index + len(segment_text))
+        )
+    return TextSpanRegion(type="text_span", start_index=len(before), end_index=len(before) + len(span_text))
+
 
 _RESULTS_OF: Final = {"codeExecutionResult": "executableCode", "toolResponse": "toolCall"}
 _HOSTED: Final = (*_RESULTS_OF.values(), *_RESULTS_OF)

@@ -5,20 +5,148 @@ here sends the parts of a conversation as JSON that the SDK does not read, and r
 original JSON, in ``sdk_http_response.body``.
 """
 
+
 # ruff: noqa: SLF001 - the SDK has no public access to the JSON of a request or a response
 
 import base64
 import copy
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.overriding import copy_with
 from durable_agent_host.loops.aside import aside
 from durable_agent_host.loops.giving_way import resting
-from durable_agent_host.providers.gemini.paired_calls import pair_calls, with_valid_names
-from durable_agent_host.providers.gemini.signatures import with_signatures
+from durable_agent_host.model.provider_item import LOST_RESULT
+from durable_agent_host.providers.call_names import accepted_name
+
+# Signatures for function calls that Gemini 3 did not make itself.
+#
+# The models reject a turn in which the first call of a response has no thought signature. Calls by another model, or
+# by an earlier Gemini, have none; for these the service accepts a placeholder that turns the check off.
+#
+# Source: https://ai.google.dev/gemini-api/docs/thought-signatures, "transferring a conversation trace"
+
+_CHECKS: Final = re.compile(r"(^|/)gemini-([3-9]|\d\d)")
+UNCHECKED: Final = "skip_thought_signature_validator"
+
+
+def with_signatures(model: str, contents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give calls of the current turn without a signature the placeholder that the service accepts.
+
+    Guarantee: pure; the contents are not changed.
+
+    Args:
+        model: the requested model.
+        contents: of a request.
+
+    Returns:
+        The same contents, or copies where a signature was missing.
+    """
+    if _CHECKS.search(model) is None:
+        return list(contents)
+    request_indexes = [
+        n for n, content in enumerate(contents) if content["role"] != "model" and not _has(content, "functionResponse")
+    ]
+    turn_start = request_indexes[-1] if request_indexes else 0
+    return [
+        _with_placeholder(content) if n > turn_start and content["role"] == "model" else content
+        for n, content in enumerate(contents)
+    ]
+
+
+def _has(content: dict[str, Any], kind: str) -> bool:
+    return any(kind in part for part in content["parts"])
+
+
+def _with_placeholder(content: dict[str, Any]) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = content["parts"]
+    first = next((n for n, part in enumerate(parts) if "functionCall" in part), None)
+    if first is None or "thoughtSignature" in parts[first]:
+        return content
+    signed_part = {**parts[first], "thoughtSignature": UNCHECKED}
+    return {**content, "parts": [*parts[:first], signed_part, *parts[first + 1 :]]}
+
+
+# Calls and their responses in a request: as many responses as calls, directly after them.
+#
+# A turn can end with an open call: of a tool that the app only declares, or at the framework's limit of iterations. A
+# model can also call by any name, and the service rejects most of them. The stored conversation does not change; the
+# sent one is closed, with names that are accepted.
+
+Json = dict[str, Any]
+
+_CALL: Final = "functionCall"
+_RESPONSE: Final = "functionResponse"
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+
+
+def pair_calls(contents: Sequence[Json]) -> list[Json]:
+    """Add a response to calls without one, and remove responses without a call.
+
+    Guarantee: pure; the contents are not changed.
+
+    Args:
+        contents: of a request, in order; the calls of a last one may still wait for their responses.
+    """
+    paired_contents: list[Json] = []
+    pending_calls: list[Json] = []
+    for content in resting(contents):
+        parts = [
+            part
+            for part in content["parts"]
+            if _RESPONSE not in part or _remove_matching_call(pending_calls, part[_RESPONSE])
+        ]
+        missing_responses = [{_RESPONSE: _unknown_result(call)} for call in pending_calls]
+        if any(_RESPONSE in part for part in parts):
+            parts += missing_responses
+        elif missing_responses:
+            paired_contents.append({"role": "user", "parts": missing_responses})
+        if parts:
+            paired_contents.append({**content, "parts": parts})
+        pending_calls = [part[_CALL] for part in parts if _CALL in part]
+    return paired_contents
+
+
+def with_valid_names(contents: Sequence[Json], tool_names: Collection[str]) -> list[Json]:
+    """Give calls and their responses names that the service accepts.
+
+    Guarantee: pure; the contents are not changed.
+
+    Args:
+        contents: of a request.
+        tool_names: names of the request's functions.
+    """
+    return [
+        {**content, "parts": [_with_valid_name(part, tool_names) for part in content["parts"]]}
+        for content in resting(contents)
+    ]
+
+
+def _with_valid_name(part: Json, tool_names: Collection[str]) -> Json:
+    kind = next((kind for kind in (_CALL, _RESPONSE) if isinstance(part.get(kind), dict)), None)
+    if kind is None:
+        return part
+    name = accepted_name(part[kind].get("name"), _NAME, tool_names)
+    return part if name == part[kind].get("name") else {**part, kind: {**part[kind], "name": name}}
+
+
+def _remove_matching_call(pending_calls: list[Json], response: Json) -> bool:
+    """Remove the call that a response belongs to, and return whether there was one; ids are optional."""
+    for name in ("id", "name"):
+        for call in pending_calls:
+            if response.get(name) and call.get(name) == response[name]:
+                pending_calls.remove(call)
+                return True
+    return False
+
+
+def _unknown_result(call: Json) -> Json:
+    call_fields = {name: call[name] for name in ("id", "name") if name in call}
+    return {**call_fields, "response": {"result": LOST_RESULT}}
+
 
 _PLACEHOLDER = "."
 _LONG_URL: Final = 512 * 1024

@@ -4,35 +4,143 @@ The user's client is not changed and no module is patched: the hosted copy of an
 class adds a few overrides to the client's own class. They attach the provider's items to the framework's contents, and
 send such items back exactly as the API returned them.
 """
+
+
 # ruff: noqa: SLF001 - the overrides call what they override
 
+import asyncio
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
-from agent_framework import Content, Message, ResponseStream
+from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message, ResponseStream
 
 from durable_agent_host.agent.bounds import until_its_end
+from durable_agent_host.agent.model_errors import advice_of
+from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.loops.aside import aside, aside_at_once
 from durable_agent_host.loops.giving_way import RestingList, give_way
-from durable_agent_host.model.provider_item import SERVICE_TIER
+from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.call_names import declared_tool_names
 from durable_agent_host.providers.endings import is_truncated
-from durable_agent_host.providers.hosted_client import FoldedStreamMixin, create_adapter
-from durable_agent_host.providers.openai.direct_events import with_fast_event_parsing
+from durable_agent_host.providers.hosted_provider import FoldedStreamMixin, create_adapter
 from durable_agent_host.providers.openai.errors import parse_failure
 from durable_agent_host.providers.openai.items import attach_items, find_item_metadata, group_by_item, rebuild_item
 from durable_agent_host.providers.openai.media import as_input_file, audio_part
-from durable_agent_host.providers.openai.old_answers import stream_or_retrieve
-from durable_agent_host.providers.openai.open_calls import with_closed_calls
 from durable_agent_host.providers.openai.replay import (
     accepted_item,
     replayable_messages,
+    with_closed_calls,
     with_valid_ids,
     with_valid_names,
 )
 from durable_agent_host.providers.openai.stream_events import ITEMS, plain_item
+
+# Parses a stream's events by their type, which saves a third of the CPU time of a streamed response.
+#
+# The SDK (openai 3.54) checks each event against all of the fifty and more kinds of events before it takes the one
+# whose ``type`` matches: 0.1 ms for a delta, 0.4 ms for a whole response. The ``type`` identifies the kind, so here
+# an event is checked only against its own kind. An event that fails is constructed as that kind without validation,
+# as the SDK finally does. The client and the SDK's modules are not changed.
+
+
+def with_fast_event_parsing(client: Any) -> Any:
+    """Copy a client of the SDK so that it parses the events of a streamed response by their type.
+
+    Guarantee: pure; events are equal to those of the client.
+
+    Args:
+        client: an `openai.AsyncOpenAI` or one of its subclasses; anything else is returned unchanged.
+
+    Returns:
+        A copy that shares the connections.
+    """
+    from openai import AsyncOpenAI  # noqa: PLC0415 - one SDK per file, loaded when used
+
+    if not isinstance(client, AsyncOpenAI) or isinstance(client, _FastEventParsingMixin):
+        return client
+    return copy_with(client.with_options(), _FastEventParsingMixin)
+
+
+class _FastEventParsingMixin:
+    """The override; precedes the client's own class in the method resolution order."""
+
+    def _process_response_data(self, *, data: Any, cast_to: Any, response: Any) -> Any:
+        kinds, stream_type = _kinds()
+        if cast_to is stream_type and type(data) is dict:
+            kind = kinds.get(cast("dict[str, Any]", data).get("type"))
+            if kind is not None:
+                try:
+                    return kind.model_validate(data)
+                except ValueError:  # of pydantic
+                    return kind.construct(**data)
+        client: Any = super()
+        return client._process_response_data(data=data, cast_to=cast_to, response=response)
+
+
+@cache
+def _kinds() -> tuple[dict[Any, type[Any]], Any]:
+    """Return the kinds of events by type, where the type is unique, and the SDK's name for all events."""
+    from openai.types.responses import (  # noqa: PLC0415 - one SDK per file, loaded when used
+        Response,
+        ResponseOutputItem,
+        ResponseStreamEvent,
+    )
+
+    items, *_ = get_args(ResponseOutputItem)
+    for part in (*get_args(items), Response):  # built first, because the events share them
+        part.model_rebuild()
+    kinds_by_type: dict[Any, list[type[Any]]] = {}
+    union, *_ = get_args(ResponseStreamEvent)
+    for kind in get_args(union):
+        for name in get_args(kind.model_fields["type"].annotation):
+            kinds_by_type.setdefault(name, []).append(kind)
+    return {name: kinds[0] for name, kinds in kinds_by_type.items() if len(kinds) == 1}, ResponseStreamEvent
+
+
+# Background responses that are too old to be streamed: they are retrieved in full.
+#
+# The service streams a response again for five minutes, and stores it for longer ("This response can no longer be
+# streamed because it is more than 5 minutes old", openai/openai-python#2828). It has been paid for, so it is not
+# requested anew.
+
+_TOO_OLD: Final = re.compile(r"no longer be streamed|cannot be streamed", re.IGNORECASE)
+_MAX_WAIT_SECONDS: Final = 5.0
+
+
+async def stream_or_retrieve(
+    stream: ResponseStream[ChatResponseUpdate, ChatResponse[Any]], retrieve: Callable[[], Awaitable[ChatResponse[Any]]]
+) -> AsyncGenerator[ChatResponseUpdate]:
+    """Yield a response as it streams, or in full when the service no longer streams it.
+
+    Args:
+        stream: of the response.
+        retrieve: retrieves the current response, with a continuation token while it is being produced.
+    """
+    try:
+        async with stream:
+            async for update in stream:
+                yield update
+    except Exception as error:
+        if (retry_decision := advice_of(error)) is None or _TOO_OLD.search(retry_decision.said) is None:
+            raise
+    else:
+        return
+    seconds = 0.5
+    while (response := await retrieve()).continuation_token is not None:
+        await asyncio.sleep(seconds)
+        seconds = min(seconds * 2, _MAX_WAIT_SECONDS)
+    *messages, last = replayed_updates(response)
+    for update in messages:
+        update.raw_representation = ItemPart(None)  # its contents are complete
+        yield update
+    last.raw_representation = response.raw_representation
+    yield last
+
 
 _ENCRYPTED = "reasoning.encrypted_content"
 

@@ -1,27 +1,222 @@
 """OpenAI behind the port: clients of the Responses API, including Azure's and Foundry's."""
 
+import json
+import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from agent_framework import Message
+from agent_framework import Content, Message
 
+from durable_agent_host.errors import NotFoundError
+from durable_agent_host.loops.giving_way import resting
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
+from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.foreign import ReplayTarget, rewrite_for
 from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
 from durable_agent_host.providers.neutral import remove_carriers
 from durable_agent_host.providers.openai.approvals import as_history
-from durable_agent_host.providers.openai.call_ids import identify_calls
 from durable_agent_host.providers.openai.client import adapt_client
 from durable_agent_host.providers.openai.errors import explain_error, find_lost_state
-from durable_agent_host.providers.openai.first_call import warm_up
 from durable_agent_host.providers.openai.forgotten import mark_lost_items
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, repair_rules
 from durable_agent_host.providers.openai.items import PROVIDER, has_compaction
 from durable_agent_host.providers.openai.media import check_audio
-from durable_agent_host.providers.openai.service_files import cited_files, read_file
 from durable_agent_host.providers.openai.stream_events import ResponsesItemReader, read_item
+
+# Loads what a process's first request to the Responses API needs, without network access.
+#
+# The SDK (openai 3.54) loads the API's module on first use, gets the platform's name with a separate process, and
+# builds the parsers of stream events when the first ones arrive: the first turn would wait half a second for it. Here
+# a client without connections reads the short response below.
+
+_URL: Final = "http://warm-up.invalid/nothing-is-sent"
+_RESPONSE: Final[dict[str, Any]] = {
+    "id": "resp_0",
+    "object": "response",
+    "created_at": 0,
+    "model": "none",
+    "output": [],
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+    "status": "completed",
+}
+_USAGE: Final[dict[str, Any]] = {
+    "input_tokens": 1,
+    "input_tokens_details": {"cached_tokens": 0},  # a field fewer than the SDK requires, as several services send it
+    "output_tokens": 1,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 2,
+}
+_PART: Final[dict[str, Any]] = {"type": "output_text", "text": "Yes.", "annotations": []}
+_MESSAGE: Final[dict[str, Any]] = {
+    "type": "message",
+    "id": "msg_0",
+    "role": "assistant",
+    "status": "completed",
+    "content": [_PART],
+}
+_IN_MESSAGE: Final = {"item_id": "msg_0", "output_index": 0, "content_index": 0}
+_EVENTS: Final[tuple[dict[str, Any], ...]] = (
+    {"type": "response.created", "response": _RESPONSE | {"status": "in_progress"}},
+    {"type": "response.in_progress", "response": _RESPONSE | {"status": "in_progress"}},
+    {"type": "response.output_item.added", "output_index": 0, "item": _MESSAGE | {"content": []}},
+    {"type": "response.content_part.added", **_IN_MESSAGE, "part": _PART | {"text": ""}},
+    {"type": "response.output_text.delta", **_IN_MESSAGE, "delta": "Yes.", "logprobs": []},
+    {"type": "response.output_text.done", **_IN_MESSAGE, "text": "Yes.", "logprobs": []},
+    {"type": "response.content_part.done", **_IN_MESSAGE, "part": _PART},
+    {"type": "response.output_item.done", "output_index": 0, "item": _MESSAGE},
+    {"type": "response.completed", "response": _RESPONSE | {"output": [_MESSAGE], "usage": _USAGE}},
+)
+
+
+async def warm_up() -> None:
+    """Have an adapted client read a streamed response without a server.
+
+    The client has none of the framework's layers, so nothing observes the call.
+    """
+    import anyio.lowlevel  # noqa: PLC0415 - the purpose of this function
+    import httpx2  # noqa: PLC0415
+    from agent_framework import Message  # noqa: PLC0415
+    from agent_framework_openai import RawOpenAIChatClient  # noqa: PLC0415
+    from openai import AsyncOpenAI  # noqa: PLC0415
+
+    lines = [
+        f"event: {event['type']}\ndata: {json.dumps(event | {'sequence_number': index})}\n\n"
+        for index, event in enumerate(_EVENTS)
+    ]
+
+    def respond(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text="".join(lines))
+
+    await anyio.lowlevel.checkpoint()  # loads the connection code for this kind of loop
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as http:
+        sdk = AsyncOpenAI(api_key="none", base_url=_URL, http_client=http, max_retries=0)
+        client: Any = adapt_client(RawOpenAIChatClient(model="none", async_client=sdk))
+        with _suppress_request_log():
+            async for _ in client.get_response([Message("user", ["?"])], stream=True, options={"store": False}):
+                pass
+
+
+@contextmanager
+def _suppress_request_log() -> Generator[None]:
+    """Suppress the log line of this call; concurrent requests are logged."""
+    log = logging.getLogger("httpx2")
+    log.addFilter(_is_real)
+    try:
+        yield
+    finally:
+        log.removeFilter(_is_real)
+
+
+def _is_real(record: logging.LogRecord) -> bool:
+    return _URL not in record.getMessage()
+
+
+_CONTAINER: Final = "container_id"
+_UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
+"""Statuses of files that have expired, or that the Files API does not release."""
+
+
+def cited_files(content: Content) -> Iterable[ServiceFile]:
+    """List the files of containers that a text cites. Guarantee: pure.
+
+    Args:
+        content: of any type.
+    """
+    for annotation in content.annotations or ():
+        fields = cast("dict[str, Any]", annotation)
+        properties = cast("dict[str, Any]", fields.get("additional_properties") or {})
+        container = properties.get(_CONTAINER)
+        if fields.get("file_id") and container:
+            name = fields.get("url") or fields.get("title")
+            yield ServiceFile(
+                str(fields["file_id"]),
+                str(name).rpartition("/")[2] if name else None,
+                place={_CONTAINER: str(container)},
+            )
+
+
+async def read_file(client: Any, file: ServiceFile) -> ServedFile:
+    """Download a file.
+
+    Args:
+        client: a chat client of the framework, with the SDK's client.
+        file: as named in the conversation.
+
+    Returns:
+        Its bytes; the name is in the citation.
+
+    Raises:
+        NotFoundError: the service no longer has it, or does not release it.
+        ProviderError: the service failed.
+    """
+    from openai import APIStatusError  # noqa: PLC0415 - one SDK per file, loaded when used
+
+    sdk = client.client
+    try:
+        if container := file.place.get(_CONTAINER):
+            response = await sdk.containers.files.content.retrieve(file.file_id, container_id=container)
+        else:
+            response = await sdk.files.content(file.file_id)
+    except APIStatusError as error:
+        if error.status_code in _UNAVAILABLE_STATUSES:
+            raise NotFoundError(
+                f"the model's service does not provide the file {file.file_id!r}: {error.message}"
+            ) from error
+        raise explain_error(error) or error from error
+    return ServedFile(response.content)
+
+
+_VALID_ID: Final = re.compile(r"fc_[A-Za-z0-9_-]{1,61}")
+
+
+def find_item_id(call: Content) -> str | None:
+    """Return the item id of a function call, from its metadata or where this or an older client stored it.
+
+    Guarantee: pure.
+
+    Returns:
+        The id, or None when the history has lost it.
+    """
+    properties = call.additional_properties
+    openai, metadata = (cast("Any", properties.get(name)) for name in ("openai", STAMP))
+    for holder, name in ((metadata, "id"), (openai, "item_id"), (properties, "fc_id")):
+        item_id: Any = cast("Mapping[str, Any]", holder).get(name) if isinstance(holder, Mapping) else None
+        if isinstance(item_id, str) and item_id:
+            return item_id
+    return None
+
+
+def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
+    """Put item ids on the function calls of a rehydrated conversation, where every client looks for them.
+
+    Older clients look up ``fc_id`` in a map by call id, the current one reads ``openai.item_id``.
+
+    Guarantee: pure except for its argument; the ids derive from the session, the call and its position among the calls
+    with that id, so they are the same on every replay, and differ when a call id recurs.
+
+    Args:
+        messages: freshly decoded, the conversation from its start; their contents are changed in place.
+        session_id: of the conversation.
+    """
+    occurrence_counts: Counter[str] = Counter()
+    contents = (content for message in resting(messages) for content in message.contents)
+    for call in (content for content in contents if content.type == "function_call"):
+        if not call.call_id or call.informational_only:
+            continue
+        occurrence_counts[call.call_id] += 1
+        item_id = find_item_id(call)
+        if item_id is None or not _VALID_ID.fullmatch(item_id):
+            item_id = "fc_" + derived_id(session_id, call.call_id, str(occurrence_counts[call.call_id]))
+        openai = cast("dict[str, Any]", call.additional_properties.get("openai") or {})
+        call.additional_properties |= {"fc_id": item_id, "openai": openai | {"item_id": item_id}}
 
 
 class OpenAIProvider(ResponsesItemReader, ProviderBase):

@@ -20,13 +20,13 @@ from azure.storage.blob.aio import ContainerClient
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.loops.loop_thread import LoopThread
 from durable_agent_host.segments.protocol import CHECK_SECONDS, StoredPiece, has_its_bytes
-from durable_agent_host.storage.blob_account import container_of_app
 from durable_agent_host.storage.blob_container import (
     MAX_BLOCK_BYTES,
     BlobContainer,
     BlobMissingError,
     BlobRange,
     ListedBlob,
+    container_of_app,
 )
 
 CONTAINER: Final = "durable-agent-host-segments"

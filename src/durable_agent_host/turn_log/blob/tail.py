@@ -11,8 +11,7 @@ from typing import Final
 from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.storage.blob_container import BlobMissingError
 from durable_agent_host.turn_log.blob.container import BlobMovedError, LogContainer
-from durable_agent_host.turn_log.blob.frame_format import encode_log_frames, encode_log_seal
-from durable_agent_host.turn_log.blob.frame_reader import Appends, FrameReader
+from durable_agent_host.turn_log.blob.frame_format import Appends, FrameReader, encode_log_frames, encode_log_seal
 
 _CACHED_LOGS: Final = 2048
 

@@ -12,9 +12,13 @@ An append is as durable as the server: with ``appendonly yes`` and ``appendfsync
 import asyncio
 import hashlib
 import itertools
+import math
 import uuid
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -34,12 +38,313 @@ from redis.exceptions import (
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
 from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.loops.loop_thread import LoopThread
+from durable_agent_host.loops.waiters import Promise
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
-from durable_agent_host.storage.backoff import retry
+from durable_agent_host.storage.backoff import Backoff, retry
 from durable_agent_host.turn_log.followers import Appended, Followers
 from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS, MAX_PAGE_BYTES
-from durable_agent_host.turn_log.redis.listener import RedisListener, channel_of
-from durable_agent_host.turn_log.redis.pipeline import Command, Pipelines
+
+# Commands of many turns in few pipelines.
+#
+# Theory of operation. Commands that arrive while a pipeline is under way go together into the next one, so 200 turns
+# cost few requests, system calls and wake-ups. Each command is answered, refused, or retried after its own pause,
+# independent of the others. A broken connection leaves all answers of its pipeline unknown; pipelines then get
+# shorter, so that some get through a bad network. A slow pipeline, with a large entry or on a dead connection, does
+# not block the next one.
+
+_MOST_COMMANDS: Final = 512
+_MOST_BYTES: Final = 1024 * 1024
+_MOST_AT_ONCE: Final = 4
+_SLOW_SECONDS: Final = 0.05
+
+
+class Command(ABC):
+    """One command; created in the loop that waits for its answer.
+
+    Args:
+        size_bytes: of the request, roughly.
+
+    Attributes:
+        size_bytes: as given.
+        tries: how often it was sent.
+        promise: of the answer.
+        backoff: of its retries; set when the pipelines get it.
+    """
+
+    def __init__(self, size_bytes: int = 0) -> None:
+        self.size_bytes = size_bytes
+        self.tries = 0
+        self.promise = Promise()
+        self.backoff: Backoff | None = None
+
+    @abstractmethod
+    def arguments(self) -> Sequence[Any]:
+        """Return what to send at this try."""
+
+
+class Pipelines:
+    """Sends commands in pipelines. All methods but `ask` are called in the store's loop.
+
+    Args:
+        loop: the store's.
+        send: sends commands and returns an answer or an error for each; raises if the answers are unknown.
+        explain: returns the error for the caller, or None if it may be gone at the next try.
+        on_answers: gets commands and answers before the callers do.
+        give_up_seconds: how long a command is retried.
+    """
+
+    def __init__(
+        self,
+        loop: LoopThread,
+        send: Callable[[Sequence[Command]], Awaitable[Sequence[Any]]],
+        *,
+        explain: Callable[[Exception], Exception | None],
+        on_answers: Callable[[Sequence[tuple[Command, Any]]], None],
+        give_up_seconds: float,
+    ) -> None:
+        self._loop = loop
+        self._send = send
+        self._explain = explain
+        self._on_answers = on_answers
+        self._give_up_seconds = give_up_seconds
+        self._waiting: deque[Command] = deque()
+        self._resting: dict[Command, asyncio.TimerHandle] = {}
+        self._most = _MOST_COMMANDS
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._current: asyncio.Task[None] | None = None
+        self._is_woken = False
+
+    async def ask(self, command: Command) -> Any:
+        """Send a command and wait for its answer, in the loop that created it.
+
+        Raises:
+            LogError: the server does not answer, or refuses the command.
+        """
+        self._loop.post(self._add, command)
+        return await command.promise.future
+
+    def close(self) -> None:
+        """Refuse what waits; called after running pipelines have ended."""
+        for timer in self._resting.values():
+            timer.cancel()
+        for command in (*self._waiting, *self._resting):
+            self._refuse(command, LogError("the turn log is closed"))
+        self._waiting.clear()
+        self._resting.clear()
+
+    def _add(self, command: Command) -> None:
+        self._resting.pop(command, None)
+        if command.backoff is None:
+            command.backoff = Backoff("Redis", self._give_up_seconds)
+        self._waiting.append(command)
+        if self._current is None and not self._is_woken:
+            self._is_woken = True  # commands posted in the same step join
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Start a pipeline with what waits, unless one has just started or too many are in progress."""
+        self._is_woken = False
+        if self._current is not None or len(self._under_way) >= _MOST_AT_ONCE:
+            return
+        group = self._next_group()
+        if not group:
+            return
+        loop = asyncio.get_running_loop()
+        task = self._current = loop.create_task(self._run(group))
+        slow = loop.call_later(_SLOW_SECONDS, self._pass, task)
+
+        def end(_: asyncio.Task[None]) -> None:
+            slow.cancel()
+            self._under_way.discard(task)
+            self._pass(task)
+
+        self._under_way.add(task)
+        task.add_done_callback(end)
+
+    def _pass(self, task: asyncio.Task[None]) -> None:
+        if self._current is task:
+            self._current = None
+        self._go_on()
+
+    def _next_group(self) -> list[Command]:
+        group: list[Command] = []
+        size_bytes = 0
+        while self._waiting and len(group) < self._most:
+            size_bytes += self._waiting[0].size_bytes
+            if group and size_bytes > _MOST_BYTES:
+                break
+            command = self._waiting.popleft()
+            if not command.promise.future.done():  # the caller was cancelled
+                group.append(command)
+        return group
+
+    async def _run(self, group: list[Command]) -> None:
+        for command in group:
+            command.tries += 1
+        try:
+            answers = await self._send(group)
+        except Exception as error:  # noqa: BLE001 (raised in the callers, who would wait forever)
+            self._most = max(1, len(group) // 2)
+            self._settle(group, [error] * len(group))
+        except BaseException:  # the store is closed
+            for command in group:
+                self._refuse(command, LogError("the turn log is closed"))
+            raise
+        else:
+            self._most = min(self._most * 2, _MOST_COMMANDS)
+            self._settle(group, answers)
+
+    def _settle(self, group: Sequence[Command], answers: Sequence[Any]) -> None:
+        done: list[tuple[Command, Any]] = []
+        for command, answer in zip(group, answers, strict=True):
+            if isinstance(answer, Exception):
+                self._fail(command, answer)
+            else:
+                done.append((command, answer))
+        self._on_answers(done)
+        for command, answer in done:
+            self._loop.answer(command.promise, answer)
+
+    def _fail(self, command: Command, error: Exception) -> None:
+        """Refuse a command, or schedule its next try."""
+        refusal = self._explain(error)
+        if refusal is not None:
+            self._refuse(command, refusal)
+            return
+        assert command.backoff is not None
+        try:
+            pause = command.backoff.next_pause(error)
+        except LogError as given_up:
+            self._refuse(command, given_up)
+        else:
+            self._resting[command] = asyncio.get_running_loop().call_later(pause, self._add, command)
+
+    def _refuse(self, command: Command, error: Exception) -> None:
+        self._loop.answer(command.promise, None, error)
+
+
+# Subscriptions to the appends of other processes, for logs that are followed here.
+#
+# There is no subscription for a log that this process writes: its followers are woken in the process, and would drop
+# its own publications. The subscription is restored when an append is fenced, or after some seconds without one,
+# because another process may then continue the turn.
+
+_PREFIX: Final = "durable-agent-host:turn"
+_WAKE_SECONDS: Final = 0.1
+_PAUSE_SECONDS: Final = 1.0
+_QUIET_SECONDS: Final = 3.0
+
+
+def channel_of(log_id: str) -> str:
+    """Return the channel that publishes the appends to a log. Guarantee: pure."""
+    return f"{_PREFIX}:{{{log_id}}}"
+
+
+@dataclass
+class _Followed:
+    count: int = 0
+    written_at: float = -math.inf
+
+
+class RedisListener:
+    """Wakes followers when another process has appended. A missed publication only delays them until they poll.
+
+    All calls come from one loop.
+
+    Args:
+        name: of this process; its publications start with it.
+        subscribe: opens a connection for subscriptions.
+        errors: of a connection that breaks.
+        on_news: called with the log's id.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        subscribe: Callable[[], Any],
+        errors: tuple[type[Exception], ...],
+        on_news: Callable[[str], None],
+    ) -> None:
+        self._name = name
+        self._subscribe = subscribe
+        self._errors = errors
+        self._on_news = on_news
+        self._followed: dict[str, _Followed] = {}
+        self._heard: set[str] = set()
+        self._is_out_of_tune = True
+        self._listening: asyncio.Task[None] | None = None
+
+    def follow(self, log_id: str) -> None:
+        """Subscribe for one more follower of a log."""
+        self._followed.setdefault(log_id, _Followed()).count += 1
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+        self._is_out_of_tune = True
+
+    def forget(self, log_id: str) -> None:
+        """Unsubscribe for one follower."""
+        found = self._followed[log_id]
+        found.count -= 1
+        if not found.count:
+            del self._followed[log_id]
+            self._is_out_of_tune = True
+
+    def wrote(self, log_id: str) -> None:
+        """Record an append by this process."""
+        found = self._followed.get(log_id)
+        if found is not None:
+            found.written_at = asyncio.get_running_loop().time()
+            if log_id in self._heard:
+                self._is_out_of_tune = True
+
+    def gave_way(self, log_id: str) -> None:
+        """Record that another process appends."""
+        found = self._followed.get(log_id)
+        if found is not None:
+            found.written_at = -math.inf
+            self._is_out_of_tune = True
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._listening is not None:
+            self._listening.cancel()
+
+    async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                async with self._subscribe() as channels:
+                    self._heard, self._is_out_of_tune = set(), True
+                    await channels.subscribe(f"{_PREFIX}:{self._name}")  # a connection without one cannot wait
+                    tuned_at = loop.time()
+                    while True:
+                        if self._is_out_of_tune or loop.time() >= tuned_at + _QUIET_SECONDS / 4:
+                            self._is_out_of_tune, tuned_at = False, loop.time()
+                            await self._tune(channels)
+                        self._hear(await channels.get_message(timeout=_WAKE_SECONDS))
+            except self._errors:
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _tune(self, channels: Any) -> None:
+        """Change the subscriptions to those wanted now."""
+        quiet_since = asyncio.get_running_loop().time() - _QUIET_SECONDS
+        wanted = {log_id for log_id, found in self._followed.items() if found.written_at < quiet_since}
+        added, dropped = wanted - self._heard, self._heard - wanted
+        self._heard = wanted
+        if added:
+            await channels.subscribe(*map(channel_of, added))
+        if dropped:
+            await channels.unsubscribe(*map(channel_of, dropped))
+
+    def _hear(self, message: Any) -> None:
+        """Report a publication of another process, and a new subscription: it may have missed some."""
+        if message is None:
+            return
+        is_others = message["type"] == "message" and not message["data"].startswith(self._name.encode())
+        if is_others or message["type"] == "subscribe":
+            log_id = message["channel"].decode().rpartition("{")[2].partition("}")[0]
+            self._on_news(log_id)
+
 
 _APPEND: Final = """
 local state, stream = KEYS[1], KEYS[2]
