@@ -41,8 +41,8 @@ from agent_framework_durabletask._durable_agent_state import DurableAgentStateRe
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.message import decode_message, encode_message, encode_request_entry, encode_response_entry
-from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome

@@ -44,11 +44,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.codec.message import encode_response_entry
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
-from durable_agent_host.providers.azure_ai_agents.events import RunReader
 from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host.providers.azure_ai_agents.run_events import RunReader
 from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
-from durable_agent_host.providers.gemini.reading import ResponseReader
+from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.stream.fold import ItemReader, fold_updates
 from tests.durable_agent_host.stream.streams import FOLDER, parsed_whole, recorded, updates_of

@@ -70,7 +70,9 @@ class Demo:
             print(f"  (the model replays {', '.join(conversation.recordings)})")
             steps = [{"recording": name} for name in conversation.recordings]
             post_json(f"{self.control}/plans", {"when": {"user_text": conversation.messages[0]}, "steps": steps})
-        session_id, response_text, first_request_index = None, "", len(self.requests())
+        session_id = None
+        response_text = ""
+        first_request_index = len(self.requests())
         for index, message in enumerate(conversation.messages):
             if index == 1:
                 self.host.kill()
@@ -130,7 +132,8 @@ class Demo:
 
     def add_row(self, agent: str, stats: dict[str, Any], milliseconds: float) -> None:
         """Add a turn to the table."""
-        streamed_bytes, stored_bytes = stats["bytes_streamed"], stats["bytes_stored"]
+        streamed_bytes = stats["bytes_streamed"]
+        stored_bytes = stats["bytes_stored"]
         self.rows.append(
             (
                 f"{len(self.rows) + 1}",

@@ -89,7 +89,8 @@ def show_stream(control: str, url: str, kill_and_restart: Callable[[], str], *, 
     post_json(f"{control}/plans", PLAN)
     request_count = len(get_json(f"{control}/requests"))
     print(f"  you    {MESSAGE}")
-    turn, session_id = StreamedTurn(), uuid4().hex
+    turn = StreamedTurn()
+    session_id = uuid4().hex
     path = f"/api/agents/{AGENT}/run?session_id={session_id}"
     headers = {"content-type": "text/plain", "idempotency-key": uuid4().hex}
     is_restarted = False
@@ -105,7 +106,8 @@ def show_stream(control: str, url: str, kill_and_restart: Callable[[], str], *, 
                 raise
         if not is_restarted:
             print(f"  agent  {turn.text} …\n         (SIGKILL in the middle of the response; the client resumes)")
-            url, is_restarted = kill_and_restart(), True
+            url = kill_and_restart()
+            is_restarted = True
     print(f"  agent  {turn.text}\n")
     print("  events " + ", ".join(f"{turn.names.count(name)} {name}" for name in dict.fromkeys(turn.names)) + "\n")
     session = get_json(f"{url}/api/agents/{AGENT}/sessions/{session_id}")

@@ -31,7 +31,7 @@ HOST = (
 )
 """What each host imports before it looks at its app; nothing here changes how an app without agents behaves."""
 AGENTS = (
-    *(*HOST, "durable_agent_host.app", "durable_agent_host.turn_log.sqlite.log", "practice_model"),
+    *(*HOST, "durable_agent_host.app", "durable_agent_host.turn_log.sqlite_log", "practice_model"),
     *("agent_framework_openai", "agent_framework_anthropic", "agent_framework_gemini", "azure.ai.agents.aio"),
     *(
         f"durable_agent_host.providers.{name}.provider"
@@ -41,7 +41,7 @@ AGENTS = (
 )
 """What a host of agents imports as well."""
 STORES = (
-    *("tests.contract.test_segments", "durable_agent_host.encryption.encrypted_log"),
+    *("tests.contract.test_segments", "durable_agent_host.encryption.encrypted_turn_log"),
     *(f"durable_agent_host.turn_log.{name}.log" for name in ("sqlite", "blob", "redis")),
     *(f"durable_agent_host.segments.{name}.store" for name in ("sqlite", "blob")),
 )

@@ -11,7 +11,7 @@ from typing import Any
 import requests
 
 from durable_agent_host.durable.app_secret import AppSecret, Place
-from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from tests.forks import AGENTS, ROOT
 from tests.processes import Server, wait_until
 

@@ -9,15 +9,15 @@ if sys.version_info < (3, 13):  # noqa: UP036 - an older interpreter gets a sent
 
 if TYPE_CHECKING:
     from durable_agent_host.activities import agent_activity, agent_call
-    from durable_agent_host.agent.coalescing_history import CoalescingHistoryProvider
+    from durable_agent_host.agent.coalescing_history_provider import CoalescingHistoryProvider
     from durable_agent_host.app import DurableAgentApp
-    from durable_agent_host.durable.entity import DurableAgentEntity
+    from durable_agent_host.conversation_json import Conversation, decode, encode, fold
+    from durable_agent_host.durable.session_entity import DurableAgentEntity
     from durable_agent_host.model.budget import Budget, Budgets, Price
     from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
     from durable_agent_host.redaction import redact_personal_data
     from durable_agent_host.settings import Settings
     from durable_agent_host.tool_calls import ToolCall, current_tool_call, durable_tool
-    from durable_agent_host.transcripts import Conversation, decode, encode, fold
 
 __all__ = [
     "ANONYMOUS",
@@ -46,10 +46,10 @@ _HOMES = {
     "ANONYMOUS": "model.principal",
     "Budget": "model.budget",
     "Budgets": "model.budget",
-    "CoalescingHistoryProvider": "agent.coalescing_history",
-    "Conversation": "transcripts",
+    "CoalescingHistoryProvider": "agent.coalescing_history_provider",
+    "Conversation": "conversation_json",
     "DurableAgentApp": "app",
-    "DurableAgentEntity": "durable.entity",
+    "DurableAgentEntity": "durable.session_entity",
     "Owner": "model.principal",
     "Price": "model.budget",
     "Principal": "model.principal",
@@ -58,10 +58,10 @@ _HOMES = {
     "agent_activity": "activities",
     "agent_call": "activities",
     "current_tool_call": "tool_calls",
-    "decode": "transcripts",
+    "decode": "conversation_json",
     "durable_tool": "tool_calls",
-    "encode": "transcripts",
-    "fold": "transcripts",
+    "encode": "conversation_json",
+    "fold": "conversation_json",
     "redact_personal_data": "redaction",
 }
 

@@ -12,22 +12,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NotRequired, Protocol, TypedDict, cast
 
-from durable_agent_host.agent.loop import submit
-from durable_agent_host.agent.model_errors import RetryPolicy
-from durable_agent_host.agent.outcome import error_raised_again, utc_now
-from durable_agent_host.agent.runner import AgentRunner, RunLimits
+from durable_agent_host.agent.agent_event_loop import submit
+from durable_agent_host.agent.agent_runner import AgentRunner, RunLimits
+from durable_agent_host.agent.outcome_builder import error_raised_again, utc_now
+from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent
-from durable_agent_host.codec.state import decode_session, encode_session
-from durable_agent_host.encryption.opening import stores_of
+from durable_agent_host.codec.entity_state import decode_session, encode_session
+from durable_agent_host.encryption.store_factory import stores_of
 from durable_agent_host.errors import RegistrationError, RequestError
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.settings import Settings
-from durable_agent_host.telemetry.watchers import tell_end, turn_observers
+from durable_agent_host.telemetry.telemetry_observers import tell_end, turn_observers
 from durable_agent_host.turn.plan import PlanTimes
-from durable_agent_host.turn.requests import request_of_call
 from durable_agent_host.turn.timeline import timeline_without_orchestration
+from durable_agent_host.turn.turn_requests import request_of_call
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _CALL_FIELDS: Final = frozenset({"call_id", "input", "session", "answers"})

@@ -19,27 +19,20 @@ from agent_framework_durabletask import (
 )
 
 from durable_agent_host.activities import plan_times, run_limits
-from durable_agent_host.agent.budgets import BudgetsOfAgents
+from durable_agent_host.agent.agent_budgets import BudgetsOfAgents
+from durable_agent_host.agent.agent_redactors import Redactors
+from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.compaction import Compactions
 from durable_agent_host.agent.context_stores import refuse_other_stores
 from durable_agent_host.agent.declarations import refuse_lost_declarations
-from durable_agent_host.agent.external_history import ExternalHistory, why_not_redacted
-from durable_agent_host.agent.hosting import taken_name, usable_name, why_no_journal
+from durable_agent_host.agent.history_providers import ExternalHistory, why_not_redacted
+from durable_agent_host.agent.hosted_agent import taken_name, usable_name, why_no_journal
 from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
-from durable_agent_host.agent.redactors import Redactors
-from durable_agent_host.agent.runner import AgentRunner
 from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
-from durable_agent_host.durable.agent_sessions import OrchestrationAgent
-from durable_agent_host.durable.claims import KnownOwners
-from durable_agent_host.durable.entity import DurableAgentEntity
-from durable_agent_host.durable.erasure import Eraser
+from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
 from durable_agent_host.durable.external_sessions import ExternalSessions
-from durable_agent_host.durable.forgetting import Forgetting
-from durable_agent_host.durable.health import StoreProbes
-from durable_agent_host.durable.hubs import hub_of
-from durable_agent_host.durable.maintenance import TimesToLive
-from durable_agent_host.durable.register import (
+from durable_agent_host.durable.function_registration import (
     refuse_same_names,
     register_agent_entity,
     register_agent_tool,
@@ -50,42 +43,49 @@ from durable_agent_host.durable.register import (
     register_upkeep,
     turns_of_binding,
 )
-from durable_agent_host.durable.session_turns import TurnStopper
+from durable_agent_host.durable.maintenance import TimesToLive
+from durable_agent_host.durable.orchestration_agent import OrchestrationAgent
+from durable_agent_host.durable.ownership_claims import KnownOwners
+from durable_agent_host.durable.session_entity import DurableAgentEntity
+from durable_agent_host.durable.session_erasure import Eraser
+from durable_agent_host.durable.session_queue_activity import TurnStopper
+from durable_agent_host.durable.store_health import StoreProbes
+from durable_agent_host.durable.task_hub_factory import hub_of
 from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.durable.turn_data_cleanup import Forgetting
 from durable_agent_host.durable.workflow_functions import (
     open_request,
     refuse_pickled_reason,
     register_executor_activity,
     register_workflow_orchestration,
 )
-from durable_agent_host.encryption.opening import stores_of
-from durable_agent_host.http.agents import hosted_agents
-from durable_agent_host.http.calls import Host
+from durable_agent_host.encryption.store_factory import stores_of
+from durable_agent_host.http.agent_routes import hosted_agents
+from durable_agent_host.http.event_stream import EventStream
+from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
 from durable_agent_host.http.gate import Authorize, Gate, Identify
-from durable_agent_host.http.rates import CallerLimits
+from durable_agent_host.http.rate_limits import CallerLimits
+from durable_agent_host.http.request_handling import Host
 from durable_agent_host.http.routes import ROUTES
-from durable_agent_host.http.sdk_requests import adapt_http_functions, check_auth_level
-from durable_agent_host.http.stream import EventStream
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
-from durable_agent_host.log_records import redact_log_records
-from durable_agent_host.loops.waiters import Wakeups
+from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.budget import Budgets
-from durable_agent_host.model.histories import Histories
+from durable_agent_host.model.history_locations import Histories
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import add_known_secrets, find_secrets
-from durable_agent_host.segments.keeper import Keeper
+from durable_agent_host.segments.turn_data_storage import Keeper
 from durable_agent_host.settings import Settings
 from durable_agent_host.telemetry.instruments import Gauge
+from durable_agent_host.telemetry.telemetry_observers import tell_end, turn_observers
 from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
-from durable_agent_host.telemetry.watchers import tell_end, turn_observers
-from durable_agent_host.turn.redactor import Redact
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
-from durable_agent_host.turn.requests import valid_traceparent
+from durable_agent_host.turn.turn_redactor import Redact
+from durable_agent_host.turn.turn_requests import valid_traceparent
 from durable_agent_host.turn_log.crash_points import armed_plan
-from durable_agent_host.turn_log.stores import choose_turn_log
+from durable_agent_host.turn_log.turn_log_factory import choose_turn_log
 from sqlite_remnants.reserve import DiskReserve
 
 if TYPE_CHECKING:
@@ -161,15 +161,18 @@ class DurableAgentApp(AgentFunctionApp):
         disk = DiskReserve(Path(data)) if (data := os.environ.get("FUNCTIONS_HOST_DATA")) else None
         limits = CallerLimits.of(known)
         self._gate = Gate(identify, authorize, known.adopt_sessions, known.session_names, limits, disk=disk)
-        self._observers, self._redactors = observers, Redactors(redact)
+        self._observers = observers
+        self._redactors = Redactors(redact)
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
-        self._compactions, self._budgets = Compactions(compaction), BudgetsOfAgents(budgets)
+        self._compactions = Compactions(compaction)
+        self._budgets = BudgetsOfAgents(budgets)
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
         self._has_agent_routes: bool | None = None
-        self._agents_auth_level, self._has_inspector = check_auth_level(http_auth_level), enable_inspector
+        self._agents_auth_level = check_auth_level(http_auth_level)
+        self._has_inspector = enable_inspector
         self._histories: dict[str, Histories] = {}
         self._ttls = TimesToLive(session_ttl, self.settings.session_ttl_seconds)
         self._open_stores()
@@ -198,7 +201,8 @@ class DurableAgentApp(AgentFunctionApp):
         if self.settings.turn_log:
             choose_turn_log(self.settings)  # reports an invalid setting at start, not in the first turn
         stores = stores_of(self.settings)
-        self._open_log, self._hub = stores.open_log, hub_of(stores)
+        self._open_log = stores.open_log
+        self._hub = hub_of(stores)
         self._wakeups, self._stopper = Wakeups(), TurnStopper(self._open_log, self._budgets.of_agent)
         self._elsewhere = elsewhere = ExternalSessions(self._external)
         kept: dict[str, Any] = {"seen": self.settings.max_receipts, "grace_seconds": self.settings.piece_grace_seconds}
@@ -239,7 +243,8 @@ class DurableAgentApp(AgentFunctionApp):
         Raises:
             RegistrationError: the name is taken or unusable, or the agent cannot be hosted with these arguments.
         """
-        source, agent = agent, build_agent(agent)
+        source = agent
+        agent = build_agent(agent)
         name = usable_name(entity_id or getattr(agent, "name", None))
         taken = next((other for other in self._runners if other.casefold() == name.casefold()), None)
         if taken is not None and taken == name and self._runners[taken].agent is agent:
@@ -346,7 +351,10 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _register_turns(self) -> None:
         """Register what runs turns, and what deletes expired sessions and turns."""
-        app, runners, keeper, hub = cast("DFApp", self), self._runners, self._keeper, self._hub
+        app = cast("DFApp", self)
+        runners = self._runners
+        keeper = self._keeper
+        hub = self._hub
         own: dict[str, Any] = {"stopper": self._stopper, "forgetting": Forgetting(self._open_log), "keeper": keeper}
         register_turn_functions(app, runners, self._wakeups, tell_end, times=plan_times(self.settings), hub=hub, **own)
         eraser = Eraser(self._open_log, keeper, self._elsewhere)

@@ -227,7 +227,8 @@ def log_reason(error: BaseException) -> str:
     Returns:
         Its type and reason.
     """
-    name, message = type(error).__name__, " ".join(str(error).split())
+    name = type(error).__name__
+    message = " ".join(str(error).split())
     if isinstance(error, ProviderError | InvalidAnswerError):
         return f"{name}: {message.partition(': ')[0]}"  # a colon without a space is part of an address
     if isinstance(error, DurableAgentHostError):

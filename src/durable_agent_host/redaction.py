@@ -241,7 +241,8 @@ def _mask_tokens(text: str) -> str:
 
 
 def _mask_email_addresses(text: str) -> str:
-    parts, end = list[str](), 0
+    parts = list[str]()
+    end = 0
     for domain in _EMAIL_DOMAIN.finditer(text):
         first = max(end, domain.start() - _MAX_EMAIL_USER_CHARACTERS)
         if (user := _EMAIL_USER.search(text, first, domain.start())) is not None:
@@ -259,13 +260,15 @@ def _is_card(text: str) -> bool:
 
 def _encode_secret(value: str) -> set[str]:
     """Return the forms of a secret in URLs, JSON and HTML, in hexadecimal digits and in base64."""
-    data, percent = value.encode("utf-8", "surrogateescape"), _encode_percent(value)
+    data = value.encode("utf-8", "surrogateescape")
+    percent = _encode_percent(value)
     forms = {percent, _encode_percent(percent), _encode_percent(value, safe="/")}
     forms |= {re.sub("%[0-9A-F]{2}", lambda byte: byte[0].lower(), form) for form in forms}
     forms |= {_encode_json(value).replace("/", "\\/"), json.dumps(value)[1:-1], escape(value)}
     forms |= {data.hex(), data.hex().upper()}
     for offset in range(3):  # the bytes before it in a longer text, such as a header, that is encoded as a whole
-        first, last = -(-8 * offset // 6), 8 * (offset + len(data)) // 6
+        first = -(-8 * offset // 6)
+        last = 8 * (offset + len(data)) // 6
         encoded = b64encode(bytes(offset) + data + bytes(2))[first:last].decode()
         forms |= {encoded, encoded.replace("+", "-").replace("/", "_")}
     return forms

@@ -230,7 +230,8 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse invalid values in settings that a program creates."""
         for one in fields(self):
-            value, choices = getattr(self, one.name), _CHOICES.get(one.name)
+            value = getattr(self, one.name)
+            choices = _CHOICES.get(one.name)
             if choices is not None and value not in choices and not (ANYBODY in choices and _is_role(value)):
                 raise SettingError(f"Settings.{one.name} is {value!r}: give {_listed(choices)}")
             if isinstance(one.default, str):

@@ -45,7 +45,9 @@ class AppContext:
     @property
     def addresses(self) -> ClientAddresses:
         """The host's addresses for the app's durable clients."""
-        keys, hub_name, names = self.keys, self.settings.hub_name, self.names or HostNames(self.origin)
+        keys = self.keys
+        hub_name = self.settings.hub_name
+        names = self.names or HostNames(self.origin)
         if keys is None:
             return ClientAddresses(self.origin, self.origin, hub_name, names)
         return ClientAddresses(self.origin, self.origin, hub_name, names, keys.system, f"/runtime/own/{keys.own}")
@@ -59,7 +61,8 @@ class AppHost:
     """
 
     def __init__(self, functions: Sequence[AppFunction], store: SqliteStore, context: AppContext) -> None:
-        settings, addresses = context.settings, context.addresses
+        settings = context.settings
+        addresses = context.addresses
         self._invoker = Invoker(settings.timeout_seconds)
         durable = AppDurableFunctions(
             functions, self._invoker, addresses=addresses, always_replay=context.always_replay

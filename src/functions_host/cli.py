@@ -32,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     program = "functions_host"
     if given[:1] == ["--called"]:
-        program, given = given[1], given[2:]
+        program = given[1]
+        given = given[2:]
     parser = Arguments(prog=program, description="A local host for Python function apps.")
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser(

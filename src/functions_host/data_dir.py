@@ -17,7 +17,8 @@ from functions_host.errors import StartupError
 DATABASE_NAME = "host.db"
 DEFAULT_NAME = ".functions-host"
 _LOCK_NAME = "host.lock"
-_FOLDER_MODE, _FILE_MODE = 0o700, 0o600
+_FOLDER_MODE = 0o700
+_FILE_MODE = 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OWN_FILES = ("host.*", "host-*.db*", ".gitignore", "keys.json", "timers", "timers/*", "turn-log.sqlite*")
 _IGNORE_NAME = ".gitignore"

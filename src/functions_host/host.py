@@ -160,7 +160,9 @@ def open_store(path: Path) -> SqliteStore:
 
 
 async def _serve(options: StartOptions, prepared: _Prepared, store: SqliteStore, data: DataDir) -> None:
-    middleware, context, functions = prepared.middleware, prepared.context, prepared.functions
+    middleware = prepared.middleware
+    context = prepared.context
+    functions = prepared.functions
     host = AppHost(functions, store, context)
     data.keep()
     host.start_functions()

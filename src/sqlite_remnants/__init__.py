@@ -34,7 +34,8 @@ class Remnants:
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR)
-        self._page_bytes, self._has_map = 0, False
+        self._page_bytes = 0
+        self._has_map = False
 
     def close(self) -> None:
         """Close the file, after the database."""

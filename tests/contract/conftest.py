@@ -67,7 +67,7 @@ class Sqlite(Backend):
 
     def make(self, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
-        from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+        from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 
         return SqliteTurnLog(self.path, **options)
 
@@ -78,7 +78,7 @@ class Sqlite(Backend):
 
 def encrypted(backend: Backend, log: TurnLog, keys: PieceBackend) -> TurnLog:
     """Encrypt a log, with the keys in a store of pieces, which is closed with the backend."""
-    from durable_agent_host.encryption.encrypted_log import EncryptedTurnLog
+    from durable_agent_host.encryption.encrypted_turn_log import EncryptedTurnLog
 
     store = keys.make()
     backend.opened.append(store)
@@ -145,7 +145,7 @@ class Redis(Backend):
 
     def make(self, *, port: int | None = None, **options: Any) -> TurnLog:
         """Make an object of the store's class."""
-        from durable_agent_host.turn_log.redis.log import RedisTurnLog
+        from durable_agent_host.turn_log.redis_log import RedisTurnLog
 
         return RedisTurnLog(f"redis://127.0.0.1:{port or self.port}/0", **options)
 

@@ -1,6 +1,6 @@
 """A turn log in memory, in one class: what a new store has to write, and nothing else.
 
-It passes the contract, and hosts turns when `durable_agent_host.turn_log.stores.STORES` has a row for it
+It passes the contract, and hosts turns when `durable_agent_host.turn_log.turn_log_factory.STORES` has a row for it
 (`tests/durable_agent_host/turn_log/test_stores.py`).
 """
 

@@ -60,7 +60,7 @@ class SqlitePieces(PieceBackend):
 
     def make(self, **options: Any) -> SegmentStore:
         """Make an object of the store's class."""
-        from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+        from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 
         return SqliteSegmentStore(self.path, **options)
 
@@ -87,8 +87,8 @@ class SqlitePieces(PieceBackend):
 def encryption_of(store: SegmentStore) -> tuple[Any, Any]:
     """The cipher and the keyring of a store, with a key of the operator that is always the same; refuses plaintext."""
     from durable_agent_host.encryption.cipher import Cipher
+    from durable_agent_host.encryption.key_wrapping import LocalKey
     from durable_agent_host.encryption.keyring import Keyring
-    from durable_agent_host.encryption.wrapping import LocalKey
 
     keyring = Keyring(lambda: store, [LocalKey("test", bytes(range(32)))])
     return Cipher(keyring, refuses_plaintext=True), keyring
@@ -109,7 +109,7 @@ class EncryptedSqlitePieces(SqlitePieces):
 
     def make(self, **options: Any) -> SegmentStore:
         """Make an object of the store's class."""
-        from durable_agent_host.encryption.encrypted_pieces import EncryptedSegmentStore
+        from durable_agent_host.encryption.encrypted_blob_store import EncryptedSegmentStore
 
         store = super().make(**options)
         return EncryptedSegmentStore(store, *encryption_of(store))
@@ -135,7 +135,7 @@ class BlobPieces(PieceBackend):
 
     def make(self, *, port: int | None = None, **options: Any) -> SegmentStore:
         """Make an object of the store's class."""
-        from durable_agent_host.segments.blob.store import BlobSegmentStore
+        from durable_agent_host.segments.blob_store import BlobSegmentStore
 
         settings = {"AzureWebJobsStorage": azurite_connection(port or self.port)}
         return BlobSegmentStore.from_environment(settings, container=self.container, **(self.options | options))
@@ -166,7 +166,7 @@ class EncryptedBlobPieces(BlobPieces):
 
     def make(self, **options: Any) -> SegmentStore:
         """Make an object of the store's class."""
-        from durable_agent_host.encryption.encrypted_pieces import EncryptedSegmentStore
+        from durable_agent_host.encryption.encrypted_blob_store import EncryptedSegmentStore
 
         store = super().make(**options)
         return EncryptedSegmentStore(store, *encryption_of(store))

@@ -2,11 +2,11 @@
 
 from typing import Any, cast
 
-from durable_agent_host.durable.holders import Holders
+from durable_agent_host.durable.blob_referrers import Holders
 from durable_agent_host.model.principal import THE_APP, Owner
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.segments.owned import OwnedSessions
-from durable_agent_host.segments.sweeping import Sweeper, Swept
+from durable_agent_host.segments.garbage_collection import Sweeper, Swept
+from durable_agent_host.segments.session_owner_index import OwnedSessions
 
 ADA, EVE = Owner("ada", "contoso"), Owner("ada", "fabrikam")
 LONGEST = "0123456789abcdef~" + "\U0001f512" * 128

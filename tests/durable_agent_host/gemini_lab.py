@@ -11,8 +11,8 @@ from agent_framework import Agent
 from agent_framework_gemini import GeminiChatClient
 from google import genai
 
-from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.agent.agent_runner import AgentRunner
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for

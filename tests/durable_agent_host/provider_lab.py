@@ -10,14 +10,14 @@ from typing import Any
 import httpx2
 from agent_framework import Agent, Message
 
-from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.agent.agent_runner import AgentRunner
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.transcript import replay_messages
-from durable_agent_host.turn.redactor import Redactor
+from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.protocol import NoTurnLog, TurnLog
 from practice_model.play.plans import Plan
 from practice_model.rules.requests import Rules

@@ -17,8 +17,8 @@ from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 from anthropic import AsyncAnthropic
 from google import genai
 
-from durable_agent_host.agent.model_errors import RetryPolicy
-from durable_agent_host.agent.runner import AgentRunner, RunLimits
+from durable_agent_host.agent.agent_runner import AgentRunner, RunLimits
+from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient

@@ -17,8 +17,8 @@ import requests
 from agent_framework import Agent
 from agent_framework_openai import OpenAIChatClient
 
-from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.agent.agent_runner import AgentRunner
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, ItemType

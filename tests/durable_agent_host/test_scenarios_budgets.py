@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from durable_agent_host.cli.main import main
-from durable_agent_host.encryption.keys_home import SECRET_HOME
+from durable_agent_host.encryption.data_key_storage import SECRET_HOME
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, waiting_turn, yes
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_idempotency import purge

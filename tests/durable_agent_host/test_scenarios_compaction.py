@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from durable_agent_host.codec.state import document_digest
+from durable_agent_host.codec.entity_state import document_digest
 from durable_agent_host.durable.app_secret import signal_place
 from tests.durable_agent_host.test_scenarios_fork_delete import command
 from tests.durable_agent_host.test_scenarios_journal import Doomed, without_ids

@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host.codec.detached import piece_name
-from durable_agent_host.encryption.keys_home import SECRET_HOME
-from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.encryption.data_key_storage import SECRET_HOME
+from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from durable_agent_host.turn_log.crash_points import UPKEEP_POINTS
 from tests.durable_agent_host.conftest import LAB, PEOPLE
 from tests.durable_agent_host.stored import bytes_of

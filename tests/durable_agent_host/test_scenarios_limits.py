@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from durable_agent_host.agent.kept_calls import MOST_EXCHANGES, MOST_WHOLE
+from durable_agent_host.agent.exchange_recorder import MOST_EXCHANGES, MOST_WHOLE
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 

@@ -15,7 +15,7 @@ import requests
 
 from durable_agent_host.cli.main import main
 from durable_agent_host.http.routes import ROUTES
-from durable_agent_host.http.upstream_routes import run_of
+from durable_agent_host.http.workflow_routes import run_of
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
 from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, OWNER, RELATIONS, ROWS, UNKNOWN, send, whole

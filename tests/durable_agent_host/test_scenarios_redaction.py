@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host.durable.forgetting import FORGET_ORCHESTRATION
+from durable_agent_host.durable.turn_data_cleanup import FORGET_ORCHESTRATION
 from tests.durable_agent_host.sse_client import Reader, read_events
 from tests.durable_agent_host.stored import stored
 from tests.kit import AgentHost, Lives, PracticeModel

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from durable_agent_host.agent.spending import spent_in
+from durable_agent_host.agent.budget_accounting import spent_in
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.model.budget import Budget, Budgets, Reservation
 from durable_agent_host.model.journal_entry import CallRaised, CallReserved, JournalStep, ModelFinished

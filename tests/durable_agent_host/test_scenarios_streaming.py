@@ -12,7 +12,7 @@ import requests
 
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import EVENT, LogEntry
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.sse_client import Event, Reader, read_events
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.content import encode_content
-from durable_agent_host.providers.anthropic.assembly import CodeText
 from durable_agent_host.providers.anthropic.client import adapt_client
+from durable_agent_host.providers.anthropic.message_accumulator import CodeText
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from durable_agent_host.stream.fold import fold_updates
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.anthropic_lab import AnthropicLab
 
 CODE = {"type": "code_execution_20260120", "name": "code_execution"}

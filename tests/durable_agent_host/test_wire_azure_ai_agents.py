@@ -8,9 +8,9 @@ from pydantic import BaseModel
 
 from durable_agent_host.codec.message import encode_message
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.providers.azure_ai_agents.call_kinds import build_call_for_agents, parse_call_from_agents
-from durable_agent_host.providers.azure_ai_agents.events import RunReader
 from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host.providers.azure_ai_agents.run_events import RunReader
+from durable_agent_host.providers.azure_ai_agents.tool_call_types import build_call_for_agents, parse_call_from_agents
 from durable_agent_host.stream.fold import fold_updates
 from tests.durable_agent_host.provider_lab import ProviderLab
 

@@ -7,7 +7,7 @@ import pytest
 from agent_framework import Content, FunctionTool, Message
 from agent_framework_openai import OpenAIChatCompletionClient
 
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.stream.fold import fold_part, fold_updates
 from practice_model.rules.chat_requests import check_request

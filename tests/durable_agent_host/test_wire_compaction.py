@@ -22,7 +22,7 @@ from hypothesis import given, settings, strategies
 
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.test_wire_equivalence import LOOK, RUN, SAY, THINK, look_up
 from tests.durable_agent_host.wire_lab import Lab
 from tests.sweeps import count

@@ -10,7 +10,7 @@ from agent_framework_azure_cosmos import CosmosHistoryProvider
 
 from durable_agent_host import CoalescingHistoryProvider
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.session.elsewhere import read_once, with_messages
+from durable_agent_host.session.external_messages import read_once, with_messages
 from tests.durable_agent_host.test_wire_equivalence import ALL, lab
 from tests.kit_histories import Notebook, RedisLists, cosmos_client
 from tests.kit_services import cosmos, redis

@@ -7,8 +7,8 @@ import pytest
 from agent_framework import FunctionTool, tool
 
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.segments.forks import make_fork
-from durable_agent_host.segments.keeper import NO_KEEPER
+from durable_agent_host.segments.conversation_fork import make_fork
+from durable_agent_host.segments.turn_data_storage import NO_KEEPER
 from tests.durable_agent_host.test_wire_equivalence import ALL
 from tests.durable_agent_host.test_wire_equivalence import lab as conversation
 from tests.durable_agent_host.wire_lab import Lab

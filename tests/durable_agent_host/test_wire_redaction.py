@@ -5,7 +5,7 @@ import json
 import pytest
 
 from durable_agent_host.redaction import redact_personal_data
-from durable_agent_host.turn.redactor import Redactor
+from durable_agent_host.turn.turn_redactor import Redactor
 from tests.durable_agent_host.provider_lab import ProviderLab
 
 WHERE = ("message", "reasoning", "arguments", "result", "code", "logs", "answer")

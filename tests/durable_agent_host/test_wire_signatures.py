@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.provider_lab import ProviderLab
 
 

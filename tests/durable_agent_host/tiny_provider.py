@@ -24,13 +24,13 @@ from agent_framework import (
     ResponseStream,
 )
 
-from durable_agent_host.agent.overriding import copy_with
-from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.agent.agent_runner import AgentRunner
+from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.providers.generic_provider import NeutralProvider
 from durable_agent_host.providers.registry import provider_for, register_provider
 
 SENT: list[list[dict[str, Any]]] = []

@@ -14,9 +14,9 @@ from agent_framework import Agent, AgentSession, Message
 from agent_framework_openai import OpenAIChatClient
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
+from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.compaction import CompactionChoice
-from durable_agent_host.agent.runner import AgentRunner
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.openai.provider import RESPONSES
@@ -184,7 +184,7 @@ class Mortal(httpx2.ASGITransport):
 
 async def live_turn(runner, session, said, message):
     """Run one turn of a process that keeps everything in memory; give its session and its updates."""
-    from durable_agent_host.agent.history import DurableSession
+    from durable_agent_host.agent.transcript_provider import DurableSession
 
     session = session or DurableSession(session_id="session-1")
     session.transcript = [] if session.service_session_id else list(said)

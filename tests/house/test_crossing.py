@@ -5,7 +5,7 @@ import ast
 from tests.house.source import is_below, modules
 
 CALLS = {"call_soon_threadsafe", "run_coroutine_threadsafe"}
-PLACES = ("durable_agent_host.loops", "durable_agent_host.agent.loop")
+PLACES = ("durable_agent_host.concurrency", "durable_agent_host.agent.agent_event_loop")
 """The primitives, and the loop of all agents."""
 
 

@@ -11,48 +11,47 @@ from tests.house.source import DEMO, PACKAGES, SHARED, Import, Module, is_below,
 _PURE_ROOMS = {"redaction", "errors", "model", "codec", "session", "turn", "stream"}
 ALLOWED_ROOMS: dict[str, set[str]] = {
     "redaction": set(),
-    "log_records": {"redaction"},
+    "log_redaction": {"redaction"},
     "errors": set(),
-    "hooks": {"errors"},
-    "timer_schedule": set(),
-    "settings": {"errors", "model", "timer_schedule"},
+    "hook_validation": {"errors"},
+    "settings": {"errors", "model"},
     "tool_calls": {"model"},
-    "loops": {"errors"},
+    "concurrency": {"errors"},
     "model": {"errors"},
     "codec": {"errors", "model"},
     # Stored entries stay JSON until a turn rehydrates them, so these call the codec, and never the other way.
     "turn": {"errors", "redaction", "model", "codec"},
     "session": {"errors", "model", "codec", "turn", "stream"},  # receipts tell requests and the answer's text
     "stream": {"errors", "model", "codec", "turn"},
-    "storage": {"errors", "loops"},
-    "turn_log": {"errors", "settings", "model", "codec", "turn", "loops", "storage"},
+    "storage": {"errors", "concurrency"},
+    "turn_log": {"errors", "settings", "model", "codec", "turn", "concurrency", "storage"},
     "segments": {
-        *("errors", "settings", "model", "codec", "session", "stream", "turn", "turn_log", "loops", "storage"),
+        *("errors", "settings", "model", "codec", "session", "stream", "turn", "turn_log", "concurrency", "storage"),
     },
     "encryption": {
-        *("errors", "redaction", "settings", "model", "codec", "turn_log", "segments", "loops"),
+        *("errors", "redaction", "settings", "model", "codec", "turn_log", "segments", "concurrency"),
     },
     "agent": {
-        *("errors", "redaction", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
-        *("tool_calls", "hooks"),
+        *("errors", "redaction", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "concurrency"),
+        *("tool_calls", "hook_validation"),
     },
-    "providers": {"errors", "redaction", "model", "codec", "stream", "agent", "loops"},
+    "providers": {"errors", "redaction", "model", "codec", "stream", "agent", "concurrency"},
     "durable": {
-        *("errors", "settings", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "loops"),
+        *("errors", "settings", "model", "codec", "session", "turn", "stream", "segments", "turn_log", "concurrency"),
         *("encryption", "agent"),
     },
     "http": {
-        *("errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable", "loops"),
-        "hooks",
+        *("errors", "settings", "model", "codec", "session", "turn", "turn_log", "segments", "durable", "concurrency"),
+        "hook_validation",
     },
     "protocols": {"errors", "model", "turn", "durable", "http"},
     "inspector": set(),
     "telemetry": {"errors", "redaction", "model", "turn", "agent"},
-    "transcripts": {"errors", "model", "codec", "stream", "providers"},
+    "conversation_json": {"errors", "model", "codec", "stream", "providers"},
     "activities": {
         *("errors", "settings", "model", "codec", "turn", "turn_log", "encryption", "agent", "providers", "telemetry"),
     },
-    "cli": {"turn", "providers", "transcripts"},
+    "cli": {"turn", "providers", "conversation_json"},
 }
 """Room of durable_agent_host → rooms that it may import besides itself; ``app`` and the package itself import all."""
 
@@ -98,10 +97,16 @@ ROOMS = {
 
 DOORS: dict[tuple[str, str], set[str]] = {
     ("http", "durable"): {"turn_client"},
-    ("http", "segments"): {"cache", "pages"},
+    ("http", "segments"): {"blob_cache", "conversation_pages"},
     ("protocols", "durable"): {"turn_client"},
     ("protocols", "http"): {"gate"},
-    ("providers", "agent"): {"bounds", "exchanges", "provider", "model_errors", "overriding"},
+    ("providers", "agent"): {
+        "response_limits",
+        "http_exchange",
+        "provider",
+        "retry_classification",
+        "dynamic_subclass",
+    },
     ("stream", "turn"): {"event_names"},
     ("telemetry", "agent"): {"observer"},
     ("turn_log", "turn"): {"event_names"},
@@ -116,8 +121,7 @@ _PURE_ENGINE = ("decide", "decision", "entities", "events", "ledger", "packing",
 
 PURE = (
     *(f"durable_agent_host.{room}" for room in sorted(_PURE_ROOMS)),
-    "durable_agent_host.http.bodies",
-    "durable_agent_host.http.bodies",
+    "durable_agent_host.http.body_parsing",
     "durable_agent_host.http.parse",
     "durable_agent_host.http.sse",
     *(f"functions_host.engine.{name}" for name in _PURE_ENGINE),
@@ -154,18 +158,17 @@ HOMES = {
     "azure.identity": (
         "durable_agent_host.providers.openai",
         "durable_agent_host.providers.azure_ai_agents",
-        "durable_agent_host.storage.blob_container",
+        "durable_agent_host.storage.azure_blob_container",
         "durable_agent_host.encryption.key_vault",
     ),
     "azure.storage": (
-        "durable_agent_host.storage.blob_container",
-        "durable_agent_host.storage.blob_container",
+        "durable_agent_host.storage.azure_blob_container",
         "durable_agent_host.turn_log.blob",
-        "durable_agent_host.segments.blob",
+        "durable_agent_host.segments.blob_store",
     ),
     "opentelemetry": ("durable_agent_host.telemetry",),
-    "redis": ("durable_agent_host.turn_log.redis.log",),
-    "jsonschema": ("durable_agent_host.turn.answer_schema",),
+    "redis": ("durable_agent_host.turn_log.redis_log",),
+    "jsonschema": ("durable_agent_host.turn.response_format",),
     "azure_functions_runtime": ("functions_host.app.loader", "functions_host.app.invoker"),
     "sqlite3": (
         "functions_host.engine.database",
@@ -176,8 +179,8 @@ HOMES = {
         "durable_agent_host.storage.sqlite_file",
         "durable_agent_host.storage.sqlite_file",
         "durable_agent_host.storage.sqlite_worker",
-        "durable_agent_host.turn_log.sqlite",
-        "durable_agent_host.segments.sqlite",
+        "durable_agent_host.turn_log.sqlite_log",
+        "durable_agent_host.segments.sqlite_store",
     ),
     "uvicorn": ("functions_host.web.server", "functions_host.web.connection", "practice_model.__main__"),
 }

@@ -65,7 +65,7 @@ def test_requests_of_turns_are_built_in_one_place():
     wrong = [
         module.at(node.lineno)
         for module in modules("durable_agent_host")
-        if module.name not in {"durable_agent_host.turn.requests", "durable_agent_host.turn.wire"}
+        if module.name not in {"durable_agent_host.turn.turn_requests", "durable_agent_host.turn.turn_wire"}
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "TurnRequest"
     ]
@@ -73,28 +73,20 @@ def test_requests_of_turns_are_built_in_one_place():
 
 
 SHARED_NAMES = {
-    "approvals": "approvals of tool calls: their route, the run that waits for them, the provider's own",
+    "lost_state": "what a provider's service can no longer use",
+    "message_accumulator": "one message of a provider, put together from its stream",
+    "request_messages": "the messages of a request in a provider's form",
     "client": "the hosted class of a provider's chat client",
     "errors": "what the errors of this place mean",
     "event_grammar": "the events of an answer of one dialect",
-    "forgotten": "what a provider's service can no longer use",
-    "health": "whether a store is writable",
     "overlay": "a value and its JSON",
     "journal_entry": "a value and its JSON",
-    "log": "the turn log of one technology",
     "log_entry": "a value and its JSON",
-    "paired_calls": "calls and their results in the requests of one service",
     "protocol": "what a kind of store promises",
     "provider": "the port to model providers, and who implements it",
     "reading": "a request of one dialect as the model reads it",
-    "service_files": "files that a model's service keeps",
-    "sessions": "looking after stored sessions: the routes, and the commands that call them",
-    "store": "the store of pieces of one technology",
-    "stores": "which technology keeps a kind of thing",
     "stream_events": "the events of a provider's stream",
     "tool_calls": "calls of tools: what their authors see, and how they are journaled",
-    "turns": "turns that run and have run: the routes, and the commands that call them",
-    "wire": "JSON of what is stored and sent",
     "durable_functions": "the engine's port to the app's functions, and who implements it",
 }
 """File names that stand more than once in a package, with the role that those files share."""

@@ -20,14 +20,14 @@ from agent_framework import (
     normalize_messages,
 )
 
-from durable_agent_host.agent.bounds import characters_of_answer
-from durable_agent_host.agent.ending import RunStoppedError, stop_of
-from durable_agent_host.agent.inner_calls import not_counted
+from durable_agent_host.agent.agent_run import AgentRun
+from durable_agent_host.agent.nested_model_calls import not_counted
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.agent.run_state import AgentRun
+from durable_agent_host.agent.response_limits import characters_of_answer
+from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
+from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import LogError, ProviderError, RegistrationError
-from durable_agent_host.loops.weak_context_var import WeakContextVar
 from durable_agent_host.model.budget import Reservation, is_measured, known_counts
 
 # Model calls of a compaction strategy: answered from the journal, or made and journaled.
@@ -75,7 +75,8 @@ class SideCalls:
             ProviderError: the call failed earlier, before a model call that is finished.
             Exception: raised by the client, when a retry would not help.
         """
-        number, self._count = self._count, self._count + 1
+        number = self._count
+        self._count = self._count + 1
         recorded = self._run.journal.side_call(self._position, number)
         if recorded is not None:
             response = decode_model_response(recorded)
@@ -99,7 +100,8 @@ class SideCalls:
         return wanted
 
     async def _make(self, call: Call, number: int, wanted: Reservation) -> ChatResponse[Any]:
-        run, retry = self._run, 0
+        run = self._run
+        retry = 0
         spending = run.spending
         while True:
             self._run.check()

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import agent_framework as framework  # its providers and their stores are loaded when they are first named
 
-from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with
 from durable_agent_host.errors import RegistrationError
 
 _FOLDER: Final = "session"
@@ -83,9 +83,11 @@ class _FilesInSession:
     """The override; stands before the provider's own class in the method resolution order."""
 
     async def before_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
-        in_run, files = copy.copy(cast("Any", self)), cast("Any", framework.InMemoryAgentFileStore())
+        in_run = copy.copy(cast("Any", self))
+        files = cast("Any", framework.InMemoryAgentFileStore())
         files._files = _FilesInState(session.state, f"{in_run.source_id}/")  # noqa: SLF001 - of core 1.23
-        in_run.store, in_run.scope = files, _FOLDER
+        in_run.store = files
+        in_run.scope = _FOLDER
         provider: Any = super(_FilesInSession, in_run)
         await provider.before_run(agent=agent, session=session, context=context, state=state)
 

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Executor, FunctionTool, RawAgent
 
-from durable_agent_host.agent.ending import Failed, RunStoppedError
+from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.errors import RegistrationError, TurnError
 from durable_agent_host.tool_calls import APPROVED_BY, IN_DOUBT
 
@@ -60,7 +60,8 @@ def _is_declared(tool: object) -> bool:
 
 def _declared(tool: FunctionTool) -> str:
     properties = tool.additional_properties or {}
-    policy, approved_by = properties[IN_DOUBT], properties.get(APPROVED_BY)
+    policy = properties[IN_DOUBT]
+    approved_by = properties.get(APPROVED_BY)
     parts = [f"approved_by={approved_by!r}"] if approved_by is not None else []
     if policy != "fail" or not parts:
         parts.append("idempotent=True (in_doubt='retry')" if policy == "retry" else f"in_doubt={policy!r}")

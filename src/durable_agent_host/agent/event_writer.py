@@ -17,8 +17,8 @@ from durable_agent_host.agent.observer import (
     UpdateCame,
     WatchedTurn,
 )
+from durable_agent_host.concurrency.thread_offload import aside_of_texts
 from durable_agent_host.errors import log_reason
-from durable_agent_host.loops.aside import aside_of_texts
 from durable_agent_host.model.log_entry import ATTEMPT_BEGUN, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.redaction import mask_secrets
 from durable_agent_host.stream.live_events import (
@@ -32,7 +32,7 @@ from durable_agent_host.stream.live_events import (
     turn_started,
 )
 from durable_agent_host.stream.redacted_events import RedactedEvents
-from durable_agent_host.turn.redactor import Redactor
+from durable_agent_host.turn.turn_redactor import Redactor
 
 _WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied"})
 """Outcomes of calls that did not begin, for observers; clients get both events of every call."""
@@ -98,7 +98,8 @@ class EventWriter:
             return [moment, self._events.held_texts]
         contents = moment.update.contents
         if self._redactor.held_characters is None:
-            kinds, self._kinds = self._kinds, {content.type for content in contents}
+            kinds = self._kinds
+            self._kinds = {content.type for content in contents}
             if kinds == self._kinds:  # all is held until something else comes
                 return None
         return [contents, self._events.held_texts]

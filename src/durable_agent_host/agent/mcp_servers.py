@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from agent_framework import FunctionTool
 from agent_framework.exceptions import ToolException
 
-from durable_agent_host.agent.overriding import overridden_class
+from durable_agent_host.agent.dynamic_subclass import overridden_class
 from durable_agent_host.errors import TurnError
 
 _LOGGER = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from agent_framework import AgentResponse, AgentResponseUpdate
 from agent_framework_durabletask import AgentCallbackContext, AgentResponseCallbackProtocol
 
-from durable_agent_host.agent.ending import Ending
+from durable_agent_host.agent.run_result import Ending
 from durable_agent_host.errors import without_words
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 

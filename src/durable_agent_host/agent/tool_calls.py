@@ -24,13 +24,13 @@ from agent_framework import (
 )
 from agent_framework.exceptions import UserInputRequiredException
 
-from durable_agent_host.agent.bounds import is_larger
-from durable_agent_host.agent.ending import Cancelled, RunStoppedError, Waiting, stop_of
-from durable_agent_host.agent.hosted_tools import in_doubt_policy, needs_approval, plain_arguments, without_approvals
-from durable_agent_host.agent.inner_agents import InnerAgents, log_tool_failure
+from durable_agent_host.agent.agent_run import AgentRun
 from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, UNKNOWN, ConnectionLostError, UnreachableError
+from durable_agent_host.agent.nested_agents import InnerAgents, log_tool_failure
 from durable_agent_host.agent.observer import ToolCallBegan, ToolCallFinished
-from durable_agent_host.agent.run_state import AgentRun
+from durable_agent_host.agent.response_limits import is_larger
+from durable_agent_host.agent.run_result import Cancelled, RunStoppedError, Waiting, stop_of
+from durable_agent_host.agent.tool_wrappers import in_doubt_policy, needs_approval, plain_arguments, without_approvals
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result, tool_result_text
 from durable_agent_host.errors import CorruptStateError, LogError, TurnError, place_of_error
@@ -186,7 +186,8 @@ class ToolCalls(FunctionMiddleware):
         if spending is not None and not await spending.admit_tool_call(self._run.ask_for_budget):
             context.result = "waits for its budget"
             return
-        name, attempt = context.function.name, known.starts + 1
+        name = context.function.name
+        attempt = known.starts + 1
         await self._run.audience.tell(ToolCallBegan(key.call_id, name, arguments, attempt, replayed=False))
         await self._run.journal.tool_started(key, name, arguments)
         call = ToolCall(
@@ -197,7 +198,8 @@ class ToolCalls(FunctionMiddleware):
             attempt=attempt,
             cancelled=self._run.gave_up,
         )
-        token, inner_token = RUNNING_CALL.set(call), INNER_KEYS.set(InnerKeys(call))
+        token = RUNNING_CALL.set(call)
+        inner_token = INNER_KEYS.set(InnerKeys(call))
         try:
             await self._run_tool(context, call_next, key, changed=decision.arguments)
         except RunStoppedError as stopped:
@@ -227,7 +229,8 @@ class ToolCalls(FunctionMiddleware):
     async def _decide(
         self, tool: FunctionTool, key: ToolKey, known: RecordedTool, arguments: Mapping[str, Any]
     ) -> _Decision:
-        decision, questions = _RUN, 0
+        decision = _RUN
+        questions = 0
         if needs_approval(tool):
             decision = await self._ask(tool, key, 0, arguments, "the tool needs approval", _Decision("denied", DENIED))
             questions = 1
@@ -267,7 +270,9 @@ class ToolCalls(FunctionMiddleware):
 
         Where the tool says who must approve, arguments that an approver has changed are asked about again.
         """
-        approved_by, changes, changed_by = (tool.additional_properties or {}).get(APPROVED_BY), 0, None
+        approved_by = (tool.additional_properties or {}).get(APPROVED_BY)
+        changes = 0
+        changed_by = None
         while True:
             question = self._run.question_id(key, number, changes)
             answer = self._run.answers.get(question)
@@ -283,7 +288,9 @@ class ToolCalls(FunctionMiddleware):
                 return _Decision("run", arguments=arguments if changes else None)
             if approved_by is None:
                 return _Decision("run", arguments=changed)
-            arguments, changes, changed_by = changed, changes + 1, answer.get("by")
+            arguments = changed
+            changes = changes + 1
+            changed_by = answer.get("by")
 
     async def _run_tool(
         self,
@@ -377,7 +384,8 @@ class ToolCalls(FunctionMiddleware):
     async def _tell_of_replay(self, context: FunctionInvocationContext, key: ToolKey, known: RecordedTool) -> None:
         if known.finished is None:
             return
-        name, tell = context.function.name, self._run.audience.tell
+        name = context.function.name
+        tell = self._run.audience.tell
         if known.starts:
             await tell(
                 ToolCallBegan(key.call_id, name, plain_arguments(context.arguments), known.starts, replayed=True)
@@ -446,9 +454,11 @@ def _with_note(result: Any, arguments: Mapping[str, Any]) -> list[Content]:
 def _is_same_value(left: Any, right: Any) -> bool:
     """Compare JSON by value: ``1`` and ``1.0`` are the same number, ``true`` is none."""
     if isinstance(left, dict) and isinstance(right, dict):
-        mine, other = cast("dict[str, Any]", left), cast("dict[str, Any]", right)
+        mine = cast("dict[str, Any]", left)
+        other = cast("dict[str, Any]", right)
         return mine.keys() == other.keys() and all(_is_same_value(value, other[name]) for name, value in mine.items())
     if isinstance(left, list) and isinstance(right, list):
-        items, others = cast("list[Any]", left), cast("list[Any]", right)
+        items = cast("list[Any]", left)
+        others = cast("list[Any]", right)
         return len(items) == len(others) and all(map(_is_same_value, items, others))
     return left == right and isinstance(left, bool) == isinstance(right, bool)

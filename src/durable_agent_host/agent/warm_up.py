@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Final
 
-from durable_agent_host.agent.loop import submit
+from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import log_reason
 from durable_agent_host.turn_log.protocol import TurnLog

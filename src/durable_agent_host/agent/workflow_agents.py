@@ -68,7 +68,8 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
         raise RegistrationError(
             f"{_name_of(source)} returned {type(first).__name__}, which is no agent: return an agent of the framework"
         )
-    kept, others = list(_keepers(first, set())), {id(one) for one in _keepers(second, set())}
+    kept = list(_keepers(first, set()))
+    others = {id(one) for one in _keepers(second, set())}
     if shared := sorted({type(one).__name__ for one in kept if id(one) in others}):
         raise RegistrationError(
             f"{_name_of(source)} returned two agents named {first.name!r} that share {', '.join(shared)}, in which one "

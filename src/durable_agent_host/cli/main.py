@@ -13,8 +13,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, Final, NoReturn, cast
 
-from durable_agent_host.cli.chat import add_chat_command, run_chat_command
-from durable_agent_host.cli.host_routes import (
+from durable_agent_host.cli.chat_command import add_chat_command, run_chat_command
+from durable_agent_host.cli.host_client import (
     OK,
     PROBLEMS_FOUND,
     CommandError,
@@ -22,8 +22,8 @@ from durable_agent_host.cli.host_routes import (
     add_host_arguments,
     carry_out,
 )
-from durable_agent_host.cli.sessions import add_session_commands, run_session_command
-from durable_agent_host.cli.turns import add_turn_commands, run_turn_command
+from durable_agent_host.cli.sessions_command import add_session_commands, run_session_command
+from durable_agent_host.cli.turns_command import add_turn_commands, run_turn_command
 
 
 def add_thread_command(commands: Any) -> None:
@@ -75,7 +75,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 async def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    from durable_agent_host.providers.azure_ai_agents.service import (  # noqa: PLC0415 - no other command needs the SDK
+    from durable_agent_host.providers.azure_ai_agents.service_client import (  # noqa: PLC0415 - no other command needs the SDK
         AgentsService,
         connect,
     )
@@ -95,8 +95,8 @@ async def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:
 
 async def _import_one(host: HostRoutes, service: Any, agent: str, thread_id: str) -> int:
     """Import one thread; a failure does not stop the others."""
-    from durable_agent_host.providers.azure_ai_agents.whole_threads import read_thread  # noqa: PLC0415 - the same
-    from durable_agent_host.transcripts import Conversation, encode  # noqa: PLC0415 - the same
+    from durable_agent_host.conversation_json import Conversation, encode  # noqa: PLC0415 - the same
+    from durable_agent_host.providers.azure_ai_agents.thread_import import read_thread  # noqa: PLC0415 - the same
 
     if _exists(host, agent, thread_id):
         print(f"{thread_id}: left alone, the session is there already")

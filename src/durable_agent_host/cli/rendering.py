@@ -6,12 +6,15 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TextIO
 
-from durable_agent_host.cli.shown import printable
-from durable_agent_host.cli.turn_events import Event
+from durable_agent_host.cli.content_formatting import printable
+from durable_agent_host.cli.turn_event_client import Event
 from durable_agent_host.turn import event_names
 
 _SHORT: Final = 200
-_DIM, _BOLD, _RED, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[0m"
+_DIM = "\x1b[2m"
+_BOLD = "\x1b[1m"
+_RED = "\x1b[31m"
+_PLAIN = "\x1b[0m"
 
 
 class Screen:

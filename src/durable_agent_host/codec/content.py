@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple, cast
 
 from agent_framework import AgentSession, Content
 
-from durable_agent_host.codec.extension import extension_of
-from durable_agent_host.codec.fields import FIELDS, KNOWN_TYPES, content_of, dump_value, fields_of, load_value
+from durable_agent_host.codec.content_fields import FIELDS, KNOWN_TYPES, content_of, dump_value, fields_of, load_value
+from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.strict_json import is_nested_too_deeply, names_python_class
-from durable_agent_host.codec.wire import EXTENSION, ContentWire
+from durable_agent_host.codec.wire_types import EXTENSION, ContentWire
 from durable_agent_host.model.budget import known_counts
 
 # The arguments of a function call: JSON text on the wire, an object in upstream's state. Pure.
@@ -243,7 +243,8 @@ def _decode_function_call(wire: Mapping[str, Any], beside: dict[str, Any]) -> tu
     stored: Any = wire.get("arguments")
     exact = exact and "hosted" in fields and isinstance(stored, _DICT) and "callId" in wire and "name" in wire
     form = fields.pop("argumentsForm", None)
-    fields["call_id"], fields["name"] = wire.get("callId"), wire.get("name")
+    fields["call_id"] = wire.get("callId")
+    fields["name"] = wire.get("name")
     fields["arguments"] = fields.pop("argumentsText") if "argumentsText" in fields else live_arguments(stored, form)
     if "hosted" not in fields:
         fields["hosted"] = False

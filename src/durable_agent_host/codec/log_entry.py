@@ -94,7 +94,8 @@ def decode_log_entry(line: str | bytes) -> LogEntry:
         ) from error
     if isinstance(read, dict):
         wire = cast("dict[str, Any]", read)
-        kind, data = wire.get(_KIND), wire.get(_DATA)
+        kind = wire.get(_KIND)
+        data = wire.get(_DATA)
         if isinstance(kind, str) and isinstance(data, dict):
             return LogEntry(kind, cast("dict[str, Any]", data))
     raise CorruptStateError(

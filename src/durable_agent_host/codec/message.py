@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 from agent_framework import AgentResponse, Message
 
 from durable_agent_host.codec.content import STORED, decode_content, decode_usage, encode_content, encode_usage
-from durable_agent_host.codec.extension import extension_of
-from durable_agent_host.codec.fields import dump_value, load_value
-from durable_agent_host.codec.wire import EXTENSION, EntryWire, MessageWire
+from durable_agent_host.codec.content_fields import dump_value, load_value
+from durable_agent_host.codec.extension_data import extension_of
+from durable_agent_host.codec.wire_types import EXTENSION, EntryWire, MessageWire
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.turn import TurnRequest
 

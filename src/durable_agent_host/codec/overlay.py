@@ -71,8 +71,10 @@ def _decode_piece(wire: Any) -> Span | StandIn:
         numbers = cast("list[Any]", wire)
         return Span(_place(numbers[:2]), _place(numbers[2:]))
     decode_message(wire["message"])
-    stands_for, turns = wire["standsFor"], wire["turns"]
-    first, last = _place(stands_for[:2]), _place(stands_for[2:])
+    stands_for = wire["standsFor"]
+    turns = wire["turns"]
+    first = _place(stands_for[:2])
+    last = _place(stands_for[2:])
     return StandIn(str(wire["name"]), wire["message"], first, last, int(wire["count"]), str(turns[0]), str(turns[1]))
 
 

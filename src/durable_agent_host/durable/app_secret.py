@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 from azure.durable_functions import DurableOrchestrationContext
 
 from durable_agent_host.codec.strict_json import names_python_class
-from durable_agent_host.encryption.keys_home import SECRET_HOME, wait_for
+from durable_agent_host.encryption.data_key_storage import SECRET_HOME, wait_for
 from durable_agent_host.errors import RequestError
 from durable_agent_host.segments.protocol import SegmentStore
 

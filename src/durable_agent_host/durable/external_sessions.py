@@ -7,15 +7,15 @@ from typing import Any, cast
 
 from agent_framework import Message
 
-from durable_agent_host.agent.external_history import ExternalHistory
-from durable_agent_host.agent.loop import submit
-from durable_agent_host.agent.run_history import VOID_TURNS
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.agent.agent_event_loop import submit
+from durable_agent_host.agent.history_providers import ExternalHistory
+from durable_agent_host.agent.run_history_providers import VOID_TURNS
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.segments.keeper import SessionName
-from durable_agent_host.segments.record import ReadKept, Record
-from durable_agent_host.session.elsewhere import messages_of, without_messages
+from durable_agent_host.segments.conversation_reader import ReadKept, Record
+from durable_agent_host.segments.turn_data_storage import SessionName
+from durable_agent_host.session.external_messages import messages_of, without_messages
 from durable_agent_host.session.ownership import kept_id, known_as
 from durable_agent_host.session.transcript import as_imported
 from durable_agent_host.turn_log.crash_points import reach
@@ -115,7 +115,8 @@ class ExternalSessions:
         """
         history = self._histories.get(name.agent)
         if history is not None and history.where.owners:
-            known, void = await _known_as(name, record), await _void_turns(record)
+            known = await _known_as(name, record)
+            void = await _void_turns(record)
             await _on_loop(history.copy(known, kept_as, at_turn=at_turn, is_before=is_before, void=void))
             reach("history.after_copy")
 

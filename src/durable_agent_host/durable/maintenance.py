@@ -15,17 +15,17 @@ from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.codec.state import document_digest
-from durable_agent_host.durable.documents import held_by, refuse_busy
-from durable_agent_host.durable.erasure import ERASE_ORCHESTRATION, Erasures
-from durable_agent_host.durable.forgetting import FORGET_ORCHESTRATION
-from durable_agent_host.durable.holders import Holders
-from durable_agent_host.durable.listing import ListedInstance, ended_instance_pages, entity_pages, read_time
-from durable_agent_host.durable.orchestrator import TURN_ORCHESTRATION
+from durable_agent_host.codec.entity_state import document_digest
+from durable_agent_host.durable.blob_referrers import Holders
+from durable_agent_host.durable.instance_listing import ListedInstance, ended_instance_pages, entity_pages, read_time
+from durable_agent_host.durable.session_documents import held_by, refuse_busy
+from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, Erasures
+from durable_agent_host.durable.turn_data_cleanup import FORGET_ORCHESTRATION
+from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, RegistrationError, TurnRejectedError
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.segments.keeper import Keeper
-from durable_agent_host.segments.sweeping import CleanHomes, Sweeper, Swept
+from durable_agent_host.segments.garbage_collection import CleanHomes, Sweeper, Swept
+from durable_agent_host.segments.turn_data_storage import Keeper
 from durable_agent_host.settings import Settings
 
 MAINTENANCE_FUNCTION: Final = "agent_maintenance"
@@ -181,10 +181,12 @@ class Maintenance:
         The list includes the app's own orchestrations, which may be many and stay. So the run reads the recent ones in
         full, and of the rest a portion, which the next run of this process continues.
         """
-        before, purged = now - self._turn_retention, 0
+        before = now - self._turn_retention
+        purged = 0
         async for page, _ in ended_instance_pages(client, created_from=before - RECENT, created_to=before):
             purged += await _purge(client, page, before)
-        pages, token = 0, self._token
+        pages = 0
+        token = self._token
         self._token = ""
         async for page, following in ended_instance_pages(
             client, created_from=_BEGINNING, created_to=before - RECENT, token=token
@@ -199,7 +201,9 @@ class Maintenance:
     async def _sweep(self, client: DurableOrchestrationClient, now: datetime) -> int:
         """Delete unreferenced pieces."""
         del now
-        store, swept, began = self._keeper.open_store(), Swept(), time.monotonic()
+        store = self._keeper.open_store()
+        swept = Swept()
+        began = time.monotonic()
         grace = self._keeper.grace_seconds
         sweeper = Sweeper(store, Holders(client).read, grace_seconds=grace, unheld_seconds=self._unheld)
         if not self._homes:

@@ -12,32 +12,32 @@ from typing import Any, Final
 from aiohttp import ClientConnectionError
 from azure.durable_functions import DurableOrchestrationClient
 
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.overlay import decode_overlay
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
 from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, answer_place
-from durable_agent_host.durable.claims import KnownOwners, SessionClaims
-from durable_agent_host.durable.copies import SessionCopies
-from durable_agent_host.durable.documents import Access, Look, SessionDocuments, mended, refuse_busy
-from durable_agent_host.durable.erasure import Erasures
 from durable_agent_host.durable.external_sessions import ExternalSessions
-from durable_agent_host.durable.health import StoreProbes
-from durable_agent_host.durable.hub import Hub
-from durable_agent_host.durable.orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
-from durable_agent_host.durable.session_turns import TurnStopper
-from durable_agent_host.durable.statuses import has_ended, status_of_turn, turn_of_status
+from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
+from durable_agent_host.durable.ownership_claims import KnownOwners, SessionClaims
+from durable_agent_host.durable.session_copies import SessionCopies
+from durable_agent_host.durable.session_documents import Access, Look, SessionDocuments, mended, refuse_busy
+from durable_agent_host.durable.session_erasure import Erasures
+from durable_agent_host.durable.session_queue_activity import TurnStopper
+from durable_agent_host.durable.store_health import StoreProbes
+from durable_agent_host.durable.task_hub import Hub
+from durable_agent_host.durable.turn_orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, IdempotencyKeyReusedError, StateError, TurnTimedOutError
-from durable_agent_host.loops.waiters import Wakeups
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session, without_overlay
 from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.keeper import NO_KEEPER, Keeper, SessionName
-from durable_agent_host.segments.record import entries_of_context, stored_overlay
+from durable_agent_host.segments.conversation_reader import entries_of_context, stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
-from durable_agent_host.session.context import StoredContext
+from durable_agent_host.segments.turn_data_storage import NO_KEEPER, Keeper, SessionName
+from durable_agent_host.session.context_selection import StoredContext
 from durable_agent_host.session.receipts import is_same_request, kept_turn
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
-from durable_agent_host.turn.requests import turn_of_key
-from durable_agent_host.turn.wire import decode_turn_request, encode_turn_request
+from durable_agent_host.turn.turn_requests import turn_of_key
+from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
 
 
 class TurnReader:
@@ -239,7 +239,8 @@ class TurnClient:
         hub: Hub,
     ) -> None:
         self.check_keys = hub.check
-        client, self._secret = hub.client(client), hub.secret
+        client = hub.client(client)
+        self._secret = hub.secret
         self._probes = probes
         self.keeper = keeper
         self._client = client
@@ -380,7 +381,8 @@ class TurnClient:
         Returns:
             The outcome if the turn has ended; None when it runs, is queued, or is not known yet.
         """
-        deadline, pause = time.monotonic() + seconds, AFTER_HINT_SECONDS
+        deadline = time.monotonic() + seconds
+        pause = AFTER_HINT_SECONDS
         while time.monotonic() < deadline:
             turn = await self.read(request.turn_id)
             if turn is not None and turn.outcome is not None:

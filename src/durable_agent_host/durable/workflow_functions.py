@@ -25,13 +25,13 @@ from agent_framework_durabletask._workflows.serialization import (
 )
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.agent.bounds import RECEIVED, Received
 from durable_agent_host.agent.declarations import refuse_lost_declarations
-from durable_agent_host.agent.ending import Failed, RunStoppedError
-from durable_agent_host.agent.inner_agents import InnerAgents
+from durable_agent_host.agent.nested_agents import InnerAgents
 from durable_agent_host.agent.provider import ProviderFor
+from durable_agent_host.agent.response_limits import RECEIVED, Received
+from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
-from durable_agent_host.durable.holders import ENDED
+from durable_agent_host.durable.blob_referrers import ENDED
 from durable_agent_host.errors import NotFoundError, TurnError
 from durable_agent_host.model.turn import ModelBounds
 

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
 
-from durable_agent_host.codec.envelope import encode_envelope, read_envelope
-from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
-from durable_agent_host.encryption.wrapping import PLAINTEXT_SETTING
+from durable_agent_host.codec.encryption_envelope import encode_envelope, read_envelope
+from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
+from durable_agent_host.encryption.key_wrapping import PLAINTEXT_SETTING
 from durable_agent_host.errors import CorruptStateError
 
 type Place = tuple[str, ...]
@@ -153,7 +153,8 @@ class Cipher:
 
     def encrypt_json(self, place: Place, value: Any) -> dict[str, Any]:
         """Encrypt JSON into a JSON object; see `encrypt`."""
-        key, data = self._keys.all()[0], json_bytes_of(value)
+        key = self._keys.all()[0]
+        data = json_bytes_of(value)
         text = self._texts.get((key, place, data))
         if text is None:
             text = b2a_base64(_encrypted(key, place, data), newline=False).decode()
@@ -230,13 +231,15 @@ class Cipher:
 
 
 def _encrypted(key: DataKey, place: Place, data: bytes) -> bytes:
-    scope, bound = key.scope(*place[:2]), _written(place)
+    scope = key.scope(*place[:2])
+    bound = _written(place)
     nonce = blake2b(bound + data, key=scope.nonces, digest_size=_NONCE_BYTES).digest()
     return key.prefix + nonce + scope.aead.encrypt(nonce, data, bound)
 
 
 def _decrypted(key: DataKey, place: Place, data: bytes) -> bytes:
-    nonce, body = data[_ID_BYTES : _ID_BYTES + _NONCE_BYTES], data[_ID_BYTES + _NONCE_BYTES :]
+    nonce = data[_ID_BYTES : _ID_BYTES + _NONCE_BYTES]
+    body = data[_ID_BYTES + _NONCE_BYTES :]
     try:
         return key.scope(*place[:2]).aead.decrypt(nonce, body, _written(place))
     except (InvalidTag, ValueError) as error:

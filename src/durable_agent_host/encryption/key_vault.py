@@ -12,7 +12,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from durable_agent_host.encryption.wrapping import SETTING
+from durable_agent_host.encryption.key_wrapping import SETTING
 from durable_agent_host.errors import EncryptionKeyError, SettingError
 
 _VERSION: Final = "7.4"
@@ -29,7 +29,7 @@ class Credential(Protocol):
 
 
 class KeyVaultKey:
-    """A key of a vault, by its URL. Implements `durable_agent_host.encryption.wrapping.WrappingKey`.
+    """A key of a vault, by its URL. Implements `durable_agent_host.encryption.key_wrapping.WrappingKey`.
 
     Args:
         key_id: its id in the setting.
@@ -59,7 +59,8 @@ class KeyVaultKey:
         """Decrypt a data key in the vault."""
         try:
             said = json.loads(wrapped)
-            version, value = str(said["kid"]), str(said["value"])
+            version = str(said["kid"])
+            value = str(said["value"])
         except (ValueError, KeyError, TypeError):
             return None
         if urlsplit(version).netloc != self._host:

@@ -20,11 +20,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from durable_agent_host.codec.detached import piece_name
-from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
+from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.encryption.cipher import KEY_BYTES, DataKey
-from durable_agent_host.encryption.keys_home import KEYS_HOME, wait_for
-from durable_agent_host.encryption.wrapping import SETTING, WrappingKey
+from durable_agent_host.encryption.data_key_storage import KEYS_HOME, wait_for
+from durable_agent_host.encryption.key_wrapping import SETTING, WrappingKey
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.turn_log.crash_points import reach
@@ -137,7 +137,8 @@ class Keyring:
 
     def _read_in_thread(self) -> None:
         try:
-            self._keys, self._failure = asyncio.run(self._read()), None
+            self._keys = asyncio.run(self._read())
+            self._failure = None
             self._found = {key.prefix: key for key in self._keys}
         except Exception as error:  # noqa: BLE001 - raised where the keys are needed
             self._failure = error

@@ -2,7 +2,7 @@
 
 The routes, upstream's workflow routes and MCP tools call `Gate.identify` before they read a body, and continue with the
 caller that it returns. What the caller may not see does not exist for the request: `Gate.access` gives the rule, and
-the durable client's reads of sessions apply it (`durable_agent_host.durable.documents`), so somebody else's session and
+the durable client's reads of sessions apply it (`durable.session_documents`), so somebody else's session and
 a session that never existed take the same path to the same answer. An app that identifies nobody has no rule.
 """
 
@@ -15,12 +15,12 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final, Literal, NamedTuple
 
 from durable_agent_host.errors import MAKE_ROOM, DiskFullError, ForbiddenError, RegistrationError
-from durable_agent_host.hooks import check_hook
-from durable_agent_host.http.rates import ArrivingBodies, CallerLimits, ConcurrentWork, RequestRates
+from durable_agent_host.hook_validation import check_hook
+from durable_agent_host.http.rate_limits import ArrivingBodies, CallerLimits, ConcurrentWork, RequestRates
 from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import ANYBODY, OWN, PREFIX, SHARED
-from durable_agent_host.turn.requests import valid_traceparent
+from durable_agent_host.turn.turn_requests import valid_traceparent
 from sqlite_remnants.reserve import DELETION_BYTES, DiskReserve
 
 Action = Literal[

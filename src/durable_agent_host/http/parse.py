@@ -11,13 +11,20 @@ from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.codec.strict_json import MOST_LEVELS, is_nested_too_deeply
 from durable_agent_host.errors import RequestError, RequestTooLargeError
-from durable_agent_host.http.bodies import FORM, SentFile, is_json_type, media_type_of, parse_json, read_run_fields
+from durable_agent_host.http.body_parsing import (
+    FORM,
+    SentFile,
+    is_json_type,
+    media_type_of,
+    parse_json,
+    read_run_fields,
+)
 from durable_agent_host.http.sse import accepts_events, parse_resume
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Policy
-from durable_agent_host.turn.answer_schema import check_response_format
-from durable_agent_host.turn.message_parts import Said, read_message
-from durable_agent_host.turn.requests import hash_of
+from durable_agent_host.turn.message_input import Said, read_message
+from durable_agent_host.turn.response_format import check_response_format
+from durable_agent_host.turn.turn_requests import hash_of
 
 _TRUE: Final = frozenset({"true", "1", "yes", "y", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "n", "off"})
@@ -298,8 +305,10 @@ def _parse_answer(value: Any) -> tuple[str, dict[str, Any]]:
         raise RequestError(
             f"an approval has no {', '.join(map(repr, unknown))}: it has {', '.join(sorted(_APPROVAL_FIELDS))}"
         )
-    call_id, approved = fields.get("call_id"), fields.get("approved")
-    reason, arguments = fields.get("reason"), fields.get("arguments")
+    call_id = fields.get("call_id")
+    approved = fields.get("approved")
+    reason = fields.get("reason")
+    arguments = fields.get("arguments")
     if not isinstance(call_id, str) or not call_id:
         raise RequestError("an approval needs 'call_id': the text that the pending approval has")
     if not isinstance(approved, bool):

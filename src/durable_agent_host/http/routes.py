@@ -5,10 +5,18 @@ from typing import Final, Literal, NamedTuple
 import azure.functions as func
 
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.http import agents, approvals, files, sent_calls, sessions, steps, turns
-from durable_agent_host.http.bodies import MAX_UPLOAD, BodyLimit
-from durable_agent_host.http.calls import Answer, Handler, Host, serve
+from durable_agent_host.http import (
+    agent_routes,
+    approval_routes,
+    file_routes,
+    model_call_routes,
+    session_routes,
+    step_routes,
+    turn_routes,
+)
+from durable_agent_host.http.body_parsing import MAX_UPLOAD, BodyLimit
 from durable_agent_host.http.gate import Action
+from durable_agent_host.http.request_handling import Answer, Handler, Host, serve
 from durable_agent_host.settings import Settings
 
 
@@ -51,7 +59,7 @@ class Route(NamedTuple):
         return BodyLimit(settings.max_request_bytes, forms)
 
     async def serve(self, host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
-        """Answer a request; see `durable_agent_host.http.calls.serve`."""
+        """Answer a request; see `durable_agent_host.http.request_handling.serve`."""
         limit = self.body_limit(host.settings)
         return await serve(
             self.action,
@@ -70,38 +78,40 @@ _FILE: Final = _SESSION + "/files/{file}"
 _TURN: Final = _SESSION + "/turns/{turn}"
 
 ROUTES: Final = (
-    Route("http-run", "POST", "agents/{agent}/run", "turn.run", turns.run, takes="form"),
-    Route("http-agents", "GET", "agents", "agents.list", agents.list_agents),
-    Route("http-metrics", "GET", "metrics", "metrics.read", agents.metrics),
-    Route("http-session", "GET", _SESSION, "session.read", sessions.read_session),
-    Route("http-sessions", "GET", "agents/{agent}/sessions", "sessions.list", sessions.list_sessions),
-    Route("http-export", "GET", _SESSION + "/export", "session.export", sessions.export_session),
+    Route("http-run", "POST", "agents/{agent}/run", "turn.run", turn_routes.run, takes="form"),
+    Route("http-agents", "GET", "agents", "agents.list", agent_routes.list_agents),
+    Route("http-metrics", "GET", "metrics", "metrics.read", agent_routes.metrics),
+    Route("http-session", "GET", _SESSION, "session.read", session_routes.read_session),
+    Route("http-sessions", "GET", "agents/{agent}/sessions", "sessions.list", session_routes.list_sessions),
+    Route("http-export", "GET", _SESSION + "/export", "session.export", session_routes.export_session),
     Route(
         "http-import",
         "POST",
         _SESSION + "/import",
         "session.import",
-        sessions.import_session,
+        session_routes.import_session,
         streams_body=True,
         may_begin=True,
     ),
-    Route("http-verify", "GET", _SESSION + "/verify", "session.verify", sessions.verify_session),
-    Route("http-repair", "POST", _SESSION + "/repair", "session.repair", sessions.repair_session),
-    Route("http-fork", "POST", _SESSION + "/fork", "session.fork", sessions.fork_session),
-    Route("http-context-reset", "POST", _SESSION + "/context/reset", "session.reset", sessions.reset_context),
-    Route("http-delete", "DELETE", _SESSION, "session.delete", sessions.delete_session),
-    Route("http-files", "GET", _SESSION + "/files", "files.read", files.list_files),
-    Route("http-upload", "POST", _SESSION + "/files", "files.add", files.upload_files, takes="file", may_begin=True),
-    Route("http-file", "GET", _FILE, "files.read", files.read_file),
-    Route("http-file-head", "HEAD", _FILE, "files.read", files.read_file),
-    Route("http-turn", "GET", _TURN, "turn.read", turns.read_turn),
-    Route("http-steps", "GET", _TURN + "/steps", "turn.read", steps.read_steps),
-    Route("http-calls", "GET", _TURN + "/calls", "calls.read", sent_calls.list_calls),
-    Route("http-call", "GET", _TURN + "/calls/{call}", "calls.read", sent_calls.read_call),
-    Route("http-call-body", "GET", _TURN + "/calls/{call}/{body}", "calls.read", sent_calls.read_body),
-    Route("http-turn-test", "GET", _TURN + "/test", "calls.read", sent_calls.read_test),
-    Route("http-events", "GET", _TURN + "/events", "turn.follow", turns.read_events),
-    Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turns.cancel_turn),
-    Route("http-approvals", "POST", _TURN + "/approvals", "turn.approve", approvals.answer_approvals),
-    Route("http-health", "GET", "health", "health.read", agents.health, is_health=True),
+    Route("http-verify", "GET", _SESSION + "/verify", "session.verify", session_routes.verify_session),
+    Route("http-repair", "POST", _SESSION + "/repair", "session.repair", session_routes.repair_session),
+    Route("http-fork", "POST", _SESSION + "/fork", "session.fork", session_routes.fork_session),
+    Route("http-context-reset", "POST", _SESSION + "/context/reset", "session.reset", session_routes.reset_context),
+    Route("http-delete", "DELETE", _SESSION, "session.delete", session_routes.delete_session),
+    Route("http-files", "GET", _SESSION + "/files", "files.read", file_routes.list_files),
+    Route(
+        "http-upload", "POST", _SESSION + "/files", "files.add", file_routes.upload_files, takes="file", may_begin=True
+    ),
+    Route("http-file", "GET", _FILE, "files.read", file_routes.read_file),
+    Route("http-file-head", "HEAD", _FILE, "files.read", file_routes.read_file),
+    Route("http-turn", "GET", _TURN, "turn.read", turn_routes.read_turn),
+    Route("http-steps", "GET", _TURN + "/steps", "turn.read", step_routes.read_steps),
+    Route("http-calls", "GET", _TURN + "/calls", "calls.read", model_call_routes.list_calls),
+    Route("http-call", "GET", _TURN + "/calls/{call}", "calls.read", model_call_routes.read_call),
+    Route("http-call-body", "GET", _TURN + "/calls/{call}/{body}", "calls.read", model_call_routes.read_body),
+    Route("http-turn-test", "GET", _TURN + "/test", "calls.read", model_call_routes.read_test),
+    Route("http-events", "GET", _TURN + "/events", "turn.follow", turn_routes.read_events),
+    Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turn_routes.cancel_turn),
+    Route("http-approvals", "POST", _TURN + "/approvals", "turn.approve", approval_routes.answer_approvals),
+    Route("http-health", "GET", "health", "health.read", agent_routes.health, is_health=True),
 )

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, StateError
-from durable_agent_host.http.answers import spent_view
 from durable_agent_host.http.parse import page_of
+from durable_agent_host.http.response_views import spent_view
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.session import Session
 
@@ -118,7 +118,8 @@ async def find_sessions(
         The page with each session's details, and the cursor of the next page, or None. A search for a status can
         return a short or empty page with a cursor: the search continues there.
     """
-    rest, told = search.named(listed, mark), _told_by(mark)
+    rest = search.named(listed, mark)
+    told = _told_by(mark)
     if mark:
         rest.sort(key=told, reverse=True)
     if not search.statuses:

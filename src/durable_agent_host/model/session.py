@@ -6,7 +6,7 @@ from typing import Any, Final, cast, overload
 
 from durable_agent_host.model.budget import Spent
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.model.sealed import NOTHING_SEALED, Sealed
+from durable_agent_host.model.segment_refs import NOTHING_SEALED, Sealed
 from durable_agent_host.model.turn import TurnStats, TurnStatus
 
 WORKFLOW_STATE: Final = "durable_agent_host.workflow"

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from durable_agent_host.model.budget import Spent
 from durable_agent_host.model.principal import Owner, Principal
-from durable_agent_host.model.sealed import Sealing
+from durable_agent_host.model.segment_refs import Sealing
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class TurnOutcome:
         pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
         served: ``model`` and ``service_tier`` of the last model call, as far as the provider reports them.
         sealing: what the turn's end moves out of the session's head, if anything.
-        text_at: where the text of an answer is that is too long to travel, see `durable_agent_host.segments.keeper`;
+        text_at: where the text of an answer is that is too long to travel, see `segments.turn_data_storage`;
             empty when ``text`` has it.
         response: for a calling orchestration: the response entry, or its piece (``home``, ``name``).
         spent: the turn's spending, when it had a budget.

@@ -23,8 +23,8 @@ from durable_agent_host.http.gate import Gate, IncomingRequest, wait_for_even_ti
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Caller, TurnRequest
 from durable_agent_host.turn.error_texts import format_problem
-from durable_agent_host.turn.message_parts import Said, checked_text
-from durable_agent_host.turn.requests import Place, hash_of, request_of_client
+from durable_agent_host.turn.message_input import Said, checked_text
+from durable_agent_host.turn.turn_requests import Place, hash_of, request_of_client
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten, ItemPart
 from durable_agent_host.providers import anthropic, azure_ai_agents, chat_completions, gemini, openai
-from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.providers.generic_provider import NeutralProvider
 
 # The provider of agents with chat clients that the host cannot access: workflows, and the app's own agent classes.
 #

@@ -6,17 +6,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from durable_agent_host.concurrency.cooperative_yield import resting
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.segments.exports import begun
-from durable_agent_host.segments.keeper import Keeper, SessionName, holder_of
-from durable_agent_host.segments.record import Record
+from durable_agent_host.segments.conversation_export import begun
+from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.turn_data_storage import Keeper, SessionName, holder_of
 from durable_agent_host.segments.uploads import Uploads
-from durable_agent_host.session.elsewhere import kept_by
 from durable_agent_host.session.entry_files import (
     FileBytes,
     ServiceFilesOf,
@@ -26,6 +25,7 @@ from durable_agent_host.session.entry_files import (
     no_files,
     with_named_files,
 )
+from durable_agent_host.session.external_messages import kept_by
 
 
 class SessionFiles:

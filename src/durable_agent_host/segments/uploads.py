@@ -8,8 +8,8 @@ the upload is no longer needed: the sweep removes it after the grace period, lik
 import asyncio
 from typing import Any, Final
 
-from durable_agent_host.codec.detached import piece_name
-from durable_agent_host.codec.pieces import json_bytes_of, json_of_bytes
+from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.ids import derived_id, without_any_mark

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from durable_agent_host.codec.state import decode_session
+from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.errors import StateError, TurnRejectedError
 from durable_agent_host.model.budget import NOTHING_SPENT, Spent
 from durable_agent_host.model.session import Receipt, Session

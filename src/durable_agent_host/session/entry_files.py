@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple, cast
 from agent_framework import Content
 
 from durable_agent_host.codec.content import decode_content, encode_content
-from durable_agent_host.codec.detached import Detached, attach, detached_of
 from durable_agent_host.codec.message import RESPONSE, decode_messages
+from durable_agent_host.codec.offloaded_text import Detached, attach, detached_of
 from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.conversation_file import ConversationFile, ServiceFile
-from durable_agent_host.turn.message_parts import file_content
+from durable_agent_host.turn.message_input import file_content
 
 ServiceFilesOf = Callable[[Content], Iterable[ServiceFile]]
 """Returns the files of the model's service in one content."""

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from durable_agent_host.codec.approvals import approvals_of
+from durable_agent_host.codec.approval_records import approvals_of
 from durable_agent_host.codec.content import decode_usage
-from durable_agent_host.codec.extension import extension_of
+from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import decode_messages, decode_response, options_of, served_by
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
-from durable_agent_host.session.elsewhere import kept_by
+from durable_agent_host.session.external_messages import kept_by
 from durable_agent_host.stream.live_events import answer_text
-from durable_agent_host.turn.wire import decode_turn_request
+from durable_agent_host.turn.turn_wire import decode_turn_request
 
 ANSWER_GONE: Final[Mapping[str, Any]] = {
     "type": "AnswerGoneError",
@@ -98,7 +98,8 @@ def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
     Returns:
         The turn; one whose answer is gone has failed with the reason.
     """
-    asked, outcome = ended.asked, ended.outcome
+    asked = ended.asked
+    outcome = ended.outcome
     request = {
         "agent": agent,
         "session_id": session_id,

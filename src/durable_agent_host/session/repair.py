@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.detached import STAND_IN, stand_in
-from durable_agent_host.codec.schema import document_faults, move_entry, shape_error
-from durable_agent_host.codec.shape import Fault, Path, place_of
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.entity_state import decode_session, encode_session
+from durable_agent_host.codec.offloaded_text import STAND_IN, stand_in
+from durable_agent_host.codec.schema_validation import Fault, Path, place_of
+from durable_agent_host.codec.session_schema import document_faults, move_entry, shape_error
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session, without_overlay

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple, cast
 
-from durable_agent_host.codec.wire import EXTENSION
+from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.model.provider_item import LOST_RESULT, PART_OF, STAMP
 from durable_agent_host.model.repair_rules import RepairRules, StoredItem
 
@@ -352,7 +352,8 @@ def rename_calls(entries: list[Json], rules: RepairRules, tell: Tell, _seen: See
     for found in stored_contents(entries):
         if found.type not in ("functionCall", "functionResult"):
             continue
-        call_id, item_id = found.call_id, item_id_of(found.content, rules)
+        call_id = found.call_id
+        item_id = item_id_of(found.content, rules)
         names_item = item_id or found.type == "functionResult"
         most = rules.max_id_characters if names_item else rules.max_bare_call_id_characters
         if isinstance(call_id, str) and len(call_id) > most:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
-from durable_agent_host.codec.detached import detach, detached_of, piece_name
-from durable_agent_host.codec.pieces import Segment, encode_index, encode_sealed, encode_segment, json_bytes_of
-from durable_agent_host.codec.state import decode_receipt, document_digest, encode_receipt, kept_receipts
+from durable_agent_host.codec.entity_state import decode_receipt, document_digest, encode_receipt, kept_receipts
+from durable_agent_host.codec.offloaded_text import detach, detached_of, piece_name
+from durable_agent_host.codec.session_blobs import Segment, encode_index, encode_sealed, encode_segment, json_bytes_of
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.sealed import Sealed, Sealing, SegmentRef
+from durable_agent_host.model.segment_refs import Sealed, Sealing, SegmentRef
 from durable_agent_host.model.session import Receipt, Receipts, Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.session.receipts import kept_hash
@@ -233,7 +233,8 @@ def divide_turns(
         The segments, oldest first.
     """
     groups: list[list[Mapping[str, Any]]] = []
-    size, count = SEGMENT_BYTES, 0
+    size = SEGMENT_BYTES
+    count = 0
     places = range(len(entries))
     for _, turn in groupby(places, key=lambda place: entries[place].get("correlationId")):
         own = [*turn]

@@ -17,8 +17,8 @@ from itertools import batched
 from pathlib import Path
 from typing import Final
 
+from durable_agent_host.concurrency.cooperative_yield import give_way
 from durable_agent_host.errors import MAKE_ROOM, DiskFullError, LogError
-from durable_agent_host.loops.giving_way import give_way
 from sqlite_remnants import CAN_CLEAR, Remnants
 from sqlite_remnants.reserve import connect
 
@@ -335,7 +335,8 @@ class SqliteFile:
         with closing(self._connect_beside(_BUSY_SECONDS)) as connection:
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("PRAGMA synchronous=NORMAL")  # the checkpoint that follows waits for the disk
-            pages, free = _pragma(connection, "page_count"), _pragma(connection, "freelist_count")
+            pages = _pragma(connection, "page_count")
+            free = _pragma(connection, "freelist_count")
             used_bytes = (pages - free) * _pragma(connection, "page_size")
             has_traces = self._content.has_short_rows and not CAN_CLEAR and used_bytes <= _LARGEST_VACUUM_BYTES
             if has_traces or (not _pragma(connection, "auto_vacuum") and _is_worth_rewriting(pages, free, used_bytes)):

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from durable_agent_host.concurrency.event_loop_thread import StepBatches
+from durable_agent_host.concurrency.thread_safe_waiters import Promise, wake_all
 from durable_agent_host.errors import DiskFullError, LogError
-from durable_agent_host.loops.loop_thread import StepBatches
-from durable_agent_host.loops.waiters import Promise, wake_all
 from durable_agent_host.storage.sqlite_file import SqliteFile, is_final, is_of_job
 
 _READERS: Final = 4

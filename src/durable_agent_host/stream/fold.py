@@ -109,7 +109,8 @@ class GatheredMessage:
         """
         usage: Sequence[Content] = ()
         if part is not self._part:
-            self._part, self._hot = part, None
+            self._part = part
+            self._hot = None
             if part is not None and part.place is not None:
                 self._turn_to(part, part.place)
         hot = self._hot
@@ -312,7 +313,8 @@ class _Stream:
                 if said != before or update.merge_mode == "replace":
                     self._take_names(update)
                 add = self.messages[-1].add
-                kind, before = cast("type[Any]", type(update)), said
+                kind = cast("type[Any]", type(update))
+                before = said
                 (role, message_id, response_id, author, created, finish, token, state, properties, _), agent_id = said
             raw = update.raw_representation
             part = None if raw is None else raw if type(raw) is ItemPart else read_item(update)
@@ -344,9 +346,11 @@ class _Stream:
         """Track whether the service still works on it. Source: ``_process_update`` of agent-framework-core 1.23."""
         state = getattr(update, "_operation_state", None)
         if state == "terminal":
-            self.state, self.token = state, None
+            self.state = state
+            self.token = None
         elif state is None or update.continuation_token is not None:
-            self.state, self.token = state, update.continuation_token
+            self.state = state
+            self.token = update.continuation_token
 
 
 _TAIL = "response_id", "agent_id", "created_at", "finish_reason"

@@ -190,7 +190,9 @@ class Call(_Joined):
     def add(self, content: Content) -> None:
         """Add a piece."""
         if content.merge_mode == "replace":
-            self._pieces, self._has_text, self._object = [], False, None
+            self._pieces = []
+            self._has_text = False
+            self._object = None
         if isinstance(arguments := content.arguments, str):
             if arguments or not self._object:
                 self._pieces.append(arguments)
@@ -255,7 +257,8 @@ class Run(_Joined):
     def add(self, content: Content) -> None:
         """Add a piece."""
         if content.merge_mode == "replace":
-            self._lists, self._other_outputs = {"inputs": None, "outputs": None}, None
+            self._lists = {"inputs": None, "outputs": None}
+            self._other_outputs = None
         for name in self._lists:
             value = getattr(content, name)
             if isinstance(value, Sequence) and not isinstance(value, str):
@@ -364,9 +367,11 @@ def _kind(content: Content) -> Any:
     if not properties:
         return None
     if content.type == "text":
-        name, blocks = "model_output_kind", (properties.get("core"),)
+        name = "model_output_kind"
+        blocks = (properties.get("core"),)
     else:
-        name, blocks = "reasoning_text", properties.values()  # the framework nests it under the provider's name
+        name = "reasoning_text"  # the framework nests it under the provider's name
+        blocks = properties.values()
     nested = (cast("Mapping[str, Any]", one) for one in blocks if isinstance(one, Mapping))
     return next((found for one in nested if (found := one.get(name))), None) or properties.get(name)
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from agent_framework import AgentResponse, AgentResponseUpdate, Content
 
-from durable_agent_host.codec.result_text import result_text, short_text
+from durable_agent_host.codec.tool_result_text import result_text, short_text
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.stream.fold import ItemReader
@@ -237,7 +237,8 @@ class _Text:
         given = {name: value for name in names if (value := getattr(update, name, None))}
         if any(self._message.get(name, value) != value for name, value in given.items()):
             self._message = {}
-            self._part, self._begun = [], False
+            self._part = []
+            self._begun = False
         self._message |= given
 
     def step_over(self) -> None:

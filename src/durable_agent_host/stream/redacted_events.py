@@ -58,10 +58,12 @@ class HeldText:
             end = _last_space(self._text, end)
             if end <= 0:
                 break
-            first, rest = self._text[:end], self._text[end:]
+            first = self._text[:end]
+            rest = self._text[end:]
             told = first if whole == self._text else self._redactor.text(first)
             if whole == self._text or told + self._redactor.text(rest) == whole:
-                self._text, self._next_try = rest, 0
+                self._text = rest
+                self._next_try = 0
                 return told
             end -= 1
         self._next_try = len(self._text) * 5 // 4
@@ -73,7 +75,9 @@ class HeldText:
 
     def settle(self) -> str:
         """End the text; return what was held."""
-        text, self._text, self._next_try = self._text, "", 0
+        text = self._text
+        self._text = ""
+        self._next_try = 0
         return self._redactor.text(text)
 
 
@@ -103,7 +107,8 @@ def without_held(messages: Sequence[Message], redactor: Redacts) -> list[Message
     stream.feed(content.text)
     if told := content.text.removesuffix(stream.held()):
         cut = copy.copy(content)
-        cut.text, cut.raw_representation = told, None
+        cut.text = told
+        cut.raw_representation = None
         contents.append(cut)
     if not contents:
         return before

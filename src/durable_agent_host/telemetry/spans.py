@@ -203,7 +203,8 @@ def written_span(tracer: trace.Tracer, turn: TurnTrace, context: Context, span: 
     """
     flags = trace.get_current_span(context).get_span_context().trace_flags
     linked = trace.SpanContext(turn.trace_id, span.follows or 0, is_remote=True, trace_flags=flags)
-    began, ended = _nanoseconds(span.began_at), _nanoseconds(span.ended_at)
+    began = _nanoseconds(span.began_at)
+    ended = _nanoseconds(span.ended_at)
     with _with_ids(turn, span.id):
         written = tracer.start_span(
             span.name,

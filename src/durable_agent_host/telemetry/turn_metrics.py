@@ -75,7 +75,8 @@ def count_turn(timeline: Timeline) -> None:
     Args:
         timeline: of the turn.
     """
-    outcome, agent = timeline.outcome, {AGENT: timeline.request.agent}
+    outcome = timeline.outcome
+    agent = {AGENT: timeline.request.agent}
     status = agent | {"status": str(outcome["status"])}
     TURNS.add(1, status)
     TURN_SECONDS.record((timeline.ended_at - timeline.began_at).total_seconds(), status)
@@ -113,7 +114,8 @@ class TurnMeasurements:
     async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
         """Measure a moment."""
         request = turn.request
-        agent, attempt = {AGENT: request.agent}, (request.session_id, request.turn_id, turn.attempt)
+        agent = {AGENT: request.agent}
+        attempt = (request.session_id, request.turn_id, turn.attempt)
         match moment:
             case UpdateCame(update, replayed=False) if turn.attempt == 1 and attempt not in self._answering:
                 if update.text:

@@ -45,7 +45,8 @@ def fold_stream(body: CallBody, final_response: FinalResponse) -> tuple[Literal[
         ``answer`` with the whole answer, as an event at the end of the stream repeats it; otherwise ``events``, with a
         list of them.
     """
-    head, tail = fold_events(body.head), fold_events(body.tail)
+    head = fold_events(body.head)
+    tail = fold_events(body.tail)
     for event in reversed([*head, *tail][-_LAST_EVENTS:]):
         if (response := final_response(event["data"])) is not None:
             return "answer", CallBody(_encode(response))
@@ -88,7 +89,8 @@ def fold_events(text: str) -> list[dict[str, Any]]:
 def _events_in(text: str) -> Iterator[tuple[str, str]]:
     """Yield the name, which may be empty, and the data of each event."""
     for block in text.replace("\r\n", "\n").split("\n\n"):
-        name, lines = "", list[str]()
+        name = ""
+        lines = list[str]()
         for line in block.split("\n"):
             field, _, value = line.partition(":")
             if field == "data":

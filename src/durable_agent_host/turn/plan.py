@@ -5,11 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from durable_agent_host.codec.state import encode_owner
+from durable_agent_host.codec.entity_state import encode_owner
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.redaction import mask_secrets
-from durable_agent_host.turn.waiting import read_answers
-from durable_agent_host.turn.wire import decode_ended, encode_turn_outcome, encode_turn_request
+from durable_agent_host.turn.pending_approvals import read_answers
+from durable_agent_host.turn.turn_wire import decode_ended, encode_turn_outcome, encode_turn_request
 
 
 def failure(request: TurnRequest, error: Exception) -> TurnOutcome:
@@ -263,7 +263,8 @@ def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[
             break
         yield Pause(pause)
         admission = yield ask
-    lease, told_to_stop = times.lease_seconds, ""
+    lease = times.lease_seconds
+    told_to_stop = ""
     while admission["status"] == "queued":
         running = admission["running"]
         if admission.get("interrupts") and running and running != told_to_stop:
@@ -305,7 +306,9 @@ def _free(request: TurnRequest, admission: Mapping[str, Any]) -> Generator[Step,
 def _run(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
     """Run the agent until it has ended: again after a platform failure, and with answers after a wait."""
     answers: dict[str, Mapping[str, Any]] = {}
-    failures, round_, cancelled = 0, 0, False
+    failures = 0
+    round_ = 0
+    cancelled = False
     while True:
         try:
             outcome = cast("dict[str, Any]", (yield RunAgent(dict(answers), cancelled)))

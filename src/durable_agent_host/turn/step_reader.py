@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
+from durable_agent_host.codec.entity_state import encode_spent
 from durable_agent_host.codec.journal_entry import decode_journal_entry, decode_model_response, tool_result_text
-from durable_agent_host.codec.state import encode_spent
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.journal_entry import (
@@ -40,7 +40,7 @@ from durable_agent_host.model.log_entry import (
 )
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.turn import event_names
-from durable_agent_host.turn.budgeting import spent_on_answer
+from durable_agent_host.turn.budget_checks import spent_on_answer
 from durable_agent_host.turn.timeline import bounded_name
 
 MAX_TEXT_CHARACTERS: Final = 4000
@@ -146,11 +146,13 @@ class StepReader:
         if self._steps[0]["ended_at"] is None:
             self._steps[0]["ended_at"] = at
         if self._wait is not None:
-            self._wait["ended_at"], self._wait = at, None
+            self._wait["ended_at"] = at
+            self._wait = None
 
     def _end_attempt(self, how: str, at: str | None) -> None:
         if self._attempt is not None:
-            self._attempt["ended"], self._attempt["ended_at"] = how, at
+            self._attempt["ended"] = how
+            self._attempt["ended_at"] = at
         if how == "cancelled":
             cut_off = [step for step in self._tools.values() if step["outcome"] is None and not step["in_doubt"]]
             for step in (*cut_off, *([self._model] if self._model is not None else ())):
@@ -169,7 +171,8 @@ class StepReader:
     def _lose_model_call(self) -> None:
         self._sent_at = self._side_sent_at = None
         if self._model is not None:
-            self._model["outcome"], self._model = "lost", None
+            self._model["outcome"] = "lost"
+            self._model = None
 
     def _open_model_call(self) -> Step:
         if self._model is None:

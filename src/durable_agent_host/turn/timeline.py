@@ -174,7 +174,8 @@ class TimelineWriter:
     def _note_run(self, began_at: datetime, ended_at: datetime, result: Any) -> None:
         since = self._lost_since or began_at
         if isinstance(result, Exception):
-            self._lost_since, self._lost_error = since, type(result).__name__
+            self._lost_since = since
+            self._lost_error = type(result).__name__
             return
         if result.get(ENDED_BEFORE):
             self._ended_before = True
@@ -182,10 +183,12 @@ class TimelineWriter:
         work = result.get("work")
         if not work:  # refused before an attempt began, or by another version of this program
             return
-        number, start = work["attempt"], _time_of(work["began_at"], began_at)
+        number = work["attempt"]
+        start = _time_of(work["began_at"], began_at)
         for lost in range(self._number + 1, number):
             self._lose(lost, since, start)
-        self._number, self._lost_since = number, None
+        self._number = number
+        self._lost_since = None
         error = str((result["error"] or {"type": ""}).get("type"))
         end = _time_of(work["ended_at"], ended_at)
         self._phases.append(

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from durable_agent_host.loops.waiters import Waiter, wake_all
+from durable_agent_host.concurrency.thread_safe_waiters import Waiter, wake_all
 from durable_agent_host.model.log_entry import LogPage, LogRecord
 from durable_agent_host.turn_log.protocol import TurnLog
 

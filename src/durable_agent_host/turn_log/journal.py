@@ -9,7 +9,7 @@ It is read when a run begins; during a run it only counts and appends.
 The order of the entries is the guarantee: a model's response is durable before a tool that it calls starts, a tool's
 intent is durable before the tool runs, and its result before the model receives it.
 
-`durable_agent_host.agent.model_calls` and `durable_agent_host.agent.tool_calls` call the journal;
+`durable_agent_host.agent.model_call_middleware` and `durable_agent_host.agent.tool_calls` call the journal;
 `durable_agent_host.codec.journal_entry` has the JSON of its entries.
 """
 
@@ -102,7 +102,8 @@ class Recorded:
 
     def note(self, record: LogRecord) -> None:
         """Add the next record of the log."""
-        kind, data = record.entry.kind, record.entry.data
+        kind = record.entry.kind
+        data = record.entry.data
         if kind == EVENT:
             self._note_event(data, record.offset)
             return
@@ -198,7 +199,9 @@ async def read_journal(log: TurnLog, log_id: str) -> Recorded:
         CorruptStateError: entries are missing; reading the rest as complete would repeat finished work.
     """
     recorded = Recorded()
-    offset, more, last = 0, True, None
+    offset = 0
+    more = True
+    last = None
     while more:
         page = await log.read(log_id, offset)
         if page.records and last is None and page.records[0].offset != 0:
@@ -206,7 +209,8 @@ async def read_journal(log: TurnLog, log_id: str) -> Recorded:
         last = check_order(log_id, page.records, after=last)
         for record in page.records:
             recorded.note(record)
-        offset, more = page.next_offset, page.has_more
+        offset = page.next_offset
+        more = page.has_more
     if offset != (0 if last is None else last.offset + 1):
         raise missing_entries(log_id, 0 if last is None else last.offset + 1)
     return recorded
@@ -359,7 +363,9 @@ class Journal:
 
     async def _write_intents(self) -> None:
         await asyncio.sleep(0)  # the other calls of the batch add theirs
-        intents, self._intents, self._intents_written = self._intents, [], None
+        intents = self._intents
+        self._intents = []
+        self._intents_written = None
         await self._writer.commit(*intents)
 
     async def tool_finished(

@@ -256,8 +256,10 @@ class TurnLogWriter:
         """Write what waits, and continue while more is urgent. The first error of the store is final."""
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting, []
-                size_bytes, self._is_urgent = self._bytes, False
+                batch = self._waiting
+                self._waiting = []
+                size_bytes = self._bytes
+                self._is_urgent = False
                 self._written_at = self._loop.time()
                 await self._write(batch)
                 self._bytes = 0 if self._error else self._bytes - size_bytes

@@ -42,9 +42,11 @@ class Bindings:
 
 def read_bindings(bindings: Iterable[Mapping[str, Any]], trigger: Mapping[str, Any]) -> Bindings:
     """Classify the bindings of a function: the HTTP response, and unserved ones."""
-    http_output, unserved = None, list[UnservedBinding]()
+    http_output = None
+    unserved = list[UnservedBinding]()
     for binding in bindings:
-        kind, name = str(binding["type"]), str(binding["name"])
+        kind = str(binding["type"])
+        name = str(binding["name"])
         is_output = str(binding.get("direction")).upper() == "OUT"
         if binding is trigger or kind == "durableClient":
             continue

@@ -47,7 +47,8 @@ from functions_host.engine.sdk_wire import (
 
 _logger = logging.getLogger("functions_host.resident")  # log names outlive the file's name
 _CAPACITY = 500
-_KEEP, _RESUME = "\x01keep ", "\x01resume "
+_KEEP = "\x01keep "
+_RESUME = "\x01resume "
 _TELLTALES = ("is_replaying", "histories")
 """Attributes whose values differ between a replay and the first run."""
 
@@ -92,7 +93,8 @@ class CachedOrchestrator:
         executors: Any = importlib.import_module(f"{models}.TaskOrchestrationExecutor")
         contexts: Any = importlib.import_module(f"{models}.DurableOrchestrationContext")
         tasks: Any = importlib.import_module(f"{models}.Task")
-        self._task, self._timer = tasks.TaskBase, tasks.TimerTask
+        self._task = tasks.TaskBase
+        self._timer = tasks.TimerTask
         self._function: Any = handle.orchestrator_function
         self._variables = contextvars.copy_context()
         self._answered: list[Any] = []

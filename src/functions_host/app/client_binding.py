@@ -71,7 +71,8 @@ def encode_client_binding(addresses: ClientAddresses, task_hub: str | None, conn
         task_hub: of the binding.
         connection: name of the connection setting, of the binding.
     """
-    base, code = addresses.origin + WEBHOOK_PATH, f"code={addresses.code}"
+    base = addresses.origin + WEBHOOK_PATH
+    code = f"code={addresses.code}"
     query = addresses.query(task_hub, connection)
     start = f"{base}/orchestrators/{{functionName}}[/{{instanceId}}]"
     wait = "timeout={timeoutInSeconds}&pollingInterval={intervalInSeconds}"

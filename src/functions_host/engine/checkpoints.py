@@ -25,7 +25,8 @@ _PAUSE_FACTOR = 2
 """How much longer than a search the pause after it: of a large file, each takes time."""
 _SHORT_BUSY_MILLISECONDS = 50
 _ROUNDS = 3
-_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 8.0
+_FIRST_RETRY_SECONDS = 1.0
+_LONGEST_RETRY_SECONDS = 8.0
 
 
 class Checkpointer:
@@ -81,7 +82,8 @@ class Checkpointer:
 
         The writer asks while it holds ``writing``, before a transaction.
         """
-        cleared, self._cleared = self._cleared, False
+        cleared = self._cleared
+        self._cleared = False
         return cleared
 
     def stop(self) -> None:

@@ -16,8 +16,10 @@ MAX_DEPTH: Final = 500
 """Maximum nesting of lists and objects, far below the limit of Python's JSON parser in the app's functions."""
 
 _MAX_NUMBER: Final = 2**63 - 1
-_OPENING, _CLOSING = frozenset(b"[{"), frozenset(b"]}")
-_QUOTE, _BACKSLASH = ord('"'), ord("\\")
+_OPENING = frozenset(b"[{")
+_CLOSING = frozenset(b"]}")
+_QUOTE = ord('"')
+_BACKSLASH = ord("\\")
 
 
 def read_json(body: bytes) -> str | None:
@@ -54,7 +56,9 @@ def _check_finite(text: str) -> None:
 def _is_deep(body: bytes) -> bool:
     if sum(map(body.count, (b"[", b"{"))) <= MAX_DEPTH:
         return False
-    depth, in_text, is_escaped = 0, False, False
+    depth = 0
+    in_text = False
+    is_escaped = False
     for byte in body:
         if in_text:
             in_text = is_escaped or byte != _QUOTE

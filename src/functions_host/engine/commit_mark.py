@@ -42,7 +42,8 @@ class CommitMark:
         """
         number, _, at = os.pread(self._file, 100, 0).decode(errors="replace").strip().partition(" ")
         try:
-            marked, last = int(number or 0), datetime.fromtimestamp(float(at or 0), UTC)
+            marked = int(number or 0)
+            last = datetime.fromtimestamp(float(at or 0), UTC)
         except (ValueError, OverflowError):
             _logger.warning("The mark %s cannot be read; what was lost before, if anything, is not known.", self._path)
             return

@@ -338,7 +338,8 @@ async def when_unlocked[T](work: Callable[[], Awaitable[T] | T], seconds: float)
     Raises:
         StoreBusyError: the file stayed locked.
     """
-    began, was_logged = time.monotonic(), False
+    began = time.monotonic()
+    was_logged = False
     while True:
         try:
             result = work()

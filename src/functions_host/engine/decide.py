@@ -138,10 +138,12 @@ def decide_episode(
         problem = answer.error
     if problem is None:
         if answer.is_partial:
-            fresh, cancelled = listed, [number for number in answer.cancelled_timers if number in ledger.open]
+            fresh = listed
+            cancelled = [number for number in answer.cancelled_timers if number in ledger.open]
             waits += ledger.waits
         else:
-            fresh, cancelled = listed[len(ledger.listed) :], _find_cancelled(ledger, listed)
+            fresh = listed[len(ledger.listed) :]
+            cancelled = _find_cancelled(ledger, listed)
             retried = decision.retried = _find_retried(ledger, listed)
         draft.retry(delivered, retried, now)
         draft.rerun(delivered, listed, now)

@@ -114,7 +114,9 @@ def close_episode(
     find_instance: Callable[[str], InstanceRecord | None],
 ) -> EpisodeCommit:
     """Turn the answer into the episode's commit; adds its history to ``episode``."""
-    run, now, record = episode.run, episode.now, episode.run.record
+    run = episode.run
+    now = episode.now
+    record = episode.run.record
     generation = Generation(record.instance_id, record.execution_id, record.name)
     decision = decide_episode(
         run.ledger,
@@ -183,9 +185,11 @@ def _add_child(
 
 def _end(episode: Episode, commit: EpisodeCommit, outcome: Completed | Failed) -> None:
     if isinstance(outcome, Completed):
-        commit.status, commit.output_json = "Completed", outcome.output_json
+        commit.status = "Completed"
+        commit.output_json = outcome.output_json
     else:
-        commit.status, commit.output_json = "Failed", encode_text(outcome.message)
+        commit.status = "Failed"
+        commit.output_json = encode_text(outcome.message)
     _append(episode, ExecutionEnded(commit.status, commit.output_json))
     parent = episode.run.record.parent
     if parent is not None:

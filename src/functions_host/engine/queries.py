@@ -41,7 +41,8 @@ def list_entities(
 ) -> list[EntityRecord]:
     """List the entities that exist, of one name or of all, by id; those alone that were last used within a time."""
     prefix = f"@{name.lower()}@" if name else "@"
-    clauses, values = ["substr(id, 1, ?) = ?"], list[Any]([len(prefix), prefix])
+    clauses = ["substr(id, 1, ?) = ?"]
+    values = list[Any]([len(prefix), prefix])
     for operator, bound in ((">=", used_from), ("<=", used_to)):
         if bound is not None:
             clauses.append(f"updated_at {operator} ?")
@@ -52,7 +53,8 @@ def list_entities(
 
 
 def _conditions(wanted: InstanceFilter) -> tuple[str, list[Any]]:
-    clauses, values = ["key > ?"], list[Any]([wanted.after_key])
+    clauses = ["key > ?"]
+    values = list[Any]([wanted.after_key])
     if wanted.created_from is not None:
         clauses.append("created_at >= ?")
         values.append(wanted.created_from)

@@ -76,8 +76,11 @@ class SqliteStore:
     def __init__(self, path: Path, max_bytes: int | None = None) -> None:
         self._db = Database(path, SCHEMA, SCHEMA_VERSION, max_bytes, upgrades=UPGRADES)
         self.read = self._db.read
-        self.check_files, self.check_room, self.prove = self._db.check_files, self._db.check_room, self._db.prove
-        self.erase, self.shrink = self._db.erase, self._db.shrink
+        self.check_files = self._db.check_files
+        self.check_room = self._db.check_room
+        self.prove = self._db.prove
+        self.erase = self._db.erase
+        self.shrink = self._db.shrink
         self._transaction = self._db.transaction
 
     def close(self) -> None:

@@ -144,7 +144,8 @@ class TaskHub:
             InstanceGoneError: it has ended.
         """
         record = self._find_live(instance_id)
-        output, now = encode_text(reason), self._worker.clock()
+        output = encode_text(reason)
+        now = self._worker.clock()
         parent = record.parent
         reply = None if parent is None else (parent, encode_end(parent, "Terminated", output, now))
         self._store.end_instance(record.key, "Terminated", output, now, reply)
@@ -245,7 +246,8 @@ class TaskHub:
         Guarantee: idempotent. Deletes in batches, between which other work goes on; when it is cut short, those before
         are deleted.
         """
-        count, batch = 0, replace(wanted, limit=_PURGE_BATCH)
+        count = 0
+        batch = replace(wanted, limit=_PURGE_BATCH)
         while ended := list_ended(self._store, batch):
             self._store.purge_instances(key for key, _ in ended)
             for _, instance_id in ended:

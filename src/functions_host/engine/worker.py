@@ -225,8 +225,10 @@ class Worker:
         self._hand_out(run.record.instance_id, commit, items)
 
     async def _call_orchestrator(self, episode: Episode) -> OrchestratorAnswer:
-        run, name = episode.run, episode.run.record.name
-        token, run.token = run.token, None
+        run = episode.run
+        name = episode.run.record.name
+        token = run.token
+        run.token = None
         if token is not None and not run.is_replay_due and not episode.needs_replay:
             resumed = await self.functions.resume_orchestrator(name, token, episode.encode_news())
             if resumed is not None:
@@ -258,7 +260,8 @@ class Worker:
         return open_episode(run, [arrivals[index] for index in deliver], chosen, now)
 
     def _advance(self, episode: Episode, commit: EpisodeCommit) -> None:
-        run, instance_id = episode.run, episode.run.record.instance_id
+        run = episode.run
+        instance_id = episode.run.record.instance_id
         if commit.renewal is None and commit.status == "Running":
             run.shown = len(run.replay) + episode.shown_count
             for event, text in zip(episode.events, episode.texts, strict=True):
@@ -312,7 +315,8 @@ class Worker:
         if name not in self.functions.catalog.entities:
             message = f"The function '{name}' doesn't exist, is disabled, or is not an entity function."
             _logger.warning("%s %d operation(s) for it are discarded.", message, len(operations))
-            replies, commit.keep_state = refuse_batch(operations, message), True
+            replies = refuse_batch(operations, message)
+            commit.keep_state = True
         else:
             record = self.store.find_entity(commit.entity_id)
             exists, state = (True, record.state_json) if record else (False, None)
@@ -326,10 +330,13 @@ class Worker:
                     if done.failed:
                         _logger.warning("Entity %r: %s failed: %s", commit.entity_id, operation.name, done.result_json)
                 change = decide_batch(operations, answer)
-                replies, commit.exists, commit.state_json = change.replies, change.exists, change.state_json
+                replies = change.replies
+                commit.exists = change.exists
+                commit.state_json = change.state_json
             elif result.is_timeout:
                 _logger.warning("Entity %r: %s", commit.entity_id, result.message)
-                replies, commit.keep_state = refuse_batch(operations, result.message), True
+                replies = refuse_batch(operations, result.message)
+                commit.keep_state = True
             else:
                 # Nothing of the batch can be trusted; like the extension, keep it and try again.
                 raise EntityBatchError(f"the entity function raised {result.text}")

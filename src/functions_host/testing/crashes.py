@@ -26,7 +26,8 @@ class MortalStore(SqliteStore):
         self._on_death = on_death
         self._is_dead = False
         self._commits_left = 0
-        read, transaction = self.read, self._transaction
+        read = self.read
+        transaction = self._transaction
 
         def read_alive(sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
             self._check()
@@ -42,7 +43,8 @@ class MortalStore(SqliteStore):
                 if self._commits_left == 0:
                     self.die()
 
-        self.read, self._transaction = read_alive, count_transaction
+        self.read = read_alive
+        self._transaction = count_transaction
 
     def die_at(self, point: str) -> None:
         """Plan the death for a crash point; see ``engine.crash_points``.

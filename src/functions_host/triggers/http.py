@@ -20,7 +20,8 @@ from functions_host.app.invoker import Datum
 from functions_host.engine.durable_functions import Raised
 from functions_host.engine.status_wire import encode_json
 
-_LOWEST_STATUS, _HIGHEST_STATUS = 200, 999
+_LOWEST_STATUS = 200
+_HIGHEST_STATUS = 999
 _BODILESS = {204, 205, 304}
 _FRAMING = {"content-length", "transfer-encoding"}
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -21,7 +21,10 @@ from functions_host.host_json import McpSettings
 from functions_host.triggers.http import joined_headers
 
 _PROTOCOL_VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")
-_PARSE_ERROR, _INVALID_REQUEST, _NO_METHOD, _INVALID_PARAMS = -32700, -32600, -32601, -32602
+_PARSE_ERROR = -32700
+_INVALID_REQUEST = -32600
+_NO_METHOD = -32601
+_INVALID_PARAMS = -32602
 _SESSION_HEADER = "mcp-session-id"
 
 

@@ -89,7 +89,10 @@ def parse_schedule(text: str) -> Schedule:
     if found is not None:
         days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[:4])
         if hours >= _HOURS_OF_DAY:  # .NET reads 24:00:00 as 24 days, and so does the Functions host
-            days, hours, minutes, seconds = hours, minutes, seconds, 0
+            days = hours
+            hours = minutes
+            minutes = seconds
+            seconds = 0
         step = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         step += timedelta(microseconds=int((found[5] or "").ljust(6, "0")[:6]))
         if not step:
@@ -118,7 +121,8 @@ def _read_field(field: str, text: str, low: int, high: int, names: Sequence[str]
             raise ScheduleError(f"the {field} field has the step {step_text!r}")
         first_text, dash, last_text = span.partition("-")
         if span == "*":
-            first, last = low, high
+            first = low
+            last = high
         else:
             first = _read_value(field, first_text, low, high, names)
             last = _read_value(field, last_text, low, high, names) if dash else first

@@ -157,7 +157,9 @@ class Timers:
         last = self._now().isoformat()
         value = _occurrence(status if timer.is_monitored else None, is_past_due=is_past_due)
         await self.call(timer.function, json.dumps(value))
-        status.last, status.next, status.updated = last, self._next(timer), self._now().isoformat()
+        status.last = last
+        status.next = self._next(timer)
+        status.updated = self._now().isoformat()
         self._save(timer, status)
 
     async def call(self, function: AppFunction, value_json: str) -> bool:

@@ -43,7 +43,9 @@ class BodyLimit:
         if declared.isdigit() and (len(declared) > 20 or int(declared) > self._max_bytes):  # noqa: PLR2004 - 64 bits
             await self._refuse(scope, receive, send)
             return
-        size, is_answered, is_refused = 0, False, False
+        size = 0
+        is_answered = False
+        is_refused = False
 
         async def count() -> Message:
             nonlocal size, is_answered, is_refused

@@ -82,7 +82,8 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         """Parse what has come until enough requests wait; the rest is held, and no more is read meanwhile."""
         rest = memoryview(self._unread + data)
         while rest and len(self.pipeline) < MOST_PIPELINED and not self._takes_no_more():
-            piece, rest = rest[:_PARSED_BYTES], rest[_PARSED_BYTES:]
+            piece = rest[:_PARSED_BYTES]
+            rest = rest[_PARSED_BYTES:]
             self._unparsed += len(piece)
             super().data_received(piece)  # pyright: ignore[reportArgumentType] - the parser takes any buffer
             if self._unparsed > self.limits.line_bytes + self.limits.header_bytes:
@@ -122,7 +123,9 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        self._part, self._header_bytes, self._header_count = Stage.HEADERS, 0, 0
+        self._part = Stage.HEADERS
+        self._header_bytes = 0
+        self._header_count = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -145,7 +148,8 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Start the answer."""
         super().on_headers_complete()
-        self._part, self._unparsed = Stage.BODY, 0
+        self._part = Stage.BODY
+        self._unparsed = 0
         self.cycle.transport = LingeringTransport(self)
         self._unanswered.append(self.cycle)
 
@@ -156,7 +160,8 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """End a request."""
-        self._part, self._unparsed = None, 0
+        self._part = None
+        self._unparsed = 0
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -174,7 +179,8 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         if self._part is Stage.BODY:  # it is the last in the queue
             self.pipeline.popleft()
             self._unanswered.pop()
-        self._last_word, self._part = (status, sentence), None
+        self._last_word = (status, sentence)
+        self._part = None
         self.flow.pause_reading()
         self.look()
 
@@ -187,7 +193,8 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         if self._unread and len(self.pipeline) < MOST_PIPELINED:
             self._parse(b"")
         if self._last_word is not None and not self._unanswered:
-            last_word, self._last_word = self._last_word, None
+            last_word = self._last_word
+            self._last_word = None
             self.refuse(*last_word)
         elif self.pipeline:
             self.flow.pause_reading()

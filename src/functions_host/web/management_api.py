@@ -209,7 +209,8 @@ class ManagementApi:
         return Response(status_code=404) if record is None else _json(200, encode_stored(record.state_json))
 
     def _signal_entity(self, call: Call) -> Response:
-        operation, input_json = call.query.get("op", ""), read_json(call.body)
+        operation = call.query.get("op", "")
+        input_json = read_json(call.body)
         self._hub.signal_entity(call.path["name"], _entity_key(call), operation, input_json)
         return Response(status_code=202)
 

@@ -129,7 +129,8 @@ class RequestLog:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward one request, and log it after its response."""
-        status, begin = 0, time.perf_counter()
+        status = 0
+        begin = time.perf_counter()
 
         async def watch(message: Message) -> None:
             nonlocal status

@@ -39,7 +39,8 @@ class OwnCalls:
         self._app = app
         self._loop = asyncio.get_running_loop()
         parts = urlsplit(origin)
-        self._scheme, self._authority = parts.scheme, parts.netloc.encode()
+        self._scheme = parts.scheme
+        self._authority = parts.netloc.encode()
         self._server = (parts.hostname, parts.port)
         _intercept()
         self._open[origin] = self
@@ -69,7 +70,8 @@ class OwnCalls:
         return status, json.loads(text) if text.strip() else None
 
     async def _answer(self, method: str, url: str, body: bytes | None) -> tuple[int, bytes]:
-        status, parts = 0, list[bytes]()
+        status = 0
+        parts = list[bytes]()
         asked = False
 
         async def receive() -> Message:

@@ -108,7 +108,9 @@ def compile_template(text: str) -> Template:
     Raises:
         RouteError: it is malformed, has an unknown constraint, or begins with a reserved segment.
     """
-    pattern, parameters, rank = "", list[_Parameter](), list[int]()
+    pattern = ""
+    parameters = list[_Parameter]()
+    rank = list[int]()
     segments = _read_segments(text)
     for index, segment in enumerate(segments):
         found = [part for part in segment if isinstance(part, _Parameter)]
@@ -151,7 +153,8 @@ def _read_segments(text: str) -> list[list[str | _Parameter]]:
 
 
 def _compile_segment(segment: list[str | _Parameter], first: int) -> str:
-    pattern, number = "", first
+    pattern = ""
+    number = first
     for part in segment:
         if isinstance(part, str):
             pattern += re.escape(part)

@@ -168,7 +168,8 @@ class _Post:
         self._outgoing.setdefault(exchange.loop, set()).add(exchange)
 
     def _hand_over(self) -> None:
-        outgoing, self._outgoing = self._outgoing, {}
+        outgoing = self._outgoing
+        self._outgoing = {}
         for loop, exchanges in outgoing.items():
             loop.call_soon_threadsafe(self._deliver, exchanges)
 

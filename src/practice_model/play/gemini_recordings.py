@@ -53,7 +53,8 @@ def _load(root: Path) -> Iterator[GeminiRecording]:
     paths = [*root.glob("*.jsonl"), *root.glob("*.response.json"), *root.glob("multiturn/*/[0-9]*.*")]
     stems = {path.parent / path.name.split(".")[0] for path in paths if not path.name.endswith(".request.json")}
     for stem in sorted(stems):
-        events_path, body = Path(f"{stem}.jsonl"), _read_json(Path(f"{stem}.response.json"))
+        events_path = Path(f"{stem}.jsonl")
+        body = _read_json(Path(f"{stem}.response.json"))
         events_path = events_path if events_path.is_file() else Path(f"{stem}.events.jsonl")
         lines = events_path.read_text().splitlines() if events_path.is_file() else None
         stream = None if lines is None else [json.loads(line)["data"] for line in lines]

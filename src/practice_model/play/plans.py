@@ -219,7 +219,8 @@ def _items_from_part(
         items.append(build_code_call(id_generator, part["code"], get_container(), **run_options))
     files = cast("list[str]", part.get("files") or [])
     if "text" in part or files:
-        text, citations = part.get("text", ""), list[Json]()
+        text = part.get("text", "")
+        citations = list[Json]()
         if files and part.get("citation", True):
             text, citations = cite_files(id_generator, text or "The files are ready.", get_container(), files)
         items.append(build_message(id_generator, text, citations, part.get("phase")))

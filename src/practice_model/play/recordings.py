@@ -145,7 +145,8 @@ class Recordings:
             for recording in self.by_name.values()
             if recording.signature == requested_signature and _calls_only_functions(recording, parsed_request.functions)
         ]
-        user_message_count, call_ids = len(parsed_request.user_texts), _collect_call_ids(parsed_request.transcript)
+        user_message_count = len(parsed_request.user_texts)
+        call_ids = _collect_call_ids(parsed_request.transcript)
         return max(
             candidates,
             key=lambda recording: (
@@ -215,7 +216,8 @@ class _Files(NamedTuple):
 
 
 def _load(name: str, files: _Files, earlier_items: list[Json]) -> Recording | None:
-    request, body = _read_json(files.request), _read_json(files.body)
+    request = _read_json(files.request)
+    body = _read_json(files.body)
     lines = files.events.read_text().splitlines() if files.events.is_file() else None
     events = None if lines is None else [json.loads(line)["data"] for line in lines]
     if events is None and (body is None or body.get("object") != "response"):

@@ -115,7 +115,8 @@ def _find_turn_violations(contents: Sequence[Json]) -> Iterator[HttpError]:
     """Calls follow a user turn or results; results follow their calls in equal number."""
     for index, content in enumerate(contents):
         previous_content = contents[index - 1] if index else {}
-        call_count, result_count = _count_parts(content, "functionCall"), _count_parts(content, "functionResponse")
+        call_count = _count_parts(content, "functionCall")
+        result_count = _count_parts(content, "functionResponse")
         previous_call_count = _count_parts(previous_content, "functionCall")
         if call_count and (index == 0 or previous_content.get("role") == "model"):
             yield _invalid(

@@ -63,7 +63,8 @@ def _check_text(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
 
 
 def _check_image(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
-    url, url_path = part.get("image_url"), f"{path}.image_url"
+    url = part.get("image_url")
+    url_path = f"{path}.image_url"
     if part.get("detail", "auto") not in {"auto", "low", "high", "original"}:
         yield HttpError(400, f"Invalid value: '{part['detail']}'.", "invalid_value", f"{path}.detail")
     if url is None:
@@ -102,7 +103,8 @@ def _check_file(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
         reason = f"Invalid '{field_path}'. Expected a valid URL, but got a value with an invalid format."
         yield HttpError(400, reason, "invalid_value", field_path)
     if source_fields == ["file_data"]:
-        match, field_path = _DATA_URL.fullmatch(str(part["file_data"])), f"{path}.file_data"
+        match = _DATA_URL.fullmatch(str(part["file_data"]))
+        field_path = f"{path}.file_data"
         if not part.get("filename"):
             yield _missing_parameter_error(f"{path}.filename")
         if match is None or match[2] != ";base64" or not _is_base64(match[3]):

@@ -93,7 +93,8 @@ def check_calls(
     open_calls = [request_id for request_id in previous_items.open if request_id[0] in CALLS]
     completed_calls: set[RequestId] = set()
     for item in replayed_items:
-        request_id, result_request_id = get_request_id(item), request_id_of_result(item)
+        request_id = get_request_id(item)
+        result_request_id = request_id_of_result(item)
         if request_id and request_id[0] in CALLS:
             open_calls.append(request_id)
         elif result_request_id and result_request_id[0] in CALLS:

@@ -121,10 +121,8 @@ def _find_violations(body: Json, service_state: ServiceState, rules: Rules, now:
         yield schema_error
     yield from _find_continuation_violations(body, service_state)
     yield from _find_item_violations(items, service_state, now)
-    replayed_items, previous_items = (
-        [resolve_reference(item, service_state) for item in items],
-        get_previous_items(body, service_state),
-    )
+    replayed_items = [resolve_reference(item, service_state) for item in items]
+    previous_items = get_previous_items(body, service_state)
     is_stored = body.get("store") is not False
     for violation in (
         pairing.check_duplicates(replayed_items, previous_items),
@@ -194,7 +192,8 @@ def _find_tool_violations(body: Json, service_state: ServiceState, now: float) -
 
 
 def _find_continuation_violations(body: Json, service_state: ServiceState) -> Iterator[HttpError]:
-    previous, conversation = body.get("previous_response_id"), get_conversation_id(body)
+    previous = body.get("previous_response_id")
+    conversation = get_conversation_id(body)
     if previous and conversation:
         reason = (
             "Mutually exclusive parameters: ''. "
@@ -211,7 +210,8 @@ def _find_continuation_violations(body: Json, service_state: ServiceState) -> It
 def _find_item_violations(items: Sequence[Json], service_state: ServiceState, now: float) -> Iterator[HttpError]:
     """Yield the violations of single items that depend on the service's state."""
     for item in items:
-        item_type, encrypted_content = get_item_type(item), item.get("encrypted_content")
+        item_type = get_item_type(item)
+        encrypted_content = item.get("encrypted_content")
         if isinstance(encrypted_content, str) and not service_state.is_genuine_encrypted(encrypted_content):
             yield HttpError(400, _encrypted_message(item, encrypted_content), "invalid_encrypted_content")
         is_reference = item_type == "item_reference" or (item_type == "reasoning" and encrypted_content is None)

@@ -102,7 +102,8 @@ class AgentStore:
         """Apply the pending events of a run to it and its thread."""
         message_ids = {event["id"]: index for index, event in enumerate(thread.messages)}
         for event in run.pending_events:
-            event_name, data = event["event"], event["data"]
+            event_name = event["event"]
+            data = event["data"]
             if event_name.startswith("thread.run.step.") and not event_name.endswith("delta"):
                 run.steps[data["id"]] = data
             elif event_name.startswith("thread.run."):

@@ -54,7 +54,8 @@ class AgentsService:
 
     def routes(self) -> list[Route]:
         """List the routes."""
-        thread_path, run_path = "/agents/threads/{thread}", "/agents/threads/{thread}/runs/{run}"
+        thread_path = "/agents/threads/{thread}"
+        run_path = "/agents/threads/{thread}/runs/{run}"
         table: list[tuple[str, str, Callable[[Request, Exchange], ASGIApp]]] = [
             ("GET", "/agents/assistants", self.list_agents),
             ("POST", "/agents/assistants", self.create_agent),
@@ -198,7 +199,8 @@ class AgentsService:
             "tool_choice": run.json_object["tool_choice"],
         }
         if run.remaining_items:
-            items, run.remaining_items = run.remaining_items, []
+            items = run.remaining_items
+            run.remaining_items = []
             return FakeResponse(items)
         try:
             fake_response = self._player.respond(ParsedRequest(body, thread.transcript))
@@ -230,9 +232,11 @@ class AgentsService:
         thread.transcript += items
         run.approved_outputs = {item["name"]: item.get("output") for item in items if item.get("approval")}
         run.outputs |= script.outputs
-        run.pending_events, run.remaining_polls = script.events, None
+        run.pending_events = script.events
+        run.remaining_polls = None
         run.json_object = {**run.json_object, "status": "in_progress"}
-        exchange.response_id, exchange.output = run.json_object["id"], items
+        exchange.response_id = run.json_object["id"]
+        exchange.output = items
         body: Json = exchange.body
         if not body.get("stream"):
             run.remaining_polls = _POLLS_UNTIL_COMPLETE
@@ -312,7 +316,8 @@ class AgentsService:
         """Accept an uploaded file."""
         async with request.form() as form:
             uploaded_file: Any = form["file"]
-            data, purpose = await uploaded_file.read(), str(form.get("purpose"))
+            data = await uploaded_file.read()
+            purpose = str(form.get("purpose"))
             return JsonResponse(
                 self._store.add_file(self._store.new_id("assistant"), uploaded_file.filename, data, purpose)
             )

@@ -86,7 +86,8 @@ class AnthropicService:
         message = fake_response.recorded_response or self._compose(fake_response, body)
         self._issued_blocks.record_response(cast("list[Json]", message["content"]), message.get("container"))
         self._issued_blocks.files.update(message_object.list_cited_files(fake_response.items))
-        exchange.response_id, exchange.output = message["id"], fake_response.items
+        exchange.response_id = message["id"]
+        exchange.output = fake_response.items
         if not body.get("stream"):
             await asyncio.sleep(fake_response.delivery.delay_milliseconds / 1000)
             if fake_response.failure:

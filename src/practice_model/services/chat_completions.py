@@ -69,7 +69,8 @@ class ChatCompletionsService:
             usage=usage | dict(fake_response.usage or {}),
             incomplete=fake_response.incomplete,
         )
-        exchange.response_id, exchange.output = completion_object["id"], fake_response.items
+        exchange.response_id = completion_object["id"]
+        exchange.output = fake_response.items
         if parsed_request.body.get("stream"):
             stream_options: Json = parsed_request.body.get("stream_options") or {}
             with_usage = bool(stream_options.get("include_usage"))

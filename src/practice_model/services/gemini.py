@@ -64,7 +64,8 @@ class _GeminiService:
     async def generate(self, request: Request) -> ASGIApp:
         """Respond to a request, streaming or not."""
         exchange = await Exchange.start(request, self._shared_state.request_log)
-        model, method = str(request.path_params["model"]), request.path_params["method"]
+        model = str(request.path_params["model"])
+        method = request.path_params["method"]
         stream = method == "streamGenerateContent"
         if (refusal := self._check_request(request, model, method, exchange.body)) is not None:
             return _reject(exchange, refusal)
@@ -114,7 +115,8 @@ class _GeminiService:
         chunk_format = _build_chunk_format(fake_response, model, exchange)
         finish_reason = fake_response.incomplete or "stop"
         if not chunks.has_readable_calls(fake_response.items):
-            parts, finish_reason = [], "malformed_function_call"
+            parts = []
+            finish_reason = "malformed_function_call"
         else:
             parts = chunks.build_parts(fake_response.items, chunk_format)
         usage = _count_usage(parsed_request, parts) | dict(fake_response.usage or {})
@@ -142,7 +144,8 @@ def _build_chunk_format(fake_response: FakeResponse, model: str, exchange: Excha
 
 
 def _count_usage(parsed_request: ParsedRequest, parts: list[Json]) -> Json:
-    input_tokens, output_tokens = len(str(parsed_request.transcript)) // 4 + 1, len(str(parts)) // 4 + 1
+    input_tokens = len(str(parsed_request.transcript)) // 4 + 1
+    output_tokens = len(str(parts)) // 4 + 1
     return {
         "promptTokenCount": input_tokens,
         "candidatesTokenCount": output_tokens,

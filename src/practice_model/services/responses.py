@@ -113,7 +113,8 @@ class ResponsesService:
             events=events,
             now=time.time(),
         )
-        exchange.response_id, exchange.output = response["id"], fake_response.items
+        exchange.response_id = response["id"]
+        exchange.output = fake_response.items
         if parsed_request.body.get("stream"):
             return EventStream(events, fake_response.delivery, request, exchange.record_end)
         await asyncio.sleep(fake_response.delivery.delay_milliseconds / 1000)
@@ -164,7 +165,8 @@ class ResponsesService:
 
     async def read_container_file(self, request: Request) -> ASGIApp:
         """Answer `GET /containers/{id}/files/{id}/content`: an image if the name ends in `.png`, else text."""
-        container_id, file_id = request.path_params["container_id"], request.path_params["file_id"]
+        container_id = request.path_params["container_id"]
+        file_id = request.path_params["file_id"]
         name = self.store.find_container_file(container_id, file_id, time.time())
         if name is None:
             return _build_error_response(HttpError(404, f"Container file with id '{file_id}' not found."))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from durable_agent_host.agent.answer_checks import hold_answer
+from durable_agent_host.agent.response_format_worker import hold_answer
 from durable_agent_host.errors import InvalidAnswerError
 
 

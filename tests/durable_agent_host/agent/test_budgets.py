@@ -6,7 +6,7 @@ import pytest
 
 from durable_agent_host import Budget, Budgets, DurableAgentApp, Price
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.turn.budgeting import price_of, spent_on_answer
+from durable_agent_host.turn.budget_checks import price_of, spent_on_answer
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from agent_framework_azure_cosmos import CosmosHistoryProvider
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host import CoalescingHistoryProvider
-from durable_agent_host.agent.history import DurableSession
-from durable_agent_host.session.elsewhere import PLACE
+from durable_agent_host.agent.transcript_provider import DurableSession
+from durable_agent_host.session.external_messages import PLACE
 from tests.kit import start_model
 from tests.kit_histories import cosmos_client
 from tests.kit_services import cosmos

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from durable_agent_host.agent.ending import Cancelled, Failed, LogLost, RunStoppedError, Stop, Superseded, stop_of
+from durable_agent_host.agent.run_result import Cancelled, Failed, LogLost, RunStoppedError, Stop, Superseded, stop_of
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError, TurnError
 
 LOG, UNAVAILABLE, TURN = LogError("gone"), LogUnavailableError("away"), TurnError("no")

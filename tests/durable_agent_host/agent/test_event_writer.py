@@ -2,11 +2,11 @@
 
 import asyncio
 
-from durable_agent_host.agent.ending import Cancelled, Waiting
 from durable_agent_host.agent.event_writer import EventWriter
 from durable_agent_host.agent.observer import AttemptEnded, ToolCallFinished, WatchedTurn
+from durable_agent_host.agent.run_result import Cancelled, Waiting
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
 TURN = WatchedTurn(TurnRequest("Agent", "session", "turn", "go"), 1)

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import asyncio, sys, threading
-from durable_agent_host.agent.loop import submit
+from durable_agent_host.agent.agent_event_loop import submit
 
 async def which_loop():
     return id(asyncio.get_running_loop())

@@ -9,7 +9,7 @@ import pytest
 from agent_framework import Agent, tool
 from agent_framework_openai import OpenAIChatClient
 
-from durable_agent_host.agent.ending import Completed, Waiting
+from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.observer import (
     AttemptEnded,
     ModelCallFinished,
@@ -18,11 +18,11 @@ from durable_agent_host.agent.observer import (
     UpdateCame,
     WatchedTurn,
 )
-from durable_agent_host.agent.runner import AgentRunner
+from durable_agent_host.agent.run_result import Completed, Waiting
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.kit import PracticeModel
 
 REQUEST = TurnRequest("Agent", "session", "turn", "go", created_at="2026-01-01T00:00:00+00:00")

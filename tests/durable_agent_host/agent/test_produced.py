@@ -12,8 +12,8 @@ from agent_framework_openai import OpenAIChatClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.agent.produced import Produced, StreamWeight
-from durable_agent_host.agent.runner import AgentRunner
+from durable_agent_host.agent.agent_runner import AgentRunner
+from durable_agent_host.agent.run_output import Produced, StreamWeight
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.session import Session

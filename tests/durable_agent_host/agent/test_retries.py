@@ -10,7 +10,7 @@ import openai
 import pytest
 from agent_framework.exceptions import ChatClientException
 
-from durable_agent_host.agent.model_errors import RetryPolicy
+from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.openai.errors import explain_error
 

@@ -11,13 +11,13 @@ from agent_framework import Agent, FunctionInvocationContext, function_middlewar
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host import current_tool_call
-from durable_agent_host.agent.runner import AgentRunner
+from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.turn_log.journal import read_journal
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.kit import PracticeModel
 
 REQUEST = TurnRequest("Agent", "session", "turn", "go", created_at="2026-01-01T00:00:00+00:00")

@@ -9,7 +9,7 @@ import pytest
 
 from durable_agent_host.agent.warm_up import wait_until_warm, warm_up_in_background
 from durable_agent_host.errors import LogError
-from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.providers.generic_provider import NeutralProvider
 from durable_agent_host.turn_log.protocol import NoTurnLog
 
 NEW_PROCESS = """

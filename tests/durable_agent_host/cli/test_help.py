@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from durable_agent_host.cli.content_formatting import shown_spent
 from durable_agent_host.cli.main import main
-from durable_agent_host.cli.shown import shown_spent
 
 PROGRAM = "import sys; from durable_agent_host.cli.main import main; main(sys.argv[1:])"
 

@@ -3,7 +3,7 @@
 import pytest
 from agent_framework import Content
 
-from durable_agent_host.cli.shown import shown_content
+from durable_agent_host.cli.content_formatting import shown_content
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.model.provider_item import STAMP
 

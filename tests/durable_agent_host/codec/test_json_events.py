@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from durable_agent_host.codec.detached import attach, listing
-from durable_agent_host.codec.document_reader import DocumentReader, JsonEvents, ReadEntry, ReadReceipt, ReadText
+from durable_agent_host.codec.offloaded_text import attach, listing
+from durable_agent_host.codec.session_document_reader import (
+    DocumentReader,
+    JsonEvents,
+    ReadEntry,
+    ReadReceipt,
+    ReadText,
+)
 from durable_agent_host.errors import RequestError
 
 TEXTS = st.text(st.characters(codec=None), max_size=20) | st.sampled_from(["\\", '"', '\\\\"', "\ud83d", "é😀\n"])

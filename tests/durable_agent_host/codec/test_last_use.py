@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from durable_agent_host.codec.state import last_use_of_document
+from durable_agent_host.codec.entity_state import last_use_of_document
 
 
 def document(entries: Any = (), **ours: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.codec.pieces import Segment, decode_segment, encode_segment, json_bytes_of
+from durable_agent_host.codec.session_blobs import Segment, decode_segment, encode_segment, json_bytes_of
 from durable_agent_host.errors import CorruptStateError
 from tests.durable_agent_host.samples import json_objects
 

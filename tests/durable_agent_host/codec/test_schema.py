@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from durable_agent_host.codec.fields import FIELDS
-from durable_agent_host.codec.schema import CONTENT_FIELDS, document_faults
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.content_fields import FIELDS
+from durable_agent_host.codec.entity_state import decode_session, encode_session
+from durable_agent_host.codec.session_schema import CONTENT_FIELDS, document_faults
 from durable_agent_host.errors import StateError
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.session.repair import mend_document, repair_document

@@ -10,8 +10,8 @@ from agent_framework_durabletask._durable_agent_state import DurableAgentStateRe
 from hypothesis import given
 from hypothesis import strategies as st
 
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
-from durable_agent_host.codec.state import decode_session, encode_session
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
 from durable_agent_host.model.session import Receipt, Session

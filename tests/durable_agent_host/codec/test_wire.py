@@ -6,12 +6,12 @@ from base64 import b64decode
 import pytest
 
 from durable_agent_host.codec.content import decode_content, encode_content
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.message import decode_message, decode_response, encode_message, encode_response_entry
-from durable_agent_host.codec.pieces import Segment, decode_segment
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.session_blobs import Segment, decode_segment
 from durable_agent_host.model.session import Session
 from durable_agent_host.session.transcript import replay_messages
-from durable_agent_host.turn.wire import (
+from durable_agent_host.turn.turn_wire import (
     decode_turn_outcome,
     decode_turn_request,
     encode_turn_outcome,

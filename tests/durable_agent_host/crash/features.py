@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from durable_agent_host.durable.forgetting import FORGET_ORCHESTRATION
+from durable_agent_host.durable.turn_data_cleanup import FORGET_ORCHESTRATION
 from tests.durable_agent_host.crash import clients
 from tests.durable_agent_host.crash.oracle import Figures, Told, Witnesses, check_case, check_site, read_told
 from tests.durable_agent_host.crash.scenarios import Case

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import requests
 
-from durable_agent_host.codec.state import decode_session
-from durable_agent_host.encryption.keys_home import SECRET_HOME
-from durable_agent_host.segments.cache import PieceCache
-from durable_agent_host.segments.record import Record
-from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.codec.entity_state import decode_session
+from durable_agent_host.encryption.data_key_storage import SECRET_HOME
+from durable_agent_host.segments.blob_cache import PieceCache
+from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from durable_agent_host.turn_log.crash_points import COPY_POINTS
 from functions_host.engine.crash_points import POINTS
 from tests.durable_agent_host.conftest import LAB

@@ -15,16 +15,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from durable_agent_host.codec.detached import piece_name
+from durable_agent_host.codec.offloaded_text import piece_name
 from durable_agent_host.encryption.cipher import Cipher
-from durable_agent_host.encryption.encrypted_pieces import EncryptedSegmentStore
-from durable_agent_host.encryption.key_setting import read_keys
+from durable_agent_host.encryption.data_key_storage import KEYS_HOME
+from durable_agent_host.encryption.encrypted_blob_store import EncryptedSegmentStore
+from durable_agent_host.encryption.key_settings import read_keys
 from durable_agent_host.encryption.key_vault import KeyVaultKey
+from durable_agent_host.encryption.key_wrapping import LocalKey, WrappingKey
 from durable_agent_host.encryption.keyring import Keyring
-from durable_agent_host.encryption.keys_home import KEYS_HOME
-from durable_agent_host.encryption.wrapping import LocalKey, WrappingKey
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, SettingError
-from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 
 OLD, NEW = LocalKey("old", bytes(32)), LocalKey("new", bytes(range(32)))
 PLACE = ("piece", "home", "name")

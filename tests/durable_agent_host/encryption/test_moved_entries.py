@@ -9,7 +9,7 @@ import pytest
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.log_entry import EVENT, LogEntry
 from durable_agent_host.turn_log.journal import read_journal
-from durable_agent_host.turn_log.sqlite.log import OFFSETS
+from durable_agent_host.turn_log.sqlite_log import OFFSETS
 from tests.contract.conftest import EncryptedSqlite, Sqlite
 
 MINE, OTHER = "a" * 32, "b" * 32

@@ -5,14 +5,14 @@ import json
 import azure.functions as func
 from azure.durable_functions import DurableOrchestrationClient
 
+from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
 from durable_agent_host.durable.app_secret import AppSecret
-from durable_agent_host.durable.health import StoreProbes
-from durable_agent_host.durable.hub import Hub
+from durable_agent_host.durable.store_health import StoreProbes
+from durable_agent_host.durable.task_hub import Hub
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.http.agents import health
-from durable_agent_host.http.calls import Call, Host
-from durable_agent_host.loops.waiters import Wakeups
-from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.http.agent_routes import health
+from durable_agent_host.http.request_handling import Call, Host
+from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn_log.protocol import NoTurnLog
 

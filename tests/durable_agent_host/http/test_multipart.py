@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.errors import RequestError
-from durable_agent_host.http.bodies import MAX_FORM_PARTS, parse_form, read_files, read_run_fields
+from durable_agent_host.http.body_parsing import MAX_FORM_PARTS, parse_form, read_files, read_run_fields
 
 TYPE = "multipart/form-data; boundary=B"
 

@@ -10,7 +10,7 @@ import pytest
 from durable_agent_host import Principal, Settings
 from durable_agent_host.errors import ForbiddenError, RegistrationError, SettingError
 from durable_agent_host.http.gate import AskedSession, Gate, IncomingRequest
-from durable_agent_host.http.principals import AUTH_ENABLED, app_service_principal, function_key_principals
+from durable_agent_host.http.principal_resolvers import AUTH_ENABLED, app_service_principal, function_key_principals
 
 ENTRA = {
     "auth_typ": "aad",

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from durable_agent_host import errors
-from durable_agent_host.http.problems import problem_of_error, problem_of_outcome
+from durable_agent_host.http.problem_details import problem_of_error, problem_of_outcome
 
 IDENTITY = {"turn_id": "turn-1"}
 

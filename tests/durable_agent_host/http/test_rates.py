@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from durable_agent_host.errors import TooManyRequestsError
-from durable_agent_host.http.rates import (
+from durable_agent_host.http.rate_limits import (
     BURST_SECONDS,
     MOST_PRINCIPALS,
     MOST_WAITING,

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from durable_agent_host.loops.aside import MANY, aside, aside_at_once
+from durable_agent_host.concurrency.thread_offload import MANY, aside, aside_at_once
 
 
 @pytest.mark.parametrize("count", [MANY, MANY + 1])

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from durable_agent_host.loops.giving_way import Pace, Stretch, let_others, switch_often
+from durable_agent_host.concurrency.cooperative_yield import Pace, Stretch, let_others, switch_often
 
 USUAL_SECONDS = 0.005
 

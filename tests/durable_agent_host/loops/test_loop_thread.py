@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from durable_agent_host.concurrency.event_loop_thread import LoopThread, StepBatches
+from durable_agent_host.concurrency.thread_safe_waiters import Promise
 from durable_agent_host.errors import LogError
-from durable_agent_host.loops.loop_thread import LoopThread, StepBatches
-from durable_agent_host.loops.waiters import Promise
 
 
 async def nothing() -> None:

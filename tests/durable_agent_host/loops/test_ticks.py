@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host.turn_log.writer import LONGEST_TICK_SECONDS, SHORTEST_TICK_SECONDS, Ticks, TurnLogWriter
 
 TURNS = 40

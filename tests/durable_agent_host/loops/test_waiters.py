@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from durable_agent_host.loops.once import once
-from durable_agent_host.loops.waiters import Promise, Wakeups, wake_all
+from durable_agent_host.concurrency.singleton import once
+from durable_agent_host.concurrency.thread_safe_waiters import Promise, Wakeups, wake_all
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

@@ -4,7 +4,7 @@ import pytest
 
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.model.budget import Price, known_counts
-from durable_agent_host.turn.budgeting import spent_on_answer
+from durable_agent_host.turn.budget_checks import spent_on_answer
 
 ODD = [float("inf"), float("nan"), -1, 10**30, 1e300]
 

@@ -8,22 +8,22 @@ import pytest
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.message import decode_message, encode_message
-from durable_agent_host.providers.azure_ai_agents.bodies_sent import (
+from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
+from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host.providers.azure_ai_agents.request_bodies import (
     approval_headers,
     build_run,
     build_tool,
     build_tool_outputs,
     parse_tool_outputs,
 )
-from durable_agent_host.providers.azure_ai_agents.call_kinds import METADATA, build_call_for_agents
-from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
-from durable_agent_host.providers.azure_ai_agents.events import RunReader
-from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
+from durable_agent_host.providers.azure_ai_agents.run_events import RunReader
 from durable_agent_host.providers.azure_ai_agents.thread_messages import (
     build_message_for_agents,
     build_step_for_agents,
     is_message,
 )
+from durable_agent_host.providers.azure_ai_agents.tool_call_types import METADATA, build_call_for_agents
 from durable_agent_host.stream.fold import Fold, fold_updates
 
 pytestmark = pytest.mark.recordings

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.providers.anthropic.request_messages import with_valid_calls
-from durable_agent_host.providers.call_names import accepted_name, declared_tool_names
-from durable_agent_host.providers.chat_completions.sent_messages import pair_messages
-from durable_agent_host.providers.chat_completions.sent_messages import with_valid_names as named_messages
-from durable_agent_host.providers.gemini.wire import with_valid_names as named_contents
-from durable_agent_host.providers.openai.replay import with_valid_names
+from durable_agent_host.providers.chat_completions.request_messages import pair_messages
+from durable_agent_host.providers.chat_completions.request_messages import with_valid_names as named_messages
+from durable_agent_host.providers.gemini.raw_json_transport import with_valid_names as named_contents
+from durable_agent_host.providers.openai.request_items import with_valid_names
+from durable_agent_host.providers.tool_call_names import accepted_name, declared_tool_names
 from tests.durable_agent_host.service_rules import objection
 
 STRICTEST = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")

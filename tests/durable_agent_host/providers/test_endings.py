@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Content, Message
 
-from durable_agent_host.providers.endings import is_truncated
+from durable_agent_host.providers.stream_completion import is_truncated
 
 
 def updates(*raws: Any) -> list[AgentResponseUpdate]:

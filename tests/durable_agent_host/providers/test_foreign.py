@@ -6,7 +6,7 @@ import re
 from agent_framework import Content, Message
 
 from durable_agent_host.model.provider_item import PART_OF, STAMP
-from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget, rewrite_for
+from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget, rewrite_for
 
 TARGET = ReplayTarget("here", unsent=TOOLS_OF_SERVICES, call_ids=re.compile(r"[a-zA-Z0-9_-]{1,64}"))
 PICTURE = Content.from_uri("data:image/png;base64,AA==", media_type="image/png")

@@ -13,13 +13,13 @@ from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.gemini.forgotten import PART, legacy_part
+from durable_agent_host.providers.gemini.lost_signatures import PART, legacy_part
 from durable_agent_host.providers.gemini.provider import GEMINI
-from durable_agent_host.providers.gemini.reading import ResponseReader
-from durable_agent_host.providers.gemini.wire import request_json
+from durable_agent_host.providers.gemini.raw_json_transport import request_json
+from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.registry import provider_for
-from durable_agent_host.turn.message_parts import read_message
+from durable_agent_host.turn.message_input import read_message
 from tests.durable_agent_host.gemini_lab import plain
 
 WIRE = Path(__file__).resolve().parents[2] / "wire"

@@ -8,10 +8,10 @@ from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Message
 
 from durable_agent_host.codec.message import encode_message
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.providers.gemini.parts import to_parts
+from durable_agent_host.providers.gemini.part_mapping import to_parts
 from durable_agent_host.providers.gemini.provider import GEMINI
-from durable_agent_host.providers.gemini.reading import ResponseReader
-from durable_agent_host.providers.gemini.wire import UNCHECKED, with_signatures
+from durable_agent_host.providers.gemini.raw_json_transport import UNCHECKED, with_signatures
+from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, whole_updates
 from durable_agent_host.stream.live_events import LiveEvents
 from tests.durable_agent_host.gemini_lab import accepted_parts

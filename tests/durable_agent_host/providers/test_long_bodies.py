@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from openai import AsyncAzureOpenAI, AsyncOpenAI
 from openai._utils._json import openapi_dumps
 
-from durable_agent_host.loops.aside import MANY
-from durable_agent_host.providers.long_bodies import encode_body, encode_items, is_long, with_chunked_bodies
+from durable_agent_host.concurrency.thread_offload import MANY
+from durable_agent_host.providers.chunked_request_body import encode_body, encode_items, is_long, with_chunked_bodies
 
 _LONG = 300_000
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

@@ -7,12 +7,12 @@ from agent_framework import Content, Message
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.model.provider_item import STAMP, Forgotten
-from durable_agent_host.providers.neutral import remove_carriers
+from durable_agent_host.providers.generic_provider import remove_carriers
 from durable_agent_host.providers.openai.client import adapt_client
 from durable_agent_host.providers.openai.errors import find_lost_state
-from durable_agent_host.providers.openai.items import attach_items, group_by_item, rebuild_item
+from durable_agent_host.providers.openai.item_mapping import attach_items, group_by_item, rebuild_item
 from durable_agent_host.providers.openai.provider import RESPONSES
-from durable_agent_host.providers.openai.replay import replayable_messages, with_valid_ids
+from durable_agent_host.providers.openai.request_items import replayable_messages, with_valid_ids
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.transcript import replay_messages
 from tests.durable_agent_host.golden import golden

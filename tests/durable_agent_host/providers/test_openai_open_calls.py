@@ -6,7 +6,7 @@ from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.openai.client import adapt_client
-from durable_agent_host.providers.openai.items import attach_items
+from durable_agent_host.providers.openai.item_mapping import attach_items
 
 REQUEST = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "ask", "server_label": "wiki", "arguments": "{}"}
 RESPONSE = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}

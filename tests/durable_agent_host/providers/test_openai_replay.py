@@ -6,8 +6,8 @@ from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.openai.client import adapt_client
-from durable_agent_host.providers.openai.items import attach_items
-from durable_agent_host.providers.openai.replay import with_valid_ids
+from durable_agent_host.providers.openai.item_mapping import attach_items
+from durable_agent_host.providers.openai.request_items import with_valid_ids
 from practice_model.rules.requests import Rules, check_request
 from practice_model.store import Store
 

@@ -4,7 +4,7 @@ import copy
 
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.anthropic.request_messages import pair_calls as paired_uses
-from durable_agent_host.providers.gemini.wire import pair_calls
+from durable_agent_host.providers.gemini.raw_json_transport import pair_calls
 from tests.durable_agent_host.service_rules import objection
 
 HELLO = {"role": "user", "parts": [{"text": "Hello"}]}

@@ -9,13 +9,13 @@ from agent_framework import Agent, AgentResponseUpdate, BaseChatClient, Content,
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 
-from durable_agent_host.agent.hosting import HostedAgent
+from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import STAMP, ItemPart
 from durable_agent_host.providers import registry
 from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
-from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.providers.generic_provider import NeutralProvider
 from durable_agent_host.providers.openai.provider import OPENAI, RESPONSES
 from durable_agent_host.providers.registry import OpaqueProvider, provider_for, register_provider
 

@@ -1,7 +1,7 @@
 """What UTF-8 cannot represent is replaced where requests are written."""
 
-from durable_agent_host.providers.long_bodies import encode_body
-from durable_agent_host.providers.whole_characters import encode_text, without_lone_surrogates
+from durable_agent_host.providers.chunked_request_body import encode_body
+from durable_agent_host.providers.surrogate_replacement import encode_text, without_lone_surrogates
 
 
 def test_half_a_surrogate_pair_becomes_the_replacement_character():

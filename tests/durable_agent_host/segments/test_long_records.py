@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.codec.pieces import json_bytes_of
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.entity_state import decode_session, encode_session
+from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.segments.cache import PieceCache
-from durable_agent_host.segments.checks import LOST_TEXT, find_problems, repair_record
-from durable_agent_host.segments.exports import export_document
-from durable_agent_host.segments.forks import MOST_HOMES, make_fork
-from durable_agent_host.segments.imports import read_document
-from durable_agent_host.segments.pages import read_page
-from durable_agent_host.segments.record import Record
-from durable_agent_host.segments.record_writer import RecordWriter
-from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
-from durable_agent_host.segments.sweeping import Keeps, Sweeper
+from durable_agent_host.segments.blob_cache import PieceCache
+from durable_agent_host.segments.conversation_export import export_document
+from durable_agent_host.segments.conversation_fork import MOST_HOMES, make_fork
+from durable_agent_host.segments.conversation_import import read_document
+from durable_agent_host.segments.conversation_pages import read_page
+from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.conversation_repair import LOST_TEXT, find_problems, repair_record
+from durable_agent_host.segments.conversation_writer import RecordWriter
+from durable_agent_host.segments.garbage_collection import Keeps, Sweeper
+from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from durable_agent_host.session.repair import Difference
 
 HEAD_BYTES = 32 * 1024

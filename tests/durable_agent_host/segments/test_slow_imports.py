@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.codec.state import decode_session
+from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.errors import LogError, LogUnavailableError
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.cache import PieceCache
-from durable_agent_host.segments.imports import Imported, read_document
-from durable_agent_host.segments.record import Record
-from durable_agent_host.segments.record_writer import RecordWriter
-from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
-from durable_agent_host.segments.sweeping import Keeps, Sweeper
+from durable_agent_host.segments.blob_cache import PieceCache
+from durable_agent_host.segments.conversation_import import Imported, read_document
+from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.conversation_writer import RecordWriter
+from durable_agent_host.segments.garbage_collection import Keeps, Sweeper
+from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 
 HOME, HOLDER = "a" * 32, "@a@s"
 GRACE_SECONDS = 8.0

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from tests import sweeps
 from tests.contract.piece_stores import BlobPieces
 from tests.durable_agent_host.segments.worlds import Aging, World, holder_named

@@ -10,20 +10,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from dataclasses import replace
 from typing import Any
 
-from durable_agent_host.codec.state import decode_session
+from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
-from durable_agent_host.segments.cache import PieceCache
-from durable_agent_host.segments.checks import repair_record
-from durable_agent_host.segments.forks import keep_original, make_fork
-from durable_agent_host.segments.imports import read_document
+from durable_agent_host.segments.blob_cache import PieceCache
+from durable_agent_host.segments.conversation_fork import keep_original, make_fork
+from durable_agent_host.segments.conversation_import import read_document
+from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.conversation_repair import repair_record
+from durable_agent_host.segments.conversation_writer import RecordWriter
+from durable_agent_host.segments.garbage_collection import CleanHomes, Keeps, Sweeper
 from durable_agent_host.segments.protocol import SegmentStore, StoredPiece
-from durable_agent_host.segments.record import Record
-from durable_agent_host.segments.record_writer import RecordWriter
-from durable_agent_host.segments.sweeping import CleanHomes, Keeps, Sweeper
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.sealing import SealedOutcome, emptied, seal_outcome
 

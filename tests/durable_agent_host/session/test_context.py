@@ -5,7 +5,7 @@ from agent_framework import Content, Message
 
 from durable_agent_host.model.overlay import Overlay, Place, Span, StandIn
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.session.context import (
+from durable_agent_host.session.context_selection import (
     RECORD,
     context_messages,
     name_of_place,

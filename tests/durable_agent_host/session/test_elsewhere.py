@@ -5,12 +5,12 @@ import json
 import pytest
 from agent_framework import AgentResponse, Content, Message
 
+from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.message import decode_messages, encode_request_entry, encode_response_entry
-from durable_agent_host.codec.schema import document_faults
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.session_schema import document_faults
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.session.elsewhere import (
+from durable_agent_host.session.external_messages import (
     entries_of_others,
     kept_by,
     messages_of,

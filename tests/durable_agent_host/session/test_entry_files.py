@@ -7,12 +7,12 @@ from agent_framework import AgentResponse, Annotation, Content, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.codec.detached import detach
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
+from durable_agent_host.codec.offloaded_text import detach
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.session.entry_files import files_of_entries
-from durable_agent_host.turn.message_parts import read_message
+from durable_agent_host.turn.message_input import read_message
 
 MARK = "0123456789abcdef"
 NOW = "2026-01-01T00:00:00+00:00"

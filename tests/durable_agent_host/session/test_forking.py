@@ -6,8 +6,8 @@ import pytest
 
 from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.segments.forks import make_fork
-from durable_agent_host.segments.keeper import NO_KEEPER
+from durable_agent_host.segments.conversation_fork import make_fork
+from durable_agent_host.segments.turn_data_storage import NO_KEEPER
 
 ENTRIES = tuple(
     {"$type": kind, "correlationId": turn, "messages": []} for turn in ("t1", "t2") for kind in ("request", "response")

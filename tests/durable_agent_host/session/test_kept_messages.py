@@ -7,7 +7,7 @@ from agent_framework import Content, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.session.elsewhere import (
+from durable_agent_host.session.external_messages import (
     IDENTITY,
     PLACE,
     name_of,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from durable_agent_host.codec.state import (
+from durable_agent_host.codec.entity_state import (
     UNREADABLE,
     decode_owner,
     decode_session,
@@ -12,8 +12,8 @@ from durable_agent_host.codec.state import (
 )
 from durable_agent_host.model.principal import THE_APP, Owner
 from durable_agent_host.model.session import Session
-from durable_agent_host.session.importing import session_to_import
 from durable_agent_host.session.ownership import bind_session
+from durable_agent_host.session.session_import import session_to_import
 from tests.durable_agent_host.golden import golden
 
 ADA, BOB = Owner("ada", "contoso"), Owner("bob", "contoso")

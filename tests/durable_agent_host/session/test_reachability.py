@@ -1,6 +1,6 @@
 """What a session's head refers to, which no sweep may delete."""
 
-from durable_agent_host.model.sealed import Sealed, SegmentRef
+from durable_agent_host.model.segment_refs import Sealed, SegmentRef
 from durable_agent_host.model.session import Session
 from durable_agent_host.session.sealing import named_by_head
 

@@ -7,7 +7,7 @@ from agent_framework import AgentResponse, Content, Message
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.segments.keeper import NO_KEEPER
+from durable_agent_host.segments.turn_data_storage import NO_KEEPER
 from durable_agent_host.session.receipts import EndedTurn, is_same_request, kept_turn
 
 REQUEST = TurnRequest("Agent", "s", "turn-1", "hello", created_at="2026-11-21T05:44:58+00:00")

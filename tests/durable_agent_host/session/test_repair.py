@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.codec.state import decode_session
 from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.model.repair_rules import RepairRules

@@ -8,7 +8,12 @@ from agent_framework import AgentResponse, Content, Message
 
 from durable_agent_host.codec.message import encode_response_entry
 from durable_agent_host.model.provider_item import PART_OF, STAMP
-from durable_agent_host.providers.openai.items import attach_items, find_item_metadata, group_by_item, rebuild_item
+from durable_agent_host.providers.openai.item_mapping import (
+    attach_items,
+    find_item_metadata,
+    group_by_item,
+    rebuild_item,
+)
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.session.repair_items import properties_of

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.codec.detached import attach, detach, detached_of
-from durable_agent_host.codec.pieces import json_bytes_of
-from durable_agent_host.codec.state import decode_session, encode_session
+from durable_agent_host.codec.entity_state import decode_session, encode_session
+from durable_agent_host.codec.offloaded_text import attach, detach, detached_of
+from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
-from durable_agent_host.segments.record import Record
-from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from durable_agent_host.session.admission import MAX_REFUSED, ReceiptWindow, commit_outcome
 from durable_agent_host.session.sealing import FAN_OUT, SEGMENT_BYTES, seal_outcome
 

@@ -4,8 +4,13 @@ from random import Random
 
 import pytest
 
+from durable_agent_host.providers.openai.item_mapping import (
+    find_item_metadata,
+    group_by_item,
+    rebuild_item,
+    to_input_item,
+)
 from durable_agent_host.providers.openai.item_types import item_type
-from durable_agent_host.providers.openai.items import find_item_metadata, group_by_item, rebuild_item, to_input_item
 from durable_agent_host.stream.fold import fold_part, fold_updates, whole_updates
 from tests.durable_agent_host.answers import ANSWERS, TOKEN, body_of, events_of, message, text
 from tests.durable_agent_host.stream.comparing import comparable, contents_of, interleaved

@@ -7,7 +7,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.codec.result_text import result_text, short_text
+from durable_agent_host.codec.tool_result_text import result_text, short_text
 from durable_agent_host.stream.fold import fold_updates, whole_updates
 from durable_agent_host.stream.live_events import LiveEvents, answer_text
 from tests.durable_agent_host.stream.streams import FOLDER, provider, recorded

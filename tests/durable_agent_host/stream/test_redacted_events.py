@@ -5,7 +5,7 @@ from agent_framework import AgentResponseUpdate, Content
 from durable_agent_host.redaction import redact_personal_data
 from durable_agent_host.stream.live_events import LiveEvents
 from durable_agent_host.stream.redacted_events import RedactedEvents
-from durable_agent_host.turn.redactor import Redactor
+from durable_agent_host.turn.turn_redactor import Redactor
 from tests.sweeps import chooser
 
 SECRETS = (

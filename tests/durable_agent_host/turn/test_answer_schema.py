@@ -5,7 +5,7 @@ import json
 import pytest
 
 from durable_agent_host.errors import InvalidAnswerError, RequestError
-from durable_agent_host.turn.answer_schema import (
+from durable_agent_host.turn.response_format import (
     STEPS_AT_ONCE,
     TooMuchToCheckError,
     check_answer,

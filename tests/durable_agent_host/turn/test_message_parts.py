@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.errors import RequestError
-from durable_agent_host.turn.message_parts import MAX_PARTS, Said, file_content, read_message, with_contents
+from durable_agent_host.turn.message_input import MAX_PARTS, Said, file_content, read_message, with_contents
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PNG = f"data:image/png;base64,{PIXEL}"

@@ -19,7 +19,7 @@ from durable_agent_host.turn.plan import (
     WakeTurn,
     plan_turn,
 )
-from durable_agent_host.turn.wire import encode_turn_outcome
+from durable_agent_host.turn.turn_wire import encode_turn_outcome
 
 REQUEST = TurnRequest("Agent", "session", "turn-1", "hello", request_hash="hash")
 ADMIT = AskSession("admit", {"turn_id": "turn-1", "policy": "queue", "request_hash": "hash"})

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.model.journal_entry import ToolKey
-from durable_agent_host.turn.budgeting import Crossing
-from durable_agent_host.turn.waiting import question_id
+from durable_agent_host.turn.budget_checks import Crossing
+from durable_agent_host.turn.pending_approvals import question_id
 
 IDS = st.lists(st.sampled_from(["a", "@", ".", ":", "0", "1", "budget-", "turn-cost"]), min_size=1, max_size=7)
 CALLS = st.lists(st.tuples(st.integers(0, 2), IDS.map("".join)), max_size=8)

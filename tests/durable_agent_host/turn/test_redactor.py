@@ -14,7 +14,7 @@ from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.redaction import add_redaction
 from durable_agent_host.stream.redacted_events import HeldText, without_held
 from durable_agent_host.turn.error_texts import error_details, format_problem
-from durable_agent_host.turn.redactor import REDACTED, Redactor
+from durable_agent_host.turn.turn_redactor import REDACTED, Redactor
 
 CARD = "4111 1111 1111 1111"
 MAIL = "someone@example.com"

@@ -6,7 +6,7 @@ import pytest
 from agent_framework import Content, FunctionTool, Message
 from pydantic import BaseModel, Field
 
-from durable_agent_host.turn.request_size import tokens_of_request
+from durable_agent_host.turn.token_estimate import tokens_of_request
 
 
 def size(*contents: Content) -> int:

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from durable_agent_host.codec.message import decode_messages, encode_request_entry, options_of
-from durable_agent_host.durable.entity import read_run_request
+from durable_agent_host.durable.session_entity import read_run_request
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_run
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Caller, TurnRequest
-from durable_agent_host.turn.message_parts import Said
-from durable_agent_host.turn.requests import hash_of, read_turn_request, request_of_client, valid_traceparent
-from durable_agent_host.turn.wire import decode_turn_request, encode_turn_request
+from durable_agent_host.turn.message_input import Said
+from durable_agent_host.turn.turn_requests import hash_of, read_turn_request, request_of_client, valid_traceparent
+from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
 from tests.durable_agent_host.golden import golden
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

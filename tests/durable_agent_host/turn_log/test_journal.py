@@ -12,7 +12,7 @@ from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.log_entry import EVENT, LogEntry, LogRecord
 from durable_agent_host.turn_log.crash_points import CRASH_POINTS, planned_crash
 from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
-from durable_agent_host.turn_log.sqlite.log import OFFSETS, SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import OFFSETS, SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
 LOG_ID = turn_log_id("Agent", "session", "turn")

@@ -8,10 +8,10 @@ from agent_framework import Agent, tool
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host import DurableAgentApp
-from durable_agent_host.agent.loop import submit
+from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.settings import Settings
-from durable_agent_host.turn_log.stores import STORES, Store
+from durable_agent_host.turn_log.turn_log_factory import STORES, Store
 from functions_host.testing import AppUnderTest, durable_app
 from tests.contract.memory import Memory, MemoryTurnLog
 from tests.kit import PracticeModel

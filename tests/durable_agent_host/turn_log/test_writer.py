@@ -8,7 +8,7 @@ import pytest
 
 from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, TOOL_STARTED, LogEntry
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
 LOG_ID = "f" * 32

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
-from durable_agent_host.providers.anthropic.assembly import Block
+from durable_agent_host.providers.anthropic.message_accumulator import Block
 
 PROVIDER: Final = "anthropic"
 

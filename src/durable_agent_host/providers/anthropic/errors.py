@@ -5,10 +5,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from durable_agent_host.agent.model_errors import advice_of, causes_of
+from durable_agent_host.agent.retry_classification import advice_of, causes_of
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
-from durable_agent_host.providers.errors import explain_client_error, is_explained
+from durable_agent_host.providers.client_errors import explain_client_error, is_explained
 
 _HINTS: Final[dict[str, str]] = {
     "authentication_error": "check ANTHROPIC_API_KEY",

@@ -7,16 +7,16 @@ from typing import Any, Final
 from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_item_metadata
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
-from durable_agent_host.providers.anthropic.blocks import complete_item, find_item_metadata
 from durable_agent_host.providers.anthropic.client import PAUSE, adapt_client
 from durable_agent_host.providers.anthropic.errors import explain_error, find_lost_state
-from durable_agent_host.providers.anthropic.forgotten import remove_lost_items
+from durable_agent_host.providers.anthropic.lost_state import remove_lost_items
 from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
 from durable_agent_host.providers.anthropic.service_files import generated_files, read_file
 from durable_agent_host.providers.anthropic.stream_events import is_truncated, read_item
-from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
-from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
+from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.provider_base import ProviderBase, ProviderHooks
 
 
 class AnthropicProvider(ProviderBase):

@@ -14,13 +14,13 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.loops.giving_way import resting
+from durable_agent_host.concurrency.cooperative_yield import resting
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.anthropic.assembly import Block
+from durable_agent_host.providers.anthropic.block_mapping import find_item_metadata, group_by_item, rebuild_blocks
 from durable_agent_host.providers.anthropic.block_types import block_type
-from durable_agent_host.providers.anthropic.blocks import find_item_metadata, group_by_item, rebuild_blocks
-from durable_agent_host.providers.call_names import accepted_name
+from durable_agent_host.providers.anthropic.message_accumulator import Block
+from durable_agent_host.providers.tool_call_names import accepted_name
 
 # Calls of the app's tools and their results, in the form that the service accepts.
 #

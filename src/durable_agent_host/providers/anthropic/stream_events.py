@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple, cast
 from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Content
 
 from durable_agent_host.model.provider_item import ItemPart
-from durable_agent_host.model.text_names import with_text_names
-from durable_agent_host.providers import endings
-from durable_agent_host.providers.anthropic.assembly import Block, MessageAccumulator, OpenBlock
+from durable_agent_host.model.response_normalization import with_text_names
+from durable_agent_host.providers import stream_completion
+from durable_agent_host.providers.anthropic.block_mapping import complete_item, streamed_annotations
 from durable_agent_host.providers.anthropic.block_types import block_type
-from durable_agent_host.providers.anthropic.blocks import complete_item, streamed_annotations
-from durable_agent_host.providers.open_answers import closing_stream
+from durable_agent_host.providers.anthropic.message_accumulator import Block, MessageAccumulator, OpenBlock
+from durable_agent_host.providers.response_cleanup import closing_stream
 
 Parse = Callable[[Any], list[Content]]
 """A block of the SDK → the framework's contents of it."""
@@ -196,7 +196,7 @@ def is_truncated(updates: Iterable[Any]) -> bool:
         raw: Any = update
         while isinstance(raw, ChatResponseUpdate | AgentResponseUpdate | ChatResponse):
             raw = raw.raw_representation
-        if raw.event.type == "message_stop" if type(raw) is BlockUpdate else not endings.is_truncated([raw]):
+        if raw.event.type == "message_stop" if type(raw) is BlockUpdate else not stream_completion.is_truncated([raw]):
             return False
     return True
 

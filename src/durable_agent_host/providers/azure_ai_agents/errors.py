@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from agent_framework.exceptions import ChatClientException
 
-from durable_agent_host.agent.model_errors import causes_of
+from durable_agent_host.agent.retry_classification import causes_of
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
 

@@ -5,16 +5,16 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
-from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import Forgotten, ItemPart
-from durable_agent_host.providers.azure_ai_agents.call_kinds import PROVIDER
 from durable_agent_host.providers.azure_ai_agents.errors import explain_run, find_lost_state
-from durable_agent_host.providers.azure_ai_agents.events import complete_item, find_event, is_truncated
-from durable_agent_host.providers.azure_ai_agents.service import copy_with_limits
-from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
-from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.providers.azure_ai_agents.run_events import complete_item, find_event, is_truncated
+from durable_agent_host.providers.azure_ai_agents.service_client import copy_with_limits
+from durable_agent_host.providers.azure_ai_agents.tool_call_types import PROVIDER
+from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.generic_provider import NeutralProvider
 from durable_agent_host.redaction import add_known_secrets
 
 

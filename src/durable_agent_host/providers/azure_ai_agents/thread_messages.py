@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content
 
-from durable_agent_host.providers.azure_ai_agents.call_kinds import (
+from durable_agent_host.providers.azure_ai_agents.tool_call_types import (
     METADATA,
     PROVIDER,
     STEP_DEFAULTS,
@@ -20,7 +20,7 @@ from durable_agent_host.providers.azure_ai_agents.call_kinds import (
     remove_defaults,
     restore_defaults,
 )
-from durable_agent_host.providers.stamps import restore_item
+from durable_agent_host.providers.item_metadata import restore_item
 
 MESSAGE_DEFAULTS: Final[Mapping[str, Any]] = {
     "object": "thread.message",

@@ -11,18 +11,18 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.loops.giving_way import give_way
-from durable_agent_host.providers.call_names import declared_tool_names
+from durable_agent_host.concurrency.cooperative_yield import give_way
 from durable_agent_host.providers.chat_completions.completion_stream import ITEMS, CompletionReader
-from durable_agent_host.providers.chat_completions.deltas import complete_message
-from durable_agent_host.providers.chat_completions.messages import complete_item
-from durable_agent_host.providers.chat_completions.sent_messages import (
+from durable_agent_host.providers.chat_completions.message_accumulator import complete_message
+from durable_agent_host.providers.chat_completions.message_metadata import complete_item
+from durable_agent_host.providers.chat_completions.request_messages import (
     assistant_messages,
     extract_media,
     pair_messages,
     with_valid_names,
 )
-from durable_agent_host.providers.hosted_provider import FoldedStreamMixin, create_adapter, start_in_thread
+from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter, start_in_thread
+from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 

@@ -6,13 +6,13 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Content
 
-from durable_agent_host.agent.bounds import until_its_end
+from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
-from durable_agent_host.providers.chat_completions.contents import is_refusal, reasoning_text, spoken_text
-from durable_agent_host.providers.chat_completions.deltas import MessageAccumulator
-from durable_agent_host.providers.chat_completions.messages import call_name, complete_item, finished_item
-from durable_agent_host.providers.endings import is_truncated
+from durable_agent_host.providers.chat_completions.content_mapping import is_refusal, reasoning_text, spoken_text
+from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
+from durable_agent_host.providers.chat_completions.message_metadata import call_name, complete_item, finished_item
+from durable_agent_host.providers.stream_completion import is_truncated
 
 _IGNORED_FIELDS: Final = frozenset(
     {

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from agent_framework import Message
 
-from durable_agent_host.agent.model_errors import advice_of, causes_of
+from durable_agent_host.agent.retry_classification import advice_of, causes_of
 from durable_agent_host.model.provider_item import STAMP, Forgotten
 from durable_agent_host.providers.chat_completions.client import adapt_client
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionItemReader
-from durable_agent_host.providers.chat_completions.messages import METADATA
-from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
-from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
-from durable_agent_host.providers.neutral import remove_completed_approvals
+from durable_agent_host.providers.chat_completions.message_metadata import METADATA
+from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.generic_provider import remove_completed_approvals
 from durable_agent_host.providers.openai.errors import explain_error
-from durable_agent_host.providers.openai.media import check_chat
+from durable_agent_host.providers.openai.media_inputs import check_chat
+from durable_agent_host.providers.provider_base import ProviderBase, ProviderHooks
 
 # Message fields that a service sends but does not accept back: known after it has rejected them.
 #

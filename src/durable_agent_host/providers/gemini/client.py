@@ -11,19 +11,19 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatResponseUpdate, Content, Message, ResponseStream
 
-from durable_agent_host.agent.bounds import until_its_end
+from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.codec.strict_json import is_nested_too_deeply
-from durable_agent_host.loops.aside import MANY
-from durable_agent_host.loops.giving_way import give_way
+from durable_agent_host.concurrency.cooperative_yield import give_way
+from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.model.budget import TOOL_INPUT
 from durable_agent_host.model.provider_item import SERVICE_TIER
-from durable_agent_host.providers.call_names import UNNAMED
-from durable_agent_host.providers.endings import is_truncated
-from durable_agent_host.providers.gemini.forgotten import legacy_part, parts_to_send
-from durable_agent_host.providers.gemini.reading import ResponseReader
-from durable_agent_host.providers.gemini.wire import long_data_part, raw_json, raw_part, with_raw_json
-from durable_agent_host.providers.hosted_provider import FoldedStreamMixin, create_adapter
-from durable_agent_host.providers.neutral import NeutralProvider
+from durable_agent_host.providers.gemini.lost_signatures import legacy_part, parts_to_send
+from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part, with_raw_json
+from durable_agent_host.providers.gemini.response_reader import ResponseReader
+from durable_agent_host.providers.generic_provider import NeutralProvider
+from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter
+from durable_agent_host.providers.stream_completion import is_truncated
+from durable_agent_host.providers.tool_call_names import UNNAMED
 from durable_agent_host.stream.fold import Fold
 
 _RESULT: Final = "result"

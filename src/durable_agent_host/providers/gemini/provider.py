@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from agent_framework import Message
 
-from durable_agent_host.agent.model_errors import advice_of, causes_of
+from durable_agent_host.agent.retry_classification import advice_of, causes_of
 from durable_agent_host.errors import ProviderError, RequestError
 from durable_agent_host.model.provider_item import Forgotten
-from durable_agent_host.providers.errors import REDIRECTED, explain_client_error, is_explained
-from durable_agent_host.providers.foreign import TOOLS_OF_SERVICES, ReplayTarget
+from durable_agent_host.providers.client_errors import REDIRECTED, explain_client_error, is_explained
+from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.gemini.client import adapt_client
-from durable_agent_host.providers.gemini.forgotten import mark_lost_signatures
-from durable_agent_host.providers.gemini.parts import METADATA
-from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
-from durable_agent_host.providers.neutral import remove_completed_approvals
+from durable_agent_host.providers.gemini.lost_signatures import mark_lost_signatures
+from durable_agent_host.providers.gemini.part_mapping import METADATA
+from durable_agent_host.providers.generic_provider import remove_completed_approvals
+from durable_agent_host.providers.provider_base import ProviderBase, ProviderHooks
 
 _HINTS: Final = (
     (400, re.compile(r"API[ _]key", re.IGNORECASE), "check GOOGLE_API_KEY"),

@@ -6,7 +6,7 @@ client; `item_types` has a row for each type of output item, used by `items` and
 
 from typing import Final
 
-from durable_agent_host.providers.openai.environment import chat_client_from_environment
+from durable_agent_host.providers.openai.client_from_environment import chat_client_from_environment
 
 __all__ = ["RESPONSES_CLIENT", "chat_client_from_environment"]
 

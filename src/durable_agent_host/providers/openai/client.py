@@ -18,20 +18,22 @@ from typing import Any, Final, cast, get_args
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message, ResponseStream
 
-from durable_agent_host.agent.bounds import until_its_end
-from durable_agent_host.agent.model_errors import advice_of
-from durable_agent_host.agent.overriding import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.response_limits import until_its_end
+from durable_agent_host.agent.retry_classification import advice_of
 from durable_agent_host.codec.journal_entry import replayed_updates
-from durable_agent_host.loops.aside import aside, aside_at_once
-from durable_agent_host.loops.giving_way import RestingList, give_way
+from durable_agent_host.concurrency.cooperative_yield import RestingList, give_way
+from durable_agent_host.concurrency.thread_offload import aside, aside_at_once
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
-from durable_agent_host.providers.call_names import declared_tool_names
-from durable_agent_host.providers.endings import is_truncated
-from durable_agent_host.providers.hosted_provider import FoldedStreamMixin, create_adapter
 from durable_agent_host.providers.openai.errors import parse_failure
-from durable_agent_host.providers.openai.items import attach_items, find_item_metadata, group_by_item, rebuild_item
-from durable_agent_host.providers.openai.media import as_input_file, audio_part
-from durable_agent_host.providers.openai.replay import (
+from durable_agent_host.providers.openai.item_mapping import (
+    attach_items,
+    find_item_metadata,
+    group_by_item,
+    rebuild_item,
+)
+from durable_agent_host.providers.openai.media_inputs import as_input_file, audio_part
+from durable_agent_host.providers.openai.request_items import (
     accepted_item,
     replayable_messages,
     with_closed_calls,
@@ -39,6 +41,9 @@ from durable_agent_host.providers.openai.replay import (
     with_valid_names,
 )
 from durable_agent_host.providers.openai.stream_events import ITEMS, plain_item
+from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter
+from durable_agent_host.providers.stream_completion import is_truncated
+from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 # Parses a stream's events by their type, which saves a third of the CPU time of a streamed response.
 #

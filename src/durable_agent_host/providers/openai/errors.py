@@ -4,10 +4,10 @@ import re
 import sys
 from typing import Any, cast
 
-from durable_agent_host.agent.model_errors import RETRYABLE_STATUS, advice_of, causes_of
+from durable_agent_host.agent.retry_classification import RETRYABLE_STATUS, advice_of, causes_of
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
-from durable_agent_host.providers.errors import explain_client_error, is_explained
+from durable_agent_host.providers.client_errors import explain_client_error, is_explained
 
 _TRANSIENT_CODES = frozenset({"", "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"})
 """Codes of failures during a response that a retry may avoid; other codes concern the request."""

@@ -11,23 +11,23 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.concurrency.cooperative_yield import resting
 from durable_agent_host.errors import NotFoundError
-from durable_agent_host.loops.giving_way import resting
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.model.repair_rules import RepairRules
-from durable_agent_host.providers.foreign import ReplayTarget, rewrite_for
-from durable_agent_host.providers.hosted_provider import ProviderBase, ProviderHooks
-from durable_agent_host.providers.neutral import remove_carriers
-from durable_agent_host.providers.openai.approvals import as_history
+from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
+from durable_agent_host.providers.generic_provider import remove_carriers
+from durable_agent_host.providers.openai.approval_items import as_history
 from durable_agent_host.providers.openai.client import adapt_client
 from durable_agent_host.providers.openai.errors import explain_error, find_lost_state
-from durable_agent_host.providers.openai.forgotten import mark_lost_items
+from durable_agent_host.providers.openai.item_mapping import PROVIDER, has_compaction
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, repair_rules
-from durable_agent_host.providers.openai.items import PROVIDER, has_compaction
-from durable_agent_host.providers.openai.media import check_audio
+from durable_agent_host.providers.openai.lost_state import mark_lost_items
+from durable_agent_host.providers.openai.media_inputs import check_audio
 from durable_agent_host.providers.openai.stream_events import ResponsesItemReader, read_item
+from durable_agent_host.providers.provider_base import ProviderBase, ProviderHooks
 
 # Loads what a process's first request to the Responses API needs, without network access.
 #

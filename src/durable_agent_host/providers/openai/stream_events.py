@@ -9,9 +9,9 @@ from typing import Any, Final
 from agent_framework import AgentResponseUpdate, ChatResponseUpdate
 
 from durable_agent_host.model.provider_item import ItemPart
-from durable_agent_host.model.text_names import with_text_names
+from durable_agent_host.model.response_normalization import with_text_names
+from durable_agent_host.providers.openai.item_mapping import complete_item
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES
-from durable_agent_host.providers.openai.items import complete_item
 
 
 def read_item(update: Any) -> ItemPart | None:

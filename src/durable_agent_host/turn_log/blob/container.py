@@ -11,7 +11,7 @@ from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.storage.blob.aio import ContainerClient
 
-from durable_agent_host.storage.blob_container import BlobContainer, BlobMissingError, as_body, code_of
+from durable_agent_host.storage.azure_blob_container import BlobContainer, BlobMissingError, as_body, code_of
 
 _AT_ONCE: Final = 16
 _SHARE: Final = 0.5
@@ -63,7 +63,8 @@ class WriteRate:
         used = time.thread_time()
         is_busy = now < self._measured_at + _BUSY_SECONDS  # otherwise most of it went elsewhere
         self._cost_seconds = (used - self._used_seconds) / _REQUESTS_REMEMBERED if is_busy else 0.0
-        self._used_seconds, self._measured_at = used, now
+        self._used_seconds = used
+        self._measured_at = now
 
 
 MAX_BLOCKS: Final = 50_000

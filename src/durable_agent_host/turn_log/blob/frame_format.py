@@ -185,7 +185,8 @@ class FrameReader:
         Args:
             read_bytes: per request.
         """
-        start, buffer = self._position, bytearray()
+        start = self._position
+        buffer = bytearray()
         while not self._is_at_end:
             piece = await self._container.read(self._name, start + len(buffer), read_bytes)
             buffer += piece.data
@@ -222,7 +223,8 @@ class Appends:
         self._open.append(frame)
         if frame.index + 1 < frame.total:
             return None
-        whole, self._open = self._open, []
+        whole = self._open
+        self._open = []
         return whole
 
     def forget(self) -> None:

@@ -25,13 +25,13 @@ from weakref import WeakValueDictionary
 from azure.storage.blob.aio import ContainerClient
 
 from durable_agent_host.codec.log_entry import encode_log_entry
+from durable_agent_host.concurrency.event_loop_thread import LoopThread
 from durable_agent_host.errors import FencedError
-from durable_agent_host.loops.loop_thread import LoopThread
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
-from durable_agent_host.storage.blob_container import MAX_BLOCK_BYTES, BlobMissingError, container_of_app
+from durable_agent_host.storage.azure_blob_container import MAX_BLOCK_BYTES, BlobMissingError, container_of_app
 from durable_agent_host.turn_log.blob.container import MAX_BLOCKS, LogContainer
 from durable_agent_host.turn_log.blob.frame_format import FrameReader, PageBuilder
-from durable_agent_host.turn_log.blob.tail import BlobTails, Tail, part_name
+from durable_agent_host.turn_log.blob.log_tail import BlobTails, Tail, part_name
 from durable_agent_host.turn_log.followers import Followers
 from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS, MAX_PAGE_BYTES, TurnLog
 
@@ -325,7 +325,8 @@ class BlobTurnLog:
             position = await page.fill(reader, position)
             if page.has_more or not reader.is_full or not await self._container.exists(part_name(log_id, part + 1)):
                 break
-            part, position = part + 1, 0
+            part = part + 1
+            position = 0
         self._places[log_id, page.next_offset] = (part, position)
         self._places.move_to_end((log_id, page.next_offset))
         while len(self._places) > _CACHED_PLACES:

@@ -35,7 +35,8 @@ def is_genuine(value: str) -> bool:
         raw = base64.b64decode(value.encode(), altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError, ValueError):
         return False
-    body, digest = raw[:-_DIGEST_BYTES], raw[-_DIGEST_BYTES:]
+    body = raw[:-_DIGEST_BYTES]
+    digest = raw[-_DIGEST_BYTES:]
     is_canonical = base64.urlsafe_b64encode(raw).decode() == value
     return is_canonical and body.startswith(_MARKER) and hmac.compare_digest(_digest(body), digest)
 

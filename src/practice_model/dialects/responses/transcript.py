@@ -63,14 +63,16 @@ class Transcript(Sequence[Json]):
     def with_items(self, items: Iterable[Json]) -> "Transcript":
         """Return this transcript with further items."""
         transcript = Transcript()
-        transcript._shared_items, transcript._count = self._shared_items, self._count
+        transcript._shared_items = self._shared_items
+        transcript._count = self._count
         if len(self._shared_items.items) > self._count:  # it has another continuation
             transcript._shared_items = _SharedItems(
                 self[:],
                 _limit_to(self._shared_items.index_by_id, self),
                 _limit_to(self._shared_items.result_index_by_request, self),
             )
-        transcript.open, transcript.characters = self.open, self.characters
+        transcript.open = self.open
+        transcript.characters = self.characters
         transcript._add(items)
         return transcript
 
@@ -90,7 +92,8 @@ class Transcript(Sequence[Json]):
             if result_request_id in open_requests:
                 open_requests.remove(result_request_id)
                 shared_items.result_index_by_request.setdefault(result_request_id, index)
-        self.open, self._count = tuple(open_requests), len(shared_items.items)
+        self.open = tuple(open_requests)
+        self._count = len(shared_items.items)
 
     def has_id(self, item_id: object) -> bool:
         """Return whether one of the items has this id."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.codec.detached import piece_name
+from durable_agent_host.codec.offloaded_text import piece_name
 from durable_agent_host.errors import CorruptStateError, LogError
-from durable_agent_host.segments.sqlite.store import SqliteSegmentStore
+from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from tests.contract.test_segments import HOME, named, some
 
 MEGABYTE = 1024 * 1024

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.log_entry import LogEntry
 from durable_agent_host.turn_log.protocol import TurnLog
-from durable_agent_host.turn_log.redis.log import RedisTurnLog
+from durable_agent_host.turn_log.redis_log import RedisTurnLog
 from tests.kit_services import redis
 
 

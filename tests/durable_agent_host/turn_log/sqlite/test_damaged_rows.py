@@ -11,7 +11,7 @@ import pytest
 from durable_agent_host.errors import CorruptStateError, DurableAgentHostError, LogError
 from durable_agent_host.model.log_entry import EVENT, LogEntry
 from durable_agent_host.turn_log.protocol import TurnLog
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.contract.conftest import EncryptedSqlite
 
 BAD, GOOD = "b" * 32, "a" * 32

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from durable_agent_host.model.log_entry import EVENT, LogEntry
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.processes import Process
 from tests.sweeps import chooser
 
@@ -19,7 +19,7 @@ WRITER = """
 import asyncio, itertools, sys
 from pathlib import Path
 from durable_agent_host.model.log_entry import EVENT, LogEntry
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 
 async def main():
     log = SqliteTurnLog(Path(sys.argv[1]))

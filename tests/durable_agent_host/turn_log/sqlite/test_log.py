@@ -14,7 +14,7 @@ import pytest
 
 from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.model.log_entry import EVENT, LogEntry
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.processes import Process, wait_until
 
 LOG_ID = "a" * 32
@@ -32,7 +32,7 @@ async def numbers(log: SqliteTurnLog, log_id: str = LOG_ID) -> list[int]:
 
 WRITE = """
 import asyncio, sys
-from durable_agent_host.turn_log.sqlite.log import SqliteTurnLog
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.log_entry import EVENT, LogEntry
 

@@ -1,0 +1,271 @@
+"""The context of one run: before each model call, the strategies decide which messages are sent.
+
+Theory of operation. The framework applies a strategy to the list that its tool loop keeps. A hosted run applies it
+here instead, before the journal, on copies: the loop's list stays whole, and the strategies' decisions are kept in
+slots, one per message, plus slots for messages that a strategy inserts. A model call answered by the journal passes
+here as well, so afterwards the slots are what they were when it was made. Their decisions on the record, at the end of
+the turn, become the session's overlay.
+
+Messages of the session's stored context carry the name of their place (`durable_agent_host.session.context_selection`);
+the others are the turn's own: what context providers add, the request, and the output of model and tools.
+"""
+
+import copy
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from agent_framework import (
+    EXCLUDE_REASON_KEY,
+    EXCLUDED_KEY,
+    GROUP_ANNOTATION_KEY,
+    SUMMARY_OF_MESSAGE_IDS_KEY,
+    ChatContext,
+    Message,
+    UsageDetails,
+    add_usage_details,
+    apply_compaction,
+)
+
+from durable_agent_host.agent.agent_run import AgentRun
+from durable_agent_host.agent.compaction import Compaction, SideCalls, answering
+from durable_agent_host.errors import log_reason
+from durable_agent_host.model.overlay import Overlay, StandIn
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.session.context_selection import (
+    RECORD,
+    Slot,
+    name_of_stand_in,
+    overlay_of,
+    place_of_name,
+    turn_of_name,
+    whole_units,
+)
+
+_LOGGER = logging.getLogger(__name__)
+_MARKS: Final = (GROUP_ANNOTATION_KEY, EXCLUDED_KEY, EXCLUDE_REASON_KEY)
+_STRATEGY_FAILED: Final = "%s: its context could not be compacted, and goes to the model as it was before: %s"
+
+
+@dataclass
+class TurnContext:
+    """The context of one run.
+
+    Attributes:
+        compaction: the agent's.
+        request: of the turn.
+        before: the session's overlay before the turn, or None.
+        entries: the number of entries in the record then.
+        has_our_history: whether the stored conversation is the agent's history; otherwise no context is kept.
+        usage: tokens of the strategies' model calls.
+        question: the request, as given to the agent.
+    """
+
+    compaction: Compaction
+    request: TurnRequest
+    before: Overlay | None
+    entries: int
+    has_our_history: bool = True
+    usage: UsageDetails | None = None
+    question: Message | None = None
+    _slots: list[Slot] = field(default_factory=list[Slot])
+    _by_token: dict[str | int, Slot] = field(default_factory=dict[str | int, Slot])
+    _inserted: int = 0
+    _unnamed: int = 0
+
+    async def project(self, run: AgentRun, context: ChatContext, position: int, *, replayed: bool) -> list[Message]:
+        """Choose the messages of a model call.
+
+        Args:
+            run: whose call it is.
+            context: of the call, with all messages of the run.
+            position: of the call in the turn.
+            replayed: whether the journal answers the call.
+
+        Returns:
+            The messages to send: all of them when the model's service keeps the conversation.
+
+        Raises:
+            RunStoppedError: the run is no longer wanted.
+        """
+        messages = list(context.messages)
+        if (context.options or {}).get("conversation_id"):
+            return messages
+        self._take_in(messages)
+        calls = SideCalls(run, position, replayed=replayed)
+        before = [(slot, slot.is_in, slot.is_replaced) for slot in self._slots]
+        try:
+            self._leave_out_compacted()
+            with answering(calls):
+                for strategy in self.compaction.strategies:
+                    await self._apply(strategy)
+        except Exception as error:  # noqa: BLE001 - a strategy's; the turn continues without it
+            if not replayed:
+                _LOGGER.warning(_STRATEGY_FAILED, run.label, log_reason(error))
+            self._slots = [slot for slot, _, _ in before]
+            for slot, is_in, is_replaced in before:
+                slot.is_in = is_in
+                slot.is_replaced = is_replaced
+        self.usage = add_usage_details(self.usage, calls.usage)
+        return [slot.message for slot in self._slots if slot.is_in]
+
+    def _take_in(self, messages: Sequence[Message]) -> None:
+        """Make slots for messages new to the list, and drop slots of removed ones."""
+        found: dict[str | int, Slot] = {}
+        new_after: dict[Slot | None, list[Slot]] = {}
+        last: Slot | None = None
+        for message in messages:
+            token = _token(message, found)
+            if (slot := self._by_token.get(token)) is not None:
+                slot.message = message
+                last = slot
+            else:
+                slot = self._slot_of(message, token)
+                new_after.setdefault(last, []).append(slot)
+            found[token] = slot
+        listed = set(found.values())
+        kept = [slot for slot in self._slots if slot.stands_for is not None or slot in listed]
+        self._slots = new_after.get(None, []) + [one for slot in kept for one in (slot, *new_after.get(slot, ()))]
+        self._by_token = found
+
+    def _slot_of(self, message: Message, token: str | int) -> Slot:
+        name = message.additional_properties.get(RECORD)
+        if not isinstance(name, str):
+            self._unnamed += 1
+            return Slot(message, f"turn-{self._unnamed}")
+        if (place := place_of_name(name)) is not None:
+            return Slot(message, str(token), place, turn_of_name(name))
+        pieces = self.before.pieces if self.before is not None else ()
+        stand_ins = (one for one in pieces if isinstance(one, StandIn) and name_of_stand_in(one.name) == name)
+        return Slot(message, str(token), stand_in=next(stand_ins, None))
+
+    def _leave_out_compacted(self) -> None:
+        """Leave out what the model's service has compacted into a later message; instructions stay."""
+        sums_up = self.compaction.sums_up
+        if sums_up is None:
+            return
+        last = max((n for n, slot in enumerate(self._slots) if slot.is_in and sums_up(slot.message)), default=0)
+        if last:
+            self._keep({slot for n, slot in enumerate(self._slots) if slot.is_in and (n >= last or _instructs(slot))})
+
+    async def _apply(self, strategy: Any) -> None:
+        """Apply one strategy to copies of the included messages, and store its decisions."""
+        slots = [slot for slot in self._slots if slot.is_in]
+        copies = [_copy(slot) for slot in slots]
+        by_copy = {id(copied): slot for copied, slot in zip(copies, slots, strict=True)}
+        by_name = {slot.name: slot for slot in slots}
+        chosen = await apply_compaction(list(copies), strategy=strategy, tokenizer=self.compaction.tokenizer)
+        kept: set[Slot] = set()
+        placed: list[Slot] = []
+        rest = iter(self._slots)
+        passed: set[Slot] = set()
+        for message in chosen:
+            slot = by_copy.get(id(message))
+            while slot is not None and slot not in passed:
+                placed.append(next(rest))
+                passed.add(placed[-1])
+            if slot is not None and _is_same(message, slot.message):
+                kept.add(slot)
+                continue
+            if slot is not None:
+                slot.is_replaced = True
+            placed.append(self._insert(message, (slot,) if slot is not None else _summarized(message, by_name)))
+            kept.add(placed[-1])
+        self._slots = [*placed, *rest]
+        left_out = tuple(slot for slot in slots if slot not in kept and not slot.is_replaced)
+        for slot in placed:
+            if slot.stands_for == () and slot not in passed:  # the strategy does not declare what it summarizes
+                slot.stands_for = left_out
+        self._keep(kept)
+
+    def _keep(self, kept: set[Slot]) -> None:
+        """Leave out the other messages, except the request, without separating messages that belong together."""
+        if (asked := self.asked()) is not None:
+            kept = kept | {asked}
+        united = [slot for slot in self._slots if not slot.is_replaced]
+        stay = whole_units(
+            [slot.message for slot in united], [number for number, slot in enumerate(united) if slot in kept]
+        )
+        still_in = {united[number] for number in stay}
+        for slot in self._slots:
+            slot.is_in = slot in still_in
+
+    def _insert(self, message: Message, stands_for: Sequence[Slot]) -> Slot:
+        self._inserted += 1
+        name = f"{self.request.turn_id}/{self._inserted}"
+        said = copy.copy(message)
+        said.message_id = None
+        said.additional_properties = {k: v for k, v in message.additional_properties.items() if k not in _MARKS}
+        return Slot(said, name, stands_for=tuple(stands_for))
+
+    def asked(self) -> Slot | None:
+        """Return the slot of the request, which is never left out."""
+        question = self.question
+        if question is None or not question.contents:
+            return None
+        own = [slot for slot in reversed(self._slots) if slot.place is slot.stand_in is slot.stands_for is None]
+        copies = (slot for slot in own if any(one is question.contents[0] for one in slot.message.contents))
+        alike = (slot for slot in own if slot.message.role == question.role and slot.message.text == question.text)
+        return next(copies, None) or next(alike, None)
+
+    def overlay(self, response: Sequence[Message] | None) -> Overlay | None:
+        """Return the overlay for the context from now on.
+
+        Args:
+            response: what the turn adds to the record after its request; None when it adds nothing.
+
+        Returns:
+            The overlay; None when the previous one stays.
+        """
+        if not self._slots or not self.has_our_history:
+            return None
+        return overlay_of(
+            self._slots,
+            self.asked(),
+            response,
+            before=self.before,
+            entries=self.entries,
+            made_by=self.compaction.made_by,
+            turn_id=self.request.turn_id,
+        )
+
+
+def _token(message: Message, taken: Mapping[str | int, Slot]) -> str | int:
+    """Return a message's identity: its name in the record, else its object."""
+    name = message.additional_properties.get(RECORD)
+    if not isinstance(name, str):
+        return id(message)
+    token = name
+    times = 1
+    while token in taken:  # the provider's adapter split this message
+        token = f"{name}#{times}"
+        times = times + 1
+    return token
+
+
+def _instructs(slot: Slot) -> bool:
+    return slot.message.role in {"system", "developer"}
+
+
+def _copy(slot: Slot) -> Message:
+    copied = copy.copy(slot.message)
+    copied.message_id = slot.name
+    copied.contents = [copy.copy(content) for content in slot.message.contents]
+    copied.additional_properties = {
+        name: value for name, value in slot.message.additional_properties.items() if name not in _MARKS
+    }
+    return copied
+
+
+def _is_same(copied: Message, message: Message) -> bool:
+    return len(copied.contents) == len(message.contents) and all(
+        vars(mine) == vars(theirs) for mine, theirs in zip(copied.contents, message.contents, strict=True)
+    )
+
+
+def _summarized(message: Message, by_name: Mapping[str, Slot]) -> list[Slot]:
+    """Return the slots that a strategy's message replaces, as the strategy declares."""
+    annotation: Any = message.additional_properties.get(GROUP_ANNOTATION_KEY)
+    names: Any = cast("Mapping[str, Any]", annotation).get(SUMMARY_OF_MESSAGE_IDS_KEY) if annotation else None
+    return [by_name[name] for name in names or () if name in by_name]

@@ -1,0 +1,161 @@
+"""Keeps the wire traffic of a turn's model calls in the turn's log.
+
+Theory of operation. Each body is stored as it was sent or received, without its credentials, compressed. Texts beyond
+the limits are left out, with their length noted. A request is written with the next write, or after a second, so that a
+call that never ends is visible; an answer is written before the journal's entry of its call, in the same write.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from durable_agent_host.errors import LogError, log_reason
+from durable_agent_host.model.log_entry import MODEL_ANSWERED, MODEL_SENT, LogEntry
+from durable_agent_host.model.turn import KeptBounds
+from durable_agent_host.redaction import mask_credentials, mask_secrets
+from durable_agent_host.turn.call_body import CallBody, encode_body
+
+MOST_WHOLE: Final = 8 * 1024 * 1024
+"""Largest body, in bytes, that is stored whole; of a larger one, beginning and end are kept."""
+MOST_EXCHANGES: Final = 40
+"""Maximum requests kept per model call."""
+
+_HALF: Final = MOST_WHOLE // 2
+_SPARE_BYTES: Final = 1024 * 1024
+"""How far an answer grows beyond `MOST_WHOLE` before its middle is dropped: dropping moves its end."""
+_LAZY_SECONDS: Final = 1.0
+_LONG_BYTES: Final = 64 * 1024
+"""From this size on, compressing a body takes longer than crossing threads twice."""
+_ENTRY_BYTES: Final = 256
+_REFUSED: Final = 400
+
+
+class PutsNotes(Protocol):
+    """The part of the turn log's writer that is used here."""
+
+    def note(self, entry: LogEntry, *, size_bytes: int = ..., within_seconds: float = ...) -> None:
+        """Append an entry that recovery does not need."""
+        ...
+
+
+@dataclass
+class _Exchange:
+    """One request, and its answer as it arrives. Implements `durable_agent_host.agent.http_exchange.Exchange`."""
+
+    name: str
+    status: int | None = None
+    is_stream: bool = False
+    size: int = 0
+    body: bytearray = field(default_factory=bytearray)
+
+    def answered(self, status: int, *, is_stream: bool) -> None:
+        """Record the status."""
+        self.status = status
+        self.is_stream = is_stream
+
+    def take(self, piece: bytes) -> None:
+        """Record a piece of the answer's body."""
+        self.size += len(piece)
+        self.body += piece
+        if len(self.body) > MOST_WHOLE + _SPARE_BYTES:
+            del self.body[_HALF:-_HALF]
+
+
+class KeptCalls:
+    """Keeps the model calls of one attempt. Implements `durable_agent_host.agent.http_exchange.Exchanges`.
+
+    Args:
+        writer: of the attempt.
+        bounds: limits on what is kept.
+        attempt: its number, from 1.
+    """
+
+    def __init__(self, writer: PutsNotes, bounds: KeptBounds, *, attempt: int) -> None:
+        self._writer = writer
+        self._bounds = bounds
+        self._attempt = attempt
+        self._left = bounds.turn_bytes
+        self._count = 0
+        self._call: Mapping[str, Any] | None = None
+        self._open: list[_Exchange] = []
+        self._tries: dict[tuple[int, int | None], int] = {}
+
+    @contextmanager
+    def call(self, position: int, number: int | None) -> Generator[None]:
+        """Keep what is sent in this context, as one try of a model call.
+
+        Args:
+            position: of the call, or of the call before which a strategy makes this one.
+            number: of the strategy's call, or None.
+        """
+        before = self._call
+        opened = self._open
+        tried = self._tries[position, number] = self._tries.get((position, number), 0) + 1
+        self._call = {"position": position, "try": tried} | ({} if number is None else {"number": number})
+        self._open = []
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            with suppress(LogError):  # the next write reports it
+                for exchange in self._open:
+                    self._note_answer(exchange, error)
+            self._call = before
+            self._open = opened
+
+    async def sent(self, method: str, url: str, body: bytes) -> _Exchange | None:
+        """Keep a request of the call that is made; what is sent besides calls is not kept."""
+        if self._call is None or not self._bounds.call_bytes or len(self._open) >= MOST_EXCHANGES:
+            return None
+        place = urlsplit(url)
+        address = f"{place.scheme}://{place.hostname or ''}{f':{place.port}' if place.port else ''}{place.path}"
+        exchange = _Exchange(f"{self._attempt}.{self._count}")
+        self._count = self._count + 1
+        opened = self._open
+        request = {"name": exchange.name, "method": method, "url": address, "bytes": len(body)}
+        data: dict[str, Any] = {**self._call, **request}
+        if body and len(body) > _LONG_BYTES:
+            data |= await asyncio.to_thread(self._encode, body, len(body), mask_credentials)
+        elif body:
+            data |= self._encode(body, len(body), mask_credentials)
+        opened.append(exchange)
+        size_bytes = len(data.get("body", "")) + _ENTRY_BYTES
+        with suppress(LogError):
+            self._writer.note(LogEntry(MODEL_SENT, data), size_bytes=size_bytes, within_seconds=_LAZY_SECONDS)
+        return exchange
+
+    def _note_answer(self, exchange: _Exchange, error: BaseException | None) -> None:
+        data: dict[str, Any] = {"name": exchange.name, "status": exchange.status, "bytes": exchange.size}
+        if exchange.is_stream:
+            data["is_stream"] = True
+        if error is not None:
+            data["error"] = mask_secrets(log_reason(error)) if isinstance(error, Exception) else "it was cut off"
+        if exchange.size:
+            has_failed = error is not None or (exchange.status or 0) >= _REFUSED
+            data |= self._encode(exchange.body, exchange.size, _without_any if has_failed else mask_credentials)
+        self._writer.note(LogEntry(MODEL_ANSWERED, data), size_bytes=_ENTRY_BYTES, within_seconds=_LAZY_SECONDS)
+
+    def _encode(self, body: bytes | bytearray, size: int, clean: Callable[[str], str]) -> dict[str, Any]:
+        """Encode a body within what is left of the limits."""
+        max_bytes = max(min(self._bounds.call_bytes, self._left), 0)
+        wire, size_bytes = encode_body(_read_body(body, size, clean), max_bytes)
+        self._left -= size_bytes
+        return wire
+
+
+def _read_body(body: bytes | bytearray, size: int, clean: Callable[[str], str]) -> CallBody:
+    if size <= MOST_WHOLE:
+        return CallBody(clean(body.decode("utf-8", "replace")))
+    head, tail = (clean(part.decode("utf-8", "replace")) for part in (body[:_HALF], body[-_HALF:]))
+    return CallBody(head, size - MOST_WHOLE, tail)
+
+
+def _without_any(text: str) -> str:
+    """Remove all secrets: an error may quote the request."""
+    return mask_credentials(mask_secrets(text))

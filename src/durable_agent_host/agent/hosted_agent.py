@@ -1,0 +1,276 @@
+"""Copies of an agent for its hosted runs; the app's agent, its client and its tools are not changed.
+
+At registration, an agent gets the stored conversation as its history and a client that keeps the provider's items. Each
+run gets another copy of that client, with an override that inserts the run's middleware and replaces tools that need
+approval with views.
+"""
+
+import copy
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from agent_framework import (
+    AgentSession,
+    ChatMiddlewareLayer,
+    FunctionInvocationLayer,
+    HistoryProvider,
+    RawAgent,
+    SupportsAgentRun,
+    WorkflowAgent,
+    normalize_tools,
+)
+
+from durable_agent_host.agent.agent_run import AgentRun
+from durable_agent_host.agent.compaction import (
+    NOTHING_SAID,
+    Compaction,
+    CompactionChoice,
+    compaction_of,
+    without_compaction,
+)
+from durable_agent_host.agent.context_stores import keep_in_session
+from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.history_placeholder import hold_back, sees_streams
+from durable_agent_host.agent.history_providers import home_of, is_replaced
+from durable_agent_host.agent.mcp_servers import with_reconnection
+from durable_agent_host.agent.model_call_middleware import ModelCalls
+from durable_agent_host.agent.nested_agents import InnerAgents
+from durable_agent_host.agent.provider import ModelProvider, ProviderFor
+from durable_agent_host.agent.tool_calls import ToolCalls
+from durable_agent_host.agent.tool_wrappers import without_approvals
+from durable_agent_host.agent.transcript_provider import TranscriptProvider
+from durable_agent_host.agent.workflow_agents import HostedWorkflow
+from durable_agent_host.errors import RegistrationError, TurnError
+
+
+class HostedAgent:
+    """An agent as the host runs it.
+
+    Args:
+        agent: the app's.
+        provider_for: returns the provider of its client.
+        choice: the app's choice of compaction for its context.
+
+    Attributes:
+        agent: the copy, without anything that belongs to a run.
+        owns_history: whether it uses the stored conversation as its history.
+        has_own_history: whether a history provider of the app supplies the model's history instead.
+        replaced: sources of the history providers that the host replaces.
+        home: the history provider of the app that keeps the conversation; None when the host keeps it.
+        provider: of its chat client.
+        compaction: how its context is compacted, or None.
+        has_journal: whether its model and tool calls can be journaled.
+        why_no_journal: why they cannot be.
+        may_run_again: for agents without a journal, whether a run cut off by a crash is simply repeated; the agent
+            declares it with an attribute ``may_run_again``.
+    """
+
+    def __init__(
+        self, agent: SupportsAgentRun, provider_for: ProviderFor, choice: CompactionChoice = NOTHING_SAID
+    ) -> None:
+        self.agent = agent
+        self.owns_history = isinstance(agent, RawAgent | WorkflowAgent)
+        self.home = home_of(agent)
+        self.replaced = {one.source_id for one in getattr(agent, "context_providers", ()) if is_replaced(agent, one)}
+        self.provider = provider_for(_client_of(agent))
+        if self.owns_history:
+            self.agent = _with_history(cast("Any", agent), self.provider)
+        self._inner = InnerAgents(provider_for)
+        self.has_own_history = self.owns_history and not any(
+            isinstance(one, TranscriptProvider) for one in cast("Any", self.agent).context_providers
+        )
+        self.why_no_journal = why_no_journal(agent)
+        self.has_journal = not self.why_no_journal
+        self.compaction: Compaction | None = None
+        if self.has_journal:
+            self.compaction = compaction_of(
+                agent, choice, self.provider, self._inner.client, has_our_history=not self.has_own_history
+            )
+            self._sdk_clients = self.provider.sdk_clients(cast("Any", self.agent).client)
+        else:
+            self.agent = self._inner.agent(self.agent)
+        self.may_run_again = bool(getattr(agent, "may_run_again", False))
+
+    @property
+    def client(self) -> Any:
+        """The hosted copy of the agent's chat client; None for agents whose clients the host does not see."""
+        return _client_of(self.agent)
+
+    def restores(self, session: AgentSession) -> bool:
+        """Return whether the agent continues from its state in the session and needs no transcript."""
+        return isinstance(self.agent, WorkflowAgent) and HostedWorkflow(self.agent).restores(session)
+
+    def for_run(self, run: AgentRun, *, with_tools: bool) -> SupportsAgentRun:
+        """Return the agent for one run.
+
+        Args:
+            run: for its middleware.
+            with_tools: False offers the model no tools.
+
+        Returns:
+            A copy, or the agent itself when it has no journal and is not a workflow.
+
+        Raises:
+            TurnError: this kind of agent cannot run without its tools.
+        """
+        agent = self.agent
+        if not with_tools:
+            agent = _without_tools(agent)
+        if isinstance(agent, WorkflowAgent):
+            return cast("Any", HostedWorkflow(agent))
+        if not self.has_journal:
+            return agent
+        hosted: Any = copy_with(agent, _TracedAsAttempt)
+        hosted.client = _client_for_run(hosted, run, self._inner)
+        hosted.client.__dict__.update(self._sdk_clients)
+        if self.compaction is not None:
+            without_compaction(hosted, has_our_history=not self.has_own_history)
+        return hosted
+
+
+def _with_history(agent: Any, provider: ModelProvider) -> Any:
+    """Add the stored conversation as the agent's history, unless it has its own: where the framework has it."""
+    replaced = [is_replaced(agent, one) for one in agent.context_providers]
+    providers = [keep_in_session(one) for one in agent.context_providers if not is_replaced(agent, one)]
+    hosted = copy.copy(agent)
+    if not any(isinstance(one, HistoryProvider) and one.load_messages for one in providers):
+        providers.insert(replaced.index(True) if True in replaced else len(providers), TranscriptProvider())
+        hosted.require_per_service_call_history_persistence = False  # there would be nothing to load again
+    hosted.context_providers = providers
+    if not isinstance(agent, WorkflowAgent):
+        hosted.client = provider.adapt(hosted.client)
+        hosted.mcp_tools = with_reconnection(hosted.mcp_tools)
+    return hosted
+
+
+def _client_of(agent: object) -> Any:
+    return cast("Any", agent).client if isinstance(agent, RawAgent) else None
+
+
+_FUNCTION_NAME: Final = re.compile(r"[A-Za-z0-9_\-]{1,120}")
+
+
+def usable_name(name: object) -> str:
+    """Return the name of an agent. Guarantee: pure.
+
+    Args:
+        name: as the app gives it.
+
+    Raises:
+        RegistrationError: no function can have this name.
+    """
+    if isinstance(name, str) and _FUNCTION_NAME.fullmatch(name):
+        return name
+    raise RegistrationError(
+        f"the agent's name is {name!r}: give it a name of 1 to 120 letters, digits, '_' and '-', "
+        "because its entity becomes a function of that name"
+    )
+
+
+def taken_name(taken: str, name: str) -> RegistrationError:
+    """Make the error for a name that another agent has, ignoring case. Guarantee: pure."""
+    return RegistrationError(
+        f"two agents are named {taken!r} and {name!r}, and Durable Functions does not tell them apart: rename one"
+    )
+
+
+def why_no_journal(agent: object) -> str:
+    """Return why an agent's calls cannot be journaled. Guarantee: pure.
+
+    Args:
+        agent: the app's.
+
+    Returns:
+        The reason and how to get a journal; empty for an agent that has one.
+    """
+    if isinstance(agent, WorkflowAgent):
+        return "it is a workflow, whose agents call their models themselves"
+    if not isinstance(agent, RawAgent):
+        return f"{type(agent).__name__} is not an Agent of the framework with a chat client"
+    client: object = cast("Any", agent).client
+    if _takes_middleware(client):
+        return ""
+    return (
+        f"its chat client {type(client).__name__} lacks the framework's layers: derive the class from "
+        "FunctionInvocationLayer, ChatMiddlewareLayer and BaseChatClient, in this order"
+    )
+
+
+def _takes_middleware(client: object) -> bool:
+    """Return whether a client runs the tools itself and passes every model call through chat middleware."""
+    kinds = type(client).__mro__
+    both = FunctionInvocationLayer in kinds and ChatMiddlewareLayer in kinds
+    return both and kinds.index(FunctionInvocationLayer) < kinds.index(ChatMiddlewareLayer)
+
+
+def _without_tools(agent: SupportsAgentRun) -> SupportsAgentRun:
+    if not isinstance(agent, RawAgent):
+        raise TurnError(
+            f"enable_tool_calls is false, and the tools of a {type(agent).__name__} cannot be removed: "
+            "leave enable_tool_calls out"
+        )
+    silent: Any = copy.copy(cast("Any", agent))
+    silent.default_options = {
+        name: value for name, value in silent.default_options.items() if name not in {"tools", "tool_choice"}
+    }
+    silent.mcp_tools = []
+    return silent
+
+
+class _TracedAsAttempt:
+    """The agent's override: the attempt's span replaces that of the agent's run.
+
+    The framework's own span of a run would be lost in a crash while its children are written, and would count the
+    tokens of replayed calls.
+    """
+
+    def _trace_agent_invocation(self, *, execute: Callable[[], Any], **_: Any) -> Any:
+        return execute()
+
+
+class _RunsJournaled:
+    """The override; stands before the client's own class in the method resolution order."""
+
+    innermost_chat_middleware: ModelCalls
+    agent_middleware: Sequence[Any]
+    inner_agents: InnerAgents
+
+    def get_response(
+        self, messages: Any, *, options: Any = None, middleware: Any = None, client_kwargs: Any = None, **arguments: Any
+    ) -> Any:
+        client: Any = super()
+        if options and options.get("tools"):
+            tools = self.inner_agents.tools(cast("Any", normalize_tools(options["tools"])))
+            options = {**options, "tools": without_approvals(tools)}
+        client_kwargs = dict(client_kwargs or {})
+        chain = [*_listed(client_kwargs.get("middleware")), *_listed(middleware)]
+        if (held := hold_back(messages, self, chain)) is not None:
+            messages = [held, *messages[len(held.held) :]]
+            self.innermost_chat_middleware.run.held.append(held)
+        ours = self.innermost_chat_middleware
+        ours.is_watched = sees_streams([*self.agent_middleware, *cast("Any", self).chat_middleware, *chain])
+        client_kwargs["middleware"] = [*chain, ours]  # a client may replace it by `middleware`
+        return client.get_response(messages, options=options, client_kwargs=client_kwargs, **arguments)
+
+
+def _listed(middleware: Any) -> list[Any]:
+    """List middleware, of which the framework accepts a single object, too."""
+    if middleware is None:
+        return []
+    return list(cast("Sequence[Any]", middleware)) if isinstance(middleware, Sequence) else [middleware]
+
+
+def _client_for_run(agent: Any, run: AgentRun, inner: InnerAgents) -> Any:
+    client = agent.client
+    hosted = copy_with(client, _RunsJournaled)
+    hosted.innermost_chat_middleware = ModelCalls(run)
+    hosted.agent_middleware = _listed(agent.middleware)
+    hosted.inner_agents = inner
+    hosted.turn_id = run.turn_id
+    hosted.fold_call = run.produced.fold_call
+    configuration: Any = client.function_invocation_configuration
+    tells_reasons = bool(configuration and configuration.get("include_detailed_errors"))
+    calls = ToolCalls(run, inner, tells_reasons=tells_reasons)
+    hosted.function_middleware = [calls, *client.function_middleware]
+    return hosted

@@ -1,0 +1,93 @@
+"""Approvals of tools run by the model's provider, such as those of hosted MCP servers.
+
+The model's answer contains the request, and the next message of the turn the decision. The framework ends a run at such
+a request. The turn waits for a person, as with the app's own tools; once all requests are decided, the run continues
+with the decisions as its next message.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from agent_framework import Content, Message
+
+from durable_agent_host.agent.agent_run import AgentRun
+from durable_agent_host.codec.strict_json import has_python_class
+from durable_agent_host.model.journal_entry import ToolKey
+
+REASON = "the tool runs at the model's provider and needs approval"
+_UNCHANGEABLE = "the arguments of a tool that the model's provider runs cannot be changed"
+
+
+async def answer_requests(run: AgentRun, messages: Iterable[Message]) -> Message | None:
+    """Answer the provider's requests for approval at the end of a model's answer.
+
+    Args:
+        run: has the answers; a request without one is left to a person.
+        messages: what the agent has produced since its last message to the model.
+
+    Returns:
+        The message with the answers, or None when there was no request, or one has no answer yet.
+    """
+    requests = [content for message in messages for content in message.contents if _is_asked_by_provider(content)]
+    asked = [(content, _key(run, content)) for content in requests]
+    told = [await _answer(run, content, key) for content, key in asked]
+    if not told or None in told:
+        return None
+    denials = [reason for content, key in asked if (reason := _denial(run, content, key))]
+    return Message("user", [*cast("list[Content]", told), *map(Content.from_text, denials)])
+
+
+def _is_asked_by_provider(content: Content) -> bool:
+    return (
+        content.type == "function_approval_request"
+        and content.id is not None
+        and content.function_call is not None
+        and bool(content.function_call.hosted)
+    )
+
+
+def _key(run: AgentRun, request: Content) -> ToolKey:
+    """Count a request among the turn's calls: the service chooses its id, as for the app's own calls."""
+    key, _ = run.journal.next_tool_call(cast("str", request.id))
+    return key
+
+
+async def _answer(run: AgentRun, request: Content, key: ToolKey) -> Content | None:
+    question = run.question_id(key)
+    call = cast("Content", request.function_call)
+    answer = run.answers.get(question)
+    if answer is None:
+        await run.ask(question, key, call.name or "", _arguments(call.arguments), REASON)
+        return None
+    told = request.to_function_approval_response(approved=_is_approved(answer, call))
+    told.additional_properties = {}  # the stamp there belongs to the request's item
+    return told
+
+
+def _is_approved(answer: Mapping[str, Any], call: Content) -> bool:
+    return answer.get("approved") is True and not _is_changed(answer, call)
+
+
+def _is_changed(answer: Mapping[str, Any], call: Content) -> bool:
+    return answer.get("arguments") not in (None, _arguments(call.arguments))
+
+
+def _denial(run: AgentRun, request: Content, key: ToolKey) -> str | None:
+    """Return why a call was denied; the provider's answer format has no field for it."""
+    call = cast("Content", request.function_call)
+    answer = run.answers[run.question_id(key)]
+    if _is_approved(answer, call):
+        return None
+    reason = _UNCHANGEABLE if answer.get("approved") is True else answer.get("reason")
+    return f"The call of {call.name} was denied: {reason}" if reason else None
+
+
+def _arguments(arguments: Any) -> dict[str, Any]:
+    try:
+        found = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        return {"arguments": arguments}
+    return {"arguments": json.dumps(found)} if has_python_class(found) else cast("dict[str, Any]", found)

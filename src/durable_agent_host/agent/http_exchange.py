@@ -1,0 +1,60 @@
+"""The wire traffic of a model call: the interface between the SDK connection guards and its receiver.
+
+The guards (`durable_agent_host.providers.http_client_guards`, `bounded_sessions`) report each request with a JSON body
+that they send, and the decompressed response. Headers are never reported.
+"""
+
+from typing import Any, Final, Protocol
+
+from durable_agent_host.concurrency.weak_context_var import WeakContextVar
+
+
+class Exchange(Protocol):
+    """One request and its answer."""
+
+    def answered(self, status: int, *, is_stream: bool) -> None:
+        """Record the status."""
+        ...
+
+    def take(self, piece: bytes) -> None:
+        """Record a piece of the answer's body."""
+        ...
+
+
+class Exchanges(Protocol):
+    """Receives what is sent in one attempt of a turn."""
+
+    async def sent(self, method: str, url: str, body: bytes) -> Exchange | None:
+        """Note a request.
+
+        Args:
+            method: HTTP method.
+            url: with its query, which may contain a key.
+            body: JSON; empty for none.
+
+        Returns:
+            The receiver of the answer; None when it is not wanted.
+        """
+        ...
+
+
+EXCHANGES: Final = WeakContextVar[Exchanges]("durable_agent_exchanges")
+"""Of the attempt that runs; None when nothing is kept."""
+
+
+async def sent(method: Any, url: Any, body: Any) -> Exchange | None:
+    """Tell of a request, if anybody wants to know.
+
+    Args:
+        method: HTTP method.
+        url: in the SDK's form.
+        body: bytes or text; other kinds, such as forms and streams, are not reported.
+    """
+    exchanges = EXCHANGES.get()
+    if exchanges is None:
+        return None
+    if isinstance(body, str):
+        body = body.encode()
+    if body is not None and not isinstance(body, bytes):
+        return None
+    return await exchanges.sent(str(method).upper(), str(url), body or b"")

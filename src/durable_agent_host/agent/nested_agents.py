@@ -1,0 +1,384 @@
+"""Inner agents, and agents without a journal: limits apply to what their models send and request, too.
+
+An agent used as a tool of another (`as_tool()`), at any depth, and the agents of a workflow call their models
+themselves. They get copies of their chat clients, whose connections are guarded like those of the hosted agent's own,
+and which count each call with the turn's. Exceeding a limit there ends the turn, as if its own model had: the agents
+in between would treat the error as a failed tool, and ask again.
+"""
+
+import copy
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from types import CellType, FunctionType
+from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
+
+from agent_framework import (
+    ChatResponse,
+    ChatResponseUpdate,
+    CompactionProvider,
+    FunctionInvocationContext,
+    FunctionInvocationLayer,
+    FunctionMiddleware,
+    FunctionTool,
+    MiddlewareFailure,
+    MiddlewareTermination,
+    RawAgent,
+    ResponseStream,
+    Workflow,
+    WorkflowAgent,
+    normalize_messages,
+    normalize_tools,
+)
+from agent_framework.exceptions import UserInputRequiredException
+
+from durable_agent_host.agent.compaction import with_clients
+from durable_agent_host.agent.context_stores import keep_in_session
+from durable_agent_host.agent.declarations import refuse_declared_tools
+from durable_agent_host.agent.dynamic_subclass import copy_with, overridden_class
+from durable_agent_host.agent.mcp_servers import with_reconnection
+from durable_agent_host.agent.nested_model_calls import InnerCall
+from durable_agent_host.agent.provider import ModelProvider, ProviderFor
+from durable_agent_host.agent.response_limits import (
+    WordMeter,
+    check_calls,
+    check_model_call,
+    in_time,
+    is_larger,
+    lacks_finish_reason,
+    received,
+    until_its_end,
+    whole_in_time,
+)
+from durable_agent_host.agent.run_output import EVERY
+from durable_agent_host.agent.run_result import Failed, RunStoppedError
+from durable_agent_host.agent.tool_wrappers import plain_arguments
+from durable_agent_host.codec.journal_entry import encode_tool_result
+from durable_agent_host.errors import CorruptStateError, without_words
+from durable_agent_host.tool_calls import INNER_KEYS, RUNNING_CALL
+
+_LOGGER = logging.getLogger(__name__)
+_WRAPPED: Final = "self"
+"""The agent's name in the function that `as_tool` makes."""
+
+_UPDATE_BYTES: Final = 512
+"""Counted for an update: the framework's layers keep some kilobytes of each until the answer ends."""
+
+_LOGGED_CHARACTERS: Final = 4000
+
+_FUNCTIONS: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
+"""Functions of tools that are agents → functions of their bounded copies."""
+
+
+class InnerAgents:
+    """Limits the agents within one hosted agent.
+
+    Args:
+        provider_for: returns the provider of a chat client.
+    """
+
+    def __init__(self, provider_for: ProviderFor) -> None:
+        self._provider_for = provider_for
+
+    def client(self, client: Any, *, is_tool: bool = False, agent_name: str = "") -> Any:
+        """Copy a chat client so that what it receives is bounded.
+
+        Guarantee: the client given is not changed, and shares its connections with the copy.
+
+        Args:
+            client: of an agent whose calls are not journaled.
+            is_tool: whether only the agent itself sees what it streams: then the SDK's events of texts already passed
+                on are dropped, as they take more memory than the texts.
+            agent_name: of the agent.
+        """
+        if isinstance(client, _Bounded) or not hasattr(client, "__dict__"):
+            return client
+        is_raw = not hasattr(client, "_inner_get_response")
+        bounded: Any = copy_with(client, _BoundedWhole if is_raw else _BoundedInside)
+        provider = self._provider_for(client)
+        bounded.inner_agents = self
+        bounded.lets_go = is_tool
+        bounded.provider_inside = provider
+        bounded.__dict__.update(provider.sdk_clients(client, retries=True))
+        if FunctionInvocationLayer in type(client).__mro__:
+            bounded.function_middleware = [_InnerToolCalls(agent_name), *bounded.function_middleware]
+        return bounded
+
+    def agent(self, agent: Any, *, is_tool: bool = False) -> Any:
+        """Copy an agent with a bounded client; a workflow, built for the run, gets bounded agents in place.
+
+        Args:
+            agent: of any class; agents that are not the framework's are returned unchanged.
+            is_tool: see `client`.
+        """
+        match cast("object", agent):
+            case RawAgent() if not isinstance(agent.client, _Bounded):
+                bounded: Any = copy.copy(agent)
+                bounded.client = self.client(agent.client, is_tool=is_tool, agent_name=agent.name or "")
+                bounded.mcp_tools = with_reconnection(bounded.mcp_tools, is_inner=True)
+                self._bound_compaction(bounded)
+                return bounded
+            case WorkflowAgent() as team:
+                self._bound_workflow(team.workflow, is_tool=is_tool)
+            case _:
+                pass
+        return agent
+
+    def tools(self, tools: Iterable[Any]) -> list[Any]:
+        """Return the tools, with bounded copies of those that are agents.
+
+        Guarantee: the tools given are not changed. A view shares the attributes of its tool, counters included.
+
+        Args:
+            tools: of one run, normalized by the framework.
+        """
+        return [self._tool(tool) for tool in tools]
+
+    def _tool(self, tool: Any) -> Any:
+        function: Any = tool.__dict__.get("func") if isinstance(tool, FunctionTool) else None
+        if isinstance(tool, _BoundedTool) or not isinstance(function, FunctionType):
+            return tool
+        if function not in _FUNCTIONS:
+            names = function.__code__.co_freevars
+            cells = function.__closure__ or ()
+            if _WRAPPED not in names or not function.__module__.startswith("agent_framework"):
+                return tool
+            bounded = {_WRAPPED: CellType(self.agent(cells[names.index(_WRAPPED)].cell_contents, is_tool=True))}
+            closure = tuple(bounded.get(name, cell) for name, cell in zip(names, cells, strict=True))
+            _FUNCTIONS[function] = _rebound(function, closure)
+        view = object.__new__(overridden_class(cast("type[Any]", type(tool)), _BoundedTool))
+        view.__dict__ = tool.__dict__
+        return view
+
+    def _bound_compaction(self, agent: Any) -> None:
+        """Give the copy of an agent, and that of its client, strategies whose clients are bounded."""
+        for holder in (agent, agent.client):
+            if (strategy := getattr(holder, "compaction_strategy", None)) is not None:
+                holder.compaction_strategy = with_clients(strategy, self.client)
+        agent.context_providers = [self._context_provider(keep_in_session(one)) for one in agent.context_providers]
+
+    def _context_provider(self, provider: Any) -> Any:
+        if type(provider) is not CompactionProvider:
+            return provider
+        bounded: Any = copy.copy(provider)
+        bounded.before_strategy = with_clients(provider.before_strategy, self.client)
+        bounded.after_strategy = with_clients(provider.after_strategy, self.client)
+        return bounded
+
+    def _bound_workflow(self, workflow: Workflow, *, is_tool: bool) -> None:
+        for executor in workflow.executors.values():
+            self.bound_executor(executor, is_tool=is_tool)
+
+    def bound_executor(self, executor: Any, *, is_tool: bool = False) -> None:
+        """Give an executor of a workflow bounded copies of its agents.
+
+        Args:
+            executor: changed in place; its agents are not.
+            is_tool: see `client`.
+        """
+        for holder in (executor, *_managers(executor)):
+            for name, value in list(vars(holder).items()):
+                if isinstance(value, Workflow):
+                    self._bound_workflow(value, is_tool=is_tool)
+                elif (bounded := self.agent(value, is_tool=is_tool)) is not value:
+                    setattr(holder, name, bounded)
+
+
+def _managers(executor: object) -> Iterator[object]:
+    """List the objects of an orchestrator that call agents on its behalf."""
+    return (one for one in vars(executor).values() if callable(getattr(one, "on_checkpoint_save", None)))
+
+
+def _rebound(function: FunctionType, closure: tuple[CellType, ...]) -> FunctionType:
+    bounded = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, closure)
+    bounded.__kwdefaults__ = function.__kwdefaults__
+    bounded.__annotations__ = function.__annotations__
+    bounded.__dict__.update(function.__dict__)
+    return bounded
+
+
+class _BoundedTool:
+    """The override of a tool that is an agent; stands before the tool's own class in the method resolution order."""
+
+    @property
+    def func(self) -> Any:
+        function = self.__dict__.get("func")
+        return _FUNCTIONS.get(function, function)
+
+    @func.setter
+    def func(self, function: Any) -> None:
+        self.__dict__["func"] = function
+
+
+class _Bounded:
+    """The override of a chat client; stands before the client's own class in the method resolution order."""
+
+    inner_agents: InnerAgents
+    lets_go: bool
+    provider_inside: ModelProvider
+
+    def get_response(self, messages: Any, *, options: Any = None, **arguments: Any) -> Any:
+        if options and options.get("tools"):
+            tools = self.inner_agents.tools(cast("Any", normalize_tools(options["tools"])))
+            refuse_declared_tools(tools)
+            options = {**options, "tools": tools}
+        client: Any = super()
+        return client.get_response(messages, options=options, **arguments)
+
+
+class _BoundedInside(_Bounded):
+    """The override of a client whose model calls go through one method, inside all of the framework's layers."""
+
+    def _inner_get_response(self, *, stream: bool = False, **arguments: Any) -> Any:
+        client: Any = super()
+        inner = client._inner_get_response  # noqa: SLF001 - the override calls what it overrides
+        call = InnerCall(arguments.get("messages") or (), arguments.get("options") or {}, self.provider_inside)
+        return _call(lambda: inner(stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
+
+
+class _BoundedWhole(_Bounded):
+    """The override of a client that is not the framework's."""
+
+    def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
+        ask = super().get_response
+        call = InnerCall(normalize_messages(messages), arguments.get("options") or {}, self.provider_inside)
+        return _call(lambda: ask(messages, stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
+
+
+def _call(ask: Callable[[], Any], call: InnerCall, *, stream: bool, lets_go: bool) -> Any:
+    """Make one model call within the turn's limits."""
+    if not stream:
+        return _whole(ask, call)
+    asked: list[Any] = []
+
+    async def updates() -> AsyncGenerator[ChatResponseUpdate]:
+        with _ends_turn():
+            async with _counted(call):
+                result = ask()
+                asked.append(result if isinstance(result, ResponseStream) else await result)
+                async with asked[0]:
+                    each = _each(until_its_end(asked[0], lacks_finish_reason, None), lets_go=lets_go)
+                    async with aclosing(in_time(each, received().bounds)) as updates_in_time:
+                        async for update in updates_in_time:
+                            call.take(update)
+                            yield update
+            await call.finished()
+
+    async def response(_: Any) -> ChatResponse[Any]:
+        with _ends_turn():
+            return _checked(await asked[0].get_final_response())
+
+    return ResponseStream(updates(), finalizer=response)
+
+
+async def _whole(ask: Callable[[], Awaitable[ChatResponse[Any]]], call: InnerCall) -> ChatResponse[Any]:
+    with _ends_turn():
+        async with _counted(call):
+            response = await whole_in_time(ask(), received().bounds)
+        await call.finished(response)
+        meter = WordMeter()
+        for message in response.messages:
+            meter.take(message.contents)
+        return _checked(response)
+
+
+async def _each(stream: Any, *, lets_go: bool) -> AsyncGenerator[ChatResponseUpdate]:
+    meter = WordMeter(_UPDATE_BYTES)
+    passed = list[ChatResponseUpdate]()
+    async for update in stream:
+        meter.take(update.contents)
+        yield update
+        if lets_go:
+            passed.append(update)
+        if len(passed) >= EVERY:
+            _let_go(passed)
+            passed.clear()
+
+
+def _let_go(passed: Iterable[ChatResponseUpdate]) -> None:
+    for update in passed:
+        if [content.type for content in update.contents] == ["text"]:
+            update.raw_representation = update.contents[0].raw_representation = None
+
+
+@asynccontextmanager
+async def _counted(call: InnerCall) -> AsyncGenerator[None]:
+    bounded = received()
+    bounded.check()
+    check_model_call(bounded.bounds)
+    bounded.inner_calls += 1
+    await call.begin()
+    try:
+        yield
+    except Exception:
+        await call.failed()
+        raise
+
+
+def _checked(response: ChatResponse[Any]) -> ChatResponse[Any]:
+    contents = (content for message in response.messages for content in message.contents)
+    check_calls(contents, received().bounds)
+    return response
+
+
+@contextmanager
+def _ends_turn() -> Generator[None]:
+    """End the turn when a limit was exceeded; leave other errors to the agent."""
+    try:
+        yield
+    except Exception as error:
+        crossed = received().crossed
+        if crossed is None:
+            raise
+        raise RunStoppedError(Failed(crossed)) from error
+
+
+def log_tool_failure(what: str, error: BaseException) -> None:
+    """Log what a tool raised, with its traceback; some errors quote whole answers of services.
+
+    Args:
+        what: failed.
+        error: the error raised.
+    """
+    said = f"{type(error).__name__}: {error}"
+    more = len(said) - _LOGGED_CHARACTERS
+    said = said if more <= 0 else f"{said[:_LOGGED_CHARACTERS]}... ({more:,} characters more)"
+    _LOGGER.warning("%s: %s", what, said, exc_info=without_words(error))
+
+
+class _InnerToolCalls(FunctionMiddleware):
+    """Gives each tool call of an inner agent its own key; logs a failure, and reports a result that is too large."""
+
+    def __init__(self, agent_name: str) -> None:
+        self._agent_name = agent_name
+
+    async def process(self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        call = None
+        keys = INNER_KEYS.get()
+        if keys is not None:  # within a turn
+            arguments = plain_arguments(context.arguments)
+            call_id = str(context.metadata["call_id"])
+            call = keys.next_call(self._agent_name, context.function.name, arguments, call_id)
+        token = RUNNING_CALL.set(call)
+        try:
+            await call_next()
+        except (RunStoppedError, MiddlewareFailure, MiddlewareTermination, UserInputRequiredException):
+            raise
+        except Exception as error:
+            log_tool_failure(f"tool {context.function.name} of an agent within an agent failed", error)
+            raise
+        finally:
+            RUNNING_CALL.reset(token)
+        most = received().bounds.tool_result_bytes
+        try:
+            is_too_large = is_larger(encode_tool_result(context.result), most)
+        except (CorruptStateError, RecursionError):  # a result that cannot be stored need not be, here
+            return
+        if is_too_large:
+            _LOGGER.warning(
+                "the result of tool %s, of an agent within an agent, is larger than %d bytes, and the model is told "
+                "so; DURABLE_AGENT_HOST_MAX_TOOL_RESULT_BYTES sets the limit",
+                *(context.function.name, most),
+            )
+            context.result = f"Error: The tool has run, and its result is larger than {most} bytes: ask it for less."

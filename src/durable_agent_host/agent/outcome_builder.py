@@ -1,0 +1,298 @@
+"""The outcome of a turn for each ending, with the entries to store or the reason why there are none."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, cast
+
+from agent_framework import AgentResponse, Content, Message, add_usage_details
+
+from durable_agent_host.agent.agent_runs import AgentRuns
+from durable_agent_host.agent.response_format_worker import hold_answer
+from durable_agent_host.agent.run_output import json_bytes
+from durable_agent_host.agent.transcript_provider import DurableSession, TranscriptProvider
+from durable_agent_host.codec.approval_records import with_approvals
+from durable_agent_host.codec.content import decode_usage, encode_agent_session
+from durable_agent_host.codec.extension_data import extension_of, with_extension
+from durable_agent_host.codec.journal_entry import decode_tool_result
+from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
+from durable_agent_host.codec.overlay import encode_overlay
+from durable_agent_host.concurrency.thread_offload import aside_of_texts
+from durable_agent_host.errors import (
+    CorruptStateError,
+    InvalidAnswerError,
+    LogError,
+    ProviderError,
+    TurnCancelledError,
+    TurnError,
+)
+from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.provider_item import SERVICE_TIER
+from durable_agent_host.model.session import WORKFLOW_STATE
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
+from durable_agent_host.session.repair import repair_entries
+from durable_agent_host.session.transcript import close_calls, finished_part
+from durable_agent_host.stream.live_events import answer_text
+from durable_agent_host.stream.redacted_events import without_held
+from durable_agent_host.turn.error_texts import error_details
+from durable_agent_host.turn.pending_approvals import shortened_calls
+from durable_agent_host.turn.timeline import bounded_name
+from durable_agent_host.turn.turn_redactor import Redactor
+from durable_agent_host.turn_log.journal import Recorded
+
+CANCELLED: Final = "durable_agent_host.cancelled"
+"""Key in the ``additional_properties`` of a stored response: the turn was cancelled at this point."""
+
+_NOT_RUN: Final = "Error: The turn was cancelled before this call; the tool did not run."
+_TOOL_FAILED: Final = "Error: Function failed."
+_WAITING_CHARACTERS: Final = 8 * 1024
+_CUT_OFF: Final = (
+    "Error: The turn was cancelled while the tool was running; the outcome is not known, "
+    "and the call may or may not have taken effect."
+)
+
+
+def utc_now() -> str:
+    """Return the time: UTC, ISO-8601 with microseconds."""
+    return datetime.now(UTC).isoformat()
+
+
+def error_raised_again(error: Mapping[str, Any]) -> TurnError:
+    """Recreate an exception from a turn's stored error. Guarantee: pure.
+
+    Args:
+        error: ``type`` and ``message``; ``retryable`` when the model's service failed.
+
+    Returns:
+        The error.
+    """
+    message = str(error.get("message"))
+    if "retryable" in error:
+        return ProviderError(message, retryable=bool(error["retryable"]))
+    return TurnError(message)
+
+
+async def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcome:
+    """Build the outcome of a turn whose agent has answered.
+
+    Args:
+        runs: of the attempt, ended.
+        response: folded from its updates.
+
+    Returns:
+        An outcome with the entries to append.
+
+    Raises:
+        InvalidAnswerError: the answer does not match the requested response format, or the answer or the agent's
+            session holds a value that JSON cannot represent.
+    """
+    if runs.request.response_format is not None:
+        await hold_answer(answer_text(response), runs.request.response_format)
+    try:
+        outcome = await _with_entries(runs, response, "completed")
+        return replace(outcome, overlay=await overlay_after(runs, response.messages))
+    except CorruptStateError as error:  # from what would be stored; the session is unchanged
+        raise InvalidAnswerError(f"the agent's answer cannot be stored: {error}") from error
+
+
+async def cancelled(runs: AgentRuns, recorded: Recorded) -> TurnOutcome:
+    """Build the outcome of a cancelled turn: its output so far, as a valid transcript.
+
+    The model's service, or a workflow, does not know what was cut off, so the next turn starts from the transcript.
+
+    Args:
+        runs: of the attempt, cut off.
+        recorded: the journal as it is now.
+
+    Returns:
+        An outcome with the entries to append, the response marked.
+    """
+    response, cut_off = runs.produced.responses(recorded.responses)
+    kept = finished_part(cut_off.messages)
+    if (redactor := runs.redactor) is not None:
+        kept = await aside_of_texts(kept, lambda: without_held(kept, redactor))
+    response.messages += kept
+    position = runs.run.journal.position if runs.run is not None else -1
+    response.messages = close_calls(
+        response.messages, lambda call_id, n: _told(recorded, ToolKey(position, call_id, n))
+    )
+    response.additional_properties = {**(response.additional_properties or {}), CANCELLED: True}
+    runs.agent_session.service_session_id = None
+    runs.agent_session.state.pop(WORKFLOW_STATE, None)
+    outcome = await _with_entries(runs, response, "cancelled")
+    request_entry, response_entry = outcome.entries
+    mended, _ = repair_entries([request_entry, response_entry], runs.provider.repair_rules)
+    error = TurnCancelledError("the turn was cancelled; what it had produced is part of the conversation")
+    return replace(outcome, entries=mended, error=error_details(error))
+
+
+def _told(recorded: Recorded, key: ToolKey) -> Content:
+    """Build the result of a call whose result the model has not seen."""
+    known = recorded.tools.get(key)
+    if known is None:
+        return Content.from_function_result(key.call_id, result=_NOT_RUN)
+    if known.finished is None:
+        return Content.from_function_result(key.call_id, result=_CUT_OFF)
+    result = known.finished.result
+    if "items" in result:
+        return Content.from_function_result(key.call_id, result=decode_tool_result(result))
+    return Content.from_function_result(key.call_id, result=_TOOL_FAILED, exception=str(result.get("message", "")))
+
+
+def failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 0.0) -> TurnOutcome:
+    """Build the outcome of a failed turn; the conversation is unchanged. Guarantee: pure except for the clock.
+
+    Args:
+        request: the turn's request.
+        error: the reason.
+        milliseconds: time inside the agent.
+
+    Returns:
+        An outcome without entries.
+    """
+    return TurnOutcome(
+        turn_id=request.turn_id,
+        status="failed",
+        error=error_details(error),
+        stats=TurnStats(agent_milliseconds=milliseconds),
+        request_hash=request.request_hash,
+        ended_at=utc_now(),
+    )
+
+
+def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:
+    """Build the outcome of a turn that stops because its log cannot be written. Guarantee: pure except for the clock.
+
+    Args:
+        request: the turn's request.
+        error: the reason; a `LogUnavailableError` when nothing was begun.
+
+    Returns:
+        An outcome without entries, which the session need not record.
+    """
+    return replace(failed(request, error), status="rejected")
+
+
+async def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutcome:
+    """Build the outcome of an attempt that waits for a person.
+
+    Args:
+        runs: of the attempt, stopped at the calls that wait.
+        calls: the calls that wait.
+
+    Returns:
+        An outcome with ``pending``, and no entries.
+    """
+    shown: Sequence[Mapping[str, Any]] = calls
+    if (redactor := runs.redactor) is not None:
+        shown = await aside_of_texts(calls, lambda: redactor.calls(calls))
+    return TurnOutcome(
+        turn_id=runs.request.turn_id,
+        status="suspended",
+        pending=shortened_calls(shown, _WAITING_CHARACTERS),
+        stats=TurnStats(agent_milliseconds=runs.milliseconds()),
+        request_hash=runs.request.request_hash,
+    )
+
+
+async def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> TurnOutcome:
+    ended_at = utc_now()
+    request = runs.asked
+    _hide_exceptions(given)
+    served = _served(runs, given)
+    if runs.context is not None:
+        given.usage_details = add_usage_details(given.usage_details, runs.context.usage)
+    if runs.inner_calls is not None and runs.hosted.has_journal:  # a workflow reports its agents' tokens itself
+        given.usage_details = add_usage_details(given.usage_details, runs.inner_calls.usage)
+    asked = request
+    response = given
+    answered = runs.answers
+    if (redactor := runs.redactor) is not None:
+        redact = partial(_redacted, runs, redactor, request, given)
+        asked, response, answered = await aside_of_texts([request, given, runs.answers], redact)
+    answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served)
+    entries = (encode_request_entry(asked), with_approvals(answer, answered))
+    is_redacted = asked is not request or response is not given
+    if is_redacted:
+        entries = tuple(with_extension(entry, {**extension_of(entry), "redacted": True}) for entry in entries)
+    usage = entries[1].get("usage")
+    runs.agent_session.note_service(runs.provider)
+    return TurnOutcome(
+        turn_id=request.turn_id,
+        status=status,
+        text=answer_text(response),
+        entries=cast("tuple[Mapping[str, Any], ...]", entries),
+        agent_session=save_session(runs.agent_session),
+        usage=decode_usage(usage) if usage else None,
+        message_count=runs.record.session.message_count + len(entries),
+        stats=replace(_weigh(runs, response), bytes_stored=json_bytes(entries)),
+        request_hash=request.request_hash,
+        ended_at=ended_at,
+        served=served or None,
+        redacted=is_redacted,
+    )
+
+
+def _redacted(
+    runs: AgentRuns, redactor: Redactor, request: TurnRequest, given: AgentResponse[Any]
+) -> tuple[TurnRequest, AgentResponse[Any], Mapping[str, Mapping[str, Any]]]:
+    offered = runs.run.progress.offered if runs.run is not None and runs.hosted.has_journal else None
+    answered = {call_id: redactor.data(answer) for call_id, answer in runs.answers.items()}
+    return redactor.request(request), redactor.response(given, offered=offered), answered
+
+
+def _served(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:
+    """Return the model and tier that served the last call; remove the tier from the response's properties."""
+    properties = dict(response.additional_properties or {})
+    tier = properties.pop(SERVICE_TIER, None)
+    response.additional_properties = properties
+    served = {"model": runs.produced.served_model, "service_tier": tier}
+    clean = runs.redactor.text if runs.redactor is not None else str
+    return {name: bounded_name(clean(str(value))) for name, value in served.items() if value}
+
+
+def _hide_exceptions(response: AgentResponse[Any]) -> None:
+    """Replace texts of tools' exceptions by what the model received; agents without a journal give them in full."""
+    for content in (content for message in response.messages for content in message.contents):
+        if content.type == "function_result" and content.exception and content.exception not in str(content.result):
+            content.exception = str(content.result or _TOOL_FAILED)
+
+
+async def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> dict[str, Any] | None:
+    """Return the session's context after a turn.
+
+    Args:
+        runs: of the attempt, ended.
+        response: messages that the turn adds to the record after its request; None when it adds nothing.
+
+    Returns:
+        The overlay as stored, empty when the context is the whole record; None when the previous one stays.
+    """
+    overlay = runs.context.overlay(response) if runs.context is not None else None
+    if overlay is None:
+        return None
+    if (redactor := runs.redactor) is not None:
+        overlay = await aside_of_texts(overlay, partial(redactor.overlay, overlay))
+    return {} if overlay.is_whole else encode_overlay(overlay)
+
+
+def save_session(agent_session: DurableSession) -> Mapping[str, Any]:
+    """Encode the framework's session of a run. Guarantee: pure, except that it drops an empty state of our own.
+
+    Raises:
+        CorruptStateError: it holds a value that JSON cannot represent.
+    """
+    if not agent_session.state.get(TranscriptProvider.SOURCE_ID):
+        agent_session.state.pop(TranscriptProvider.SOURCE_ID, None)
+    return encode_agent_session(agent_session)
+
+
+def _weigh(runs: AgentRuns, response: AgentResponse[Any]) -> TurnStats:
+    return TurnStats(
+        chunks_streamed=runs.produced.updates_streamed,
+        bytes_streamed=runs.produced.weight.total_bytes(),
+        contents_stored=sum(len(message.contents) for message in response.messages),
+        agent_milliseconds=runs.milliseconds(),
+        calls_refused=len(runs.losses),
+    )

@@ -1,0 +1,75 @@
+"""Checks answers against the formats that clients ask for, without blocking other turns.
+
+Most checks run in the agents' process: some keywords against some values. Larger or unpredictable ones run in their own
+process, which is killed when it takes too long: a backtracking pattern holds the interpreter, and with it all turns, so
+neither a thread nor a cancellation would help.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from durable_agent_host.errors import InvalidAnswerError, RequestError
+from durable_agent_host.turn.response_format import STEPS_AT_ONCE, TooMuchToCheckError, check_answer
+
+CHECK_SECONDS: Final = 10.0
+"""Time limit for checking an answer in its own process."""
+
+_AT_ONCE: Final = asyncio.Semaphore(2)
+_KINDS: Final = {one.__name__: one for one in (InvalidAnswerError, RequestError)}
+
+
+async def hold_answer(text: str, response_format: Mapping[str, Any], *, seconds: float = CHECK_SECONDS) -> None:
+    """Check an answer against the requested format; see `check_answer`.
+
+    Args:
+        text: the model's answer.
+        response_format: as `check_answer` takes it.
+        seconds: time limit in a process of its own.
+
+    Raises:
+        InvalidAnswerError: the answer does not match, or the check takes too long.
+        RequestError: the format is invalid.
+    """
+    try:
+        check_answer(text, response_format, most_steps=STEPS_AT_ONCE)
+    except TooMuchToCheckError:
+        async with _AT_ONCE:
+            await _hold_apart(text, response_format, seconds)
+
+
+async def _hold_apart(text: str, response_format: Mapping[str, Any], seconds: float) -> None:
+    command = (sys.executable, "-c", f"from {__name__} import answer_on_standard_output as run; run()")
+    pipes: Any = dict.fromkeys(("stdin", "stdout"), asyncio.subprocess.PIPE)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = await asyncio.create_subprocess_exec(*command, env=environment, **pipes)
+    try:
+        asked = json.dumps([text, response_format]).encode()
+        async with asyncio.timeout(seconds):
+            said, _ = await process.communicate(asked)
+    except TimeoutError:
+        raise InvalidAnswerError(
+            f"checking the model's answer against response_format took longer than {seconds:g} s: ask for a simpler one"
+        ) from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    found: Any = json.loads(said) if said else ["", ""]
+    if found is not None:
+        kind, reason = found
+        raise _KINDS.get(kind, InvalidAnswerError)(reason or "the answer could not be checked against response_format")
+
+
+def answer_on_standard_output() -> None:
+    """Check standard input and write the result as JSON: null, or the error's name and text."""
+    text, response_format = json.load(sys.stdin)
+    found: list[str] | None = None
+    try:
+        check_answer(text, response_format)
+    except (InvalidAnswerError, RequestError) as error:
+        found = [type(error).__name__, str(error)]
+    sys.stdout.write(json.dumps(found))

@@ -1,0 +1,503 @@
+"""Limits on what a model's service sends: counted as bytes arrive, and again when an answer is complete.
+
+The providers' guards count bytes (`AnswerMeter`), because data that never becomes an update has a cost, too: comments,
+unterminated lines, a few compressed kilobytes that expand to gigabytes. The run counts calls and arguments.
+"""
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any, Final, cast
+
+from agent_framework import ChatResponse, ChatResponseUpdate, Content
+
+from durable_agent_host.concurrency.weak_context_var import WeakContextVar
+from durable_agent_host.errors import ProviderError, TurnError
+from durable_agent_host.model.turn import ModelBounds
+from durable_agent_host.stream.fold import ItemReader
+from durable_agent_host.turn.token_estimate import characters_of_json
+
+
+class Heard:
+    """Counts the characters of texts, reasoning, arguments and code that one streamed answer says.
+
+    Services end a streamed text by repeating it as a whole. A whole counts as far as it is longer than what has come of
+    it in pieces: of the same part of the same item, or, where no item is known, of the text or call just before it.
+
+    Args:
+        items: the provider's knowledge of items.
+
+    Attributes:
+        characters: so far; never less than the complete contents have together.
+    """
+
+    def __init__(self, items: ItemReader) -> None:
+        self.characters = 0
+        self._items = items
+        self._counted: dict[int | str, dict[tuple[str, ...], int]] = {}
+        self._loose: dict[tuple[str, ...], int] = {}
+
+    def take(self, update: ChatResponseUpdate) -> None:
+        """Count an update."""
+        part = None if update.raw_representation is None else self._items.read_item(update)
+        if part is not None and part.begins is not None and part.place is not None:
+            self._counted[part.place] = {}  # some services give all items one place
+        for content in update.contents:
+            kind = content.type, content.call_id or content.id or ""
+            if part is not None and part.place is not None:
+                self._add(self._counted.setdefault(part.place, {}), (*kind, part.part), content)
+                continue
+            self._loose = {kind: self._loose.get(kind, 0)}
+            self._add(self._loose, kind, content)
+            if content.merge_mode == "replace":
+                self._loose = {}
+
+    def _add(self, counted: dict[tuple[str, ...], int], key: tuple[str, ...], content: Content) -> None:
+        if size := _characters_of(content):
+            before = counted.get(key, 0)
+            more = max(size - before, 0) if content.merge_mode == "replace" else size
+            self.characters += more
+            counted[key] = before + more
+
+
+def characters_of_answer(response: ChatResponse[Any]) -> int:
+    """Count what a whole answer says. Guarantee: pure."""
+    return sum(_characters_of(content) for message in response.messages for content in message.contents)
+
+
+def _characters_of(content: Content) -> int:
+    """Count what a content says in its text, its arguments and its code."""
+    arguments: Any = content.arguments
+    size = len(content.text) if isinstance(content.text, str) else 0
+    if isinstance(arguments, str):
+        size += len(arguments)
+    elif isinstance(arguments, Mapping):
+        size += characters_of_json(arguments)
+    return size + sum(map(_characters_of, content.inputs or ()))
+
+
+MOST_LINES: Final = 1000
+"""Maximum lines of one stream event; the services write three. SDKs copy an event once for each of its lines."""
+
+_LAST_UPDATES: Final = 8
+"""The provider's end mark is in one of these: token counts and closing events may come after it."""
+
+_QUIET_SECONDS: Final = 5.0
+"""How long to wait for the end of a connection, or for token counts, when an answer is complete."""
+
+_UPDATE_BYTES: Final = 32
+"""Counted for an empty update; the services send more for each."""
+
+_ONE_ANSWER: Final = ("for one answer", "MAX_ANSWER_BYTES")
+_ONE_TURN: Final = ("for one turn", "MAX_TURN_BYTES")
+_BLANK: Final = re.compile(rb"\r?\n\r?\n|\r\r")
+
+
+class Received:
+    """What the service has sent in one attempt of a turn.
+
+    Args:
+        bounds: of the turn.
+
+    Attributes:
+        bounds: of the turn.
+        bytes: of all answers so far, as received.
+        said_bytes: of the content of all answers so far.
+        calls: model calls started by the turn's agent, including replayed ones.
+        inner_calls: model calls of agents within the agent so far.
+        crossed: the first limit exceeded, even if its error was caught; nothing is read after it.
+    """
+
+    def __init__(self, bounds: ModelBounds) -> None:
+        self.bounds = bounds
+        self.bytes = 0
+        self.said_bytes = 0
+        self.calls = 0
+        self.inner_calls = 0
+        self.crossed: ProviderError | TurnError | None = None
+
+    def cross[E: ProviderError | TurnError](self, error: E) -> E:
+        """Record an exceeded limit, and return its error."""
+        self.crossed = self.crossed or error
+        return error
+
+    def check(self) -> None:
+        """Stop reading and calling once a limit was exceeded.
+
+        Raises:
+            ProviderError: a limit was exceeded.
+            TurnError: likewise.
+        """
+        if self.crossed is not None:
+            raise self.crossed
+
+
+RECEIVED: Final = WeakContextVar[Received]("durable_agent_received")
+"""Of the turn that runs; a call outside of a turn has the default bounds for itself."""
+
+
+def received() -> Received:
+    """Return what the turn that runs has received; outside of a turn, a new one."""
+    return RECEIVED.get() or Received(ModelBounds())
+
+
+class AnswerMeter:
+    """Counts one answer as it arrives, and passes on complete lines of a stream.
+
+    An SDK that assembles a long line copies all of it for each piece from the network.
+
+    Args:
+        is_stream: whether it is a stream of events.
+        is_counted: whether another meter counts it for the turn.
+    """
+
+    def __init__(self, *, is_stream: bool, is_counted: bool = False) -> None:
+        self._received = received()
+        self._received.check()
+        self._is_counted = is_counted
+        self._is_stream = is_stream
+        self._bytes = 0
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+        self._lines = 0
+
+    def check_line(self, size_bytes: int) -> None:
+        """Check the length of a line so far.
+
+        Raises:
+            ProviderError: it is too long.
+        """
+        if size_bytes > self._received.bounds.line_bytes:
+            raise self._too_much(self._received.bounds.line_bytes, "on one line", "MAX_LINE_BYTES")
+
+    def take(self, piece: bytes) -> bytes:
+        """Count decompressed bytes.
+
+        Args:
+            piece: the bytes received.
+
+        Returns:
+            The bytes that can be read now; empty while a line is incomplete.
+
+        Raises:
+            ProviderError: a limit is exceeded.
+        """
+        bounds = self._received.bounds
+        size = len(piece)
+        self._received.check()
+        self._bytes += size
+        self._received.bytes += 0 if self._is_counted else size
+        if self._bytes > bounds.answer_bytes:
+            raise self._too_much(bounds.answer_bytes, *_ONE_ANSWER)
+        if self._received.bytes > bounds.turn_bytes:
+            raise self._too_much(bounds.turn_bytes, *_ONE_TURN)
+        return self._whole_lines(piece) if self._is_stream else piece
+
+    def rest(self) -> bytes:
+        """Return a stream's unterminated last line."""
+        rest = b"".join(self._open)
+        self._open = []
+        return rest
+
+    def _too_much(self, most_bytes: int, where: str, setting: str) -> ProviderError:
+        return self._received.cross(_too_much("sent", most_bytes, where, setting))
+
+    def _whole_lines(self, piece: bytes) -> bytes:
+        end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+        self.check_line(self._open_bytes + (min(_end(piece, b"\n"), _end(piece, b"\r")) if end else len(piece)))
+        if not end:
+            self._open.append(piece)
+            self._open_bytes += len(piece)
+            return b""
+        whole = b"".join((*self._open, piece[:end]))
+        self._open, self._open_bytes = ([piece[end:]], len(piece) - end) if end < len(piece) else ([], 0)
+        self._count_lines(whole)
+        return whole
+
+    def _count_lines(self, whole: bytes) -> None:
+        if self._lines + whole.count(b"\n") + whole.count(b"\r") <= MOST_LINES:  # of whichever events
+            blank = max(whole.rfind(mark) for mark in (b"\n\n", b"\r\r", b"\n\r\n"))
+            event = whole[blank + 1 :]
+            self._lines = (0 if blank >= 0 else self._lines) + event.count(b"\n") + event.count(b"\r")
+            return
+        for number, event in enumerate(_BLANK.split(whole)):
+            self._lines = (0 if number else self._lines) + event.count(b"\n") + event.count(b"\r")
+            if self._lines > MOST_LINES:
+                raise self._received.cross(
+                    ProviderError(
+                        f"the model's service sent an event of more than {MOST_LINES} lines: check the endpoint's "
+                        "address",
+                        retryable=False,
+                    )
+                )
+
+
+class WordMeter:
+    """Counts what one answer says, for clients whose connections are not guarded; services send more than the content.
+
+    Args:
+        update_bytes: that an update counts for besides what it says.
+    """
+
+    def __init__(self, update_bytes: int = _UPDATE_BYTES) -> None:
+        self._update_bytes = update_bytes
+        self._received = received()
+        self._bytes = 0
+
+    def take(self, contents: Iterable[Content]) -> None:
+        """Count an update, or a whole message.
+
+        Args:
+            contents: the update's.
+
+        Raises:
+            ProviderError: a limit is exceeded.
+        """
+        size = self._update_bytes
+        for content in contents:
+            for said in (content.text, content.arguments, content.uri):
+                size += len(said) if isinstance(said, str) else 0
+        self._bytes += size
+        self._received.said_bytes += size
+        bounds = self._received.bounds
+        if self._bytes > bounds.answer_bytes:
+            raise self._received.cross(_too_much("said", bounds.answer_bytes, *_ONE_ANSWER))
+        if self._received.said_bytes > bounds.turn_bytes:
+            raise self._received.cross(_too_much("said", bounds.turn_bytes, *_ONE_TURN))
+
+
+def _end(piece: bytes, mark: bytes) -> int:
+    found = piece.find(mark)
+    return found if found >= 0 else len(piece)
+
+
+def check_model_call(bounds: ModelBounds, *, begun: int = 0) -> None:
+    """Check that a turn may make one more model call; calls of inner agents count.
+
+    Args:
+        bounds: of the turn.
+        begun: how many of the counted calls are this one.
+
+    Raises:
+        TurnError: it may not.
+    """
+    turn = received()
+    made = turn.calls + turn.inner_calls - begun
+    if made >= bounds.model_calls:
+        raise turn.cross(
+            TurnError(
+                f"the turn has made {made} model calls without coming to an end: ask for less in one turn, "
+                "or raise DURABLE_AGENT_HOST_MAX_MODEL_CALLS"
+            )
+        )
+
+
+def check_calls(contents: Iterable[Content], bounds: ModelBounds) -> None:
+    """Check the tool calls of one complete answer before any of them runs.
+
+    Args:
+        contents: of the answer.
+        bounds: of the turn.
+
+    Raises:
+        ProviderError: there are too many, or one has too long arguments.
+    """
+    count = 0
+    for content in contents:
+        if content.type != "function_call":
+            continue
+        count += 1
+        if is_larger(content.arguments, bounds.argument_bytes):
+            much = _too_much("asked for a tool with", bounds.argument_bytes, "of arguments", "MAX_ARGUMENT_BYTES")
+            raise received().cross(much)
+    if count > bounds.calls_at_once:
+        raise received().cross(
+            ProviderError(
+                f"the model asked for {count} tool calls in one answer, and none of them was run: ask for less at "
+                f"once, or raise DURABLE_AGENT_HOST_MAX_CALLS_AT_ONCE, which is {bounds.calls_at_once}",
+                retryable=False,
+            )
+        )
+
+
+def is_larger(value: Any, most_bytes: int) -> bool:
+    """Estimate whether a JSON value is larger than a number of bytes, without encoding it.
+
+    Guarantee: pure. Texts count as their UTF-8 bytes, everything else as one byte.
+
+    Args:
+        value: JSON.
+        most_bytes: the limit, where counting stops.
+    """
+    left = most_bytes
+    pending = [value]
+    while pending and left >= 0:
+        one = pending.pop()
+        left -= 1
+        if isinstance(one, str):
+            left -= len(one) if one.isascii() or len(one) > left else len(one.encode("utf-8", "surrogatepass"))
+        elif isinstance(one, dict):
+            inner = cast("dict[str, Any]", one)
+            left -= sum(map(len, inner))
+            pending += inner.values()
+        elif isinstance(one, list):
+            pending += cast("list[Any]", one)
+    return left < 0
+
+
+async def in_time[T](updates: AsyncGenerator[T], bounds: ModelBounds) -> AsyncGenerator[T]:
+    """Yield updates until the answer has taken too long, even if the service sends a sign of life now and then.
+
+    Args:
+        updates: of one answer; closed at the end.
+        bounds: of the turn.
+
+    Raises:
+        ProviderError: it has taken too long.
+    """
+    deadline = asyncio.get_running_loop().time() + bounds.answer_seconds
+    async with aclosing(updates):
+        while True:
+            limit = asyncio.timeout_at(deadline)
+            try:
+                async with limit:
+                    update = await anext(updates)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                if limit.expired():
+                    raise _too_slow(bounds) from error
+                raise
+            yield update
+
+
+def lacks_finish_reason(updates: Iterable[Any]) -> bool:
+    """Return whether the updates of a client of any service do not say how the answer ended. Guarantee: pure."""
+    return not any(getattr(update, "finish_reason", None) for update in updates)
+
+
+async def until_its_end[T](
+    updates: AsyncIterable[T],
+    ended_early: Callable[[Iterable[Any]], bool],
+    quiet_seconds: float | None = _QUIET_SECONDS,
+) -> AsyncGenerator[T]:
+    """Yield the updates of a model call; a connection that fails or stays open after the end of the answer is left.
+
+    Args:
+        updates: of one model call; closed at the end.
+        ended_early: the provider's.
+        quiet_seconds: how long a connection may stay open without updates after the end; None for no limit.
+    """
+    last = deque[T](maxlen=_LAST_UPDATES)
+    wait = _Wait(lambda: not ended_early(last), quiet_seconds)
+    iterator = aiter(updates)
+    try:
+        while True:
+            wait.begin()
+            update = await anext(iterator)
+            wait.task = None
+            last.append(update)
+            yield update
+    except StopAsyncIteration:
+        pass
+    except asyncio.CancelledError:
+        if not wait.was_cut_short():
+            raise
+    except Exception:
+        if received().crossed is not None or ended_early(last):
+            raise
+    finally:
+        wait.close()
+        if callable(close := getattr(updates, "aclose", None)):
+            await cast("Awaitable[None]", close())
+
+
+class _Wait:
+    """Cancels the wait for an update of a complete answer; has one timer, because updates are many.
+
+    Args:
+        is_complete: whether the answer is complete.
+        seconds: how long a wait may be then; None for no limit.
+
+    Attributes:
+        task: waits for an update; None while none is awaited.
+    """
+
+    def __init__(self, is_complete: Callable[[], bool], seconds: float | None) -> None:
+        self.task: asyncio.Task[Any] | None = None
+        self._is_complete = is_complete
+        self._seconds = seconds
+        self._began_at = time.monotonic()
+        self._cancellations: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._set_timer(seconds)
+
+    def begin(self) -> None:
+        """Begin to wait in the task that runs."""
+        self.task = asyncio.current_task()
+        self._began_at = time.monotonic()
+
+    def was_cut_short(self) -> bool:
+        """Return whether only this object has cancelled the task, which then goes on."""
+        return self.task is not None and self._cancellations is not None and self.task.uncancel() <= self._cancellations
+
+    def close(self) -> None:
+        """End the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set_timer(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        if self._seconds is None:
+            return
+        left = self._began_at + self._seconds - time.monotonic()
+        if self.task is not None and left <= 0 and self._is_complete():
+            self._cancellations = self.task.cancelling()
+            self.task.cancel()
+        else:
+            self._set_timer(left if left > 0 else self._seconds)
+
+
+async def whole_in_time[T](answer: Awaitable[T], bounds: ModelBounds) -> T:
+    """Wait for an answer that does not stream.
+
+    Args:
+        answer: cancelled when it takes too long.
+        bounds: of the turn.
+
+    Raises:
+        ProviderError: it has taken too long.
+    """
+    limit = asyncio.timeout(bounds.answer_seconds)
+    try:
+        async with limit:
+            return await answer
+    except TimeoutError as error:
+        if limit.expired():
+            raise _too_slow(bounds) from error
+        raise
+
+
+def _too_slow(bounds: ModelBounds) -> ProviderError:
+    return received().cross(
+        ProviderError(
+            f"the model has not finished its answer in {bounds.answer_seconds:g} s: ask for less at once, "
+            "or raise DURABLE_AGENT_HOST_ANSWER_SECONDS",
+            retryable=False,
+        )
+    )
+
+
+def _too_much(did: str, most_bytes: int, where: str, setting: str) -> ProviderError:
+    shown = f"{most_bytes / 1024**2:g} MiB" if most_bytes >= 1024**2 else f"{most_bytes} bytes"
+    return ProviderError(
+        f"the model's service {did} more than {shown} {where}: ask for less, check the endpoint's address, "
+        f"or raise DURABLE_AGENT_HOST_{setting}",
+        retryable=False,
+    )

@@ -1,0 +1,282 @@
+"""Decides from an error of a model call whether to retry, by what the providers' SDKs have in common.
+
+No SDK is imported: a status is an attribute with one of a few names, a wait is a header or a detail in one of a few
+forms, and a broken connection has a base class with a known name.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, cast
+
+from durable_agent_host.errors import ProviderError
+
+RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
+
+_TRANSPORT_ERRORS: Final = frozenset(
+    {
+        *("TransportError", "StreamError"),  # httpx
+        *("ClientConnectionError", "ClientPayloadError", "ServerTimeoutError"),  # aiohttp
+        *("ServiceRequestError", "ServiceResponseError", "IncompleteReadError"),  # azure.core
+        *("HTTPClientError", "IncompleteReadError"),  # botocore
+        *("ChunkedEncodingError", "ProtocolError", "ReadTimeoutError"),  # requests, urllib3
+        *("APIConnectionError", "APITimeoutError"),  # openai, anthropic
+        *("IncompleteRead", "RemoteDisconnected"),  # http.client
+    }
+)
+"""Base classes of connection errors."""
+
+_NEVER_PASSING: Final = frozenset({"UnsupportedProtocol", "TooManyRedirects", "InvalidURL", "LocalProtocolError"})
+
+_PASSING_CODES: Final = frozenset(
+    {
+        *("overloaded_error", "api_error", "rate_limit_error", "timeout_error"),  # Anthropic
+        *("server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"),  # OpenAI
+        *("unavailable", "resource_exhausted", "internal", "deadline_exceeded", "aborted"),  # Google, gRPC
+        *("throttlingexception", "throttling", "toomanyrequestsexception", "serviceunavailableexception"),  # AWS
+        *("internalserverexception", "modeltimeoutexception", "modelnotreadyexception", "modelstreamerrorexception"),
+    }
+)
+_MOST_DEPTH: Final = 4
+
+_GONE: Final = frozenset({404, 405, 410, 501})
+"""The answer is not there, or the service does not return answers by id."""
+
+_REFUSED: Final = frozenset({400, 422})
+_IS_GONE: Final = re.compile(
+    r"not found|not exist|no longer|expired|unknown|cannot be (?:streamed|retrieved)|not created", re.IGNORECASE
+)
+"""Messages of services that no longer have an answer; other refusals are about the request."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What an error says about retrying the call.
+
+    Attributes:
+        retryable: whether a retry can succeed.
+        retry_after_seconds: as requested by the service, or None.
+        status: of the answer, or None without one.
+        said: the service's message, or empty.
+    """
+
+    retryable: bool
+    retry_after_seconds: float | None = None
+    status: int | None = None
+    said: str = ""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the service no longer has an answer that was requested by its id, or returns none by id."""
+        return self.status in _GONE or (self.status in _REFUSED and _IS_GONE.search(self.said) is not None)
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """List an error and its causes, outermost first, each once. Guarantee: pure."""
+    cause: BaseException | None = error
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def advice_of(error: BaseException) -> Advice | None:
+    """Decide whether to retry a model call after an error.
+
+    Guarantee: pure, except for dates, which are compared with the clock.
+
+    Args:
+        error: what the call raised; its causes are checked, too.
+
+    Returns:
+        The advice of the first cause that gives any; None when neither a service nor a connection failed.
+    """
+    for cause in causes_of(error):
+        names = {kind.__name__ for kind in type(cause).__mro__}
+        if names & _NEVER_PASSING:
+            return Advice(retryable=False)
+        if _is_no_http(cause):
+            return Advice(retryable=True)
+        status = _status_of(cause)
+        code = _code_of(cause)
+        if status is not None or code in _PASSING_CODES or _is_told_in_stream(cause):
+            headers = _headers_of(cause)
+            retryable = (
+                code in _PASSING_CODES or status in RETRYABLE_STATUS or (status is not None and 500 <= status < 600)  # noqa: PLR2004
+            )
+            if (asked := str(headers.get("x-should-retry", "")).lower()) in {"true", "false"}:
+                retryable = asked == "true"
+            return Advice(retryable, retry_after_of(headers) or _detailed_wait(cause), status, _words_of(cause))
+        if isinstance(cause, ConnectionError | TimeoutError) or names & _TRANSPORT_ERRORS or _is_of_requests(cause):
+            return Advice(retryable=True)
+    return None
+
+
+def retry_after_of(headers: Mapping[str, Any]) -> float | None:
+    """Parse the wait that a service requests.
+
+    Args:
+        headers: of the answer, names in lower case or any case.
+
+    Returns:
+        Seconds, at least 0; None when the headers give none.
+    """
+    for name, divisor in (("retry-after-ms", 1000), ("x-ms-retry-after-ms", 1000), ("retry-after", 1)):
+        seconds = _number(headers.get(name))
+        if seconds is not None:
+            return seconds / divisor
+    text = headers.get("retry-after")
+    try:
+        date = parsedate_to_datetime(str(text)) if text else None
+    except (TypeError, ValueError):
+        return None
+    return max(date.timestamp() - time.time(), 0.0) if date is not None else None
+
+
+def _number(text: Any) -> float | None:
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        return None
+    return number if number >= 0 else None  # infinity is a valid wait: nobody waits so long
+
+
+def _status_of(error: BaseException) -> int | None:
+    """Return the HTTP status: of openai, anthropic, azure.core; google.genai and google.api_core; aiohttp; botocore."""
+    for name in ("status_code", "code", "status", "http_status"):
+        value: Any = getattr(error, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and 300 <= value < 600:  # noqa: PLR2004
+            return int(value)
+    response: Any = getattr(error, "response", None)
+    if isinstance(response, Mapping):
+        answer = cast("Mapping[str, Any]", response)
+        value = _within(answer, "ResponseMetadata", "HTTPStatusCode")
+    else:
+        value = getattr(response, "status_code", None)
+    return value if isinstance(value, int) and 300 <= value < 600 else None  # noqa: PLR2004
+
+
+def _code_of(error: BaseException) -> str:
+    """Return the service's error code, in lower case; a stream's error may have it in place of a status."""
+    for place in (getattr(error, "body", None), getattr(error, "details", None), getattr(error, "response", None)):
+        if isinstance(place, Mapping):
+            told = cast("Mapping[str, Any]", place)
+            inner = _within(told, "error") or _within(told, "Error") or told
+            for name in ("code", "Code", "status", "type"):
+                code = _within(inner, name)
+                if isinstance(code, str) and code.lower() in _PASSING_CODES:
+                    return code.lower()
+    code: Any = getattr(error, "code", None)
+    if callable(code):  # of grpc
+        try:
+            code = code()
+        except Exception:  # noqa: BLE001 - what the SDK's method does is not known
+            code = None
+        code = getattr(code, "name", code)
+    return code.lower() if isinstance(code, str) else ""
+
+
+def _is_told_in_stream(error: BaseException) -> bool:
+    """Return whether the service reported it within an answer that had begun with 200, as Anthropic does."""
+    body: Any = getattr(error, "body", None)
+    return isinstance(getattr(error, "status_code", None), int) and isinstance(_within(body, "error"), Mapping)
+
+
+def _headers_of(error: BaseException) -> Mapping[str, Any]:
+    response: Any = getattr(error, "response", None)
+    found: Any = getattr(response, "headers", None) or getattr(error, "headers", None)
+    if found is None and isinstance(response, Mapping):
+        found = _within(cast("Mapping[str, Any]", response), "ResponseMetadata", "HTTPHeaders")
+    items: Any = getattr(found, "items", None)
+    pairs = cast("Iterable[tuple[Any, Any]]", items()) if callable(items) else ()
+    return {str(name).lower(): value for name, value in pairs}
+
+
+def _detailed_wait(error: BaseException) -> float | None:
+    """Parse the ``retryDelay`` of Google's ``RetryInfo``, such as ``"12s"``."""
+    pending: list[tuple[Any, int]] = [(getattr(error, "details", None), 0)]
+    while pending:
+        value, depth = pending.pop(0)
+        if isinstance(value, Mapping):
+            known = cast("Mapping[str, Any]", value)
+            delay = known.get("retryDelay")
+            if isinstance(delay, str) and re.fullmatch(r"\d+(?:\.\d+)?s", delay):
+                return float(delay[:-1])
+            inner: list[Any] = list(known.values())
+        elif isinstance(value, list):
+            inner = cast("list[Any]", value)
+        else:
+            continue
+        if depth < _MOST_DEPTH:
+            pending += [(one, depth + 1) for one in inner]
+    return None
+
+
+def _words_of(error: BaseException) -> str:
+    body: Any = getattr(error, "body", None)
+    told = _within(cast("Mapping[str, Any]", body), "error", "message") if isinstance(body, Mapping) else None
+    return str(told or getattr(error, "message", None) or error)
+
+
+def _within(value: Any, *names: str) -> Any:
+    for name in names:
+        value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _is_no_http(error: BaseException) -> bool:
+    """Return whether aiohttp could not read what came, and gave the error the status 400 itself."""
+    kinds = (*type(error).__mro__, *type(error.__cause__).__mro__)
+    return any(kind.__name__ == "HttpProcessingError" for kind in kinds)
+
+
+def _is_of_requests(error: BaseException) -> bool:
+    """Return whether it is the ``ConnectionError`` or ``Timeout`` of requests, or botocore's, named as Python's own."""
+    kind = type(error)
+    return kind.__module__.partition(".")[0] in {"requests", "botocore", "urllib3"} and bool(
+        {"ConnectionError", "Timeout", "ConnectTimeoutError", "EndpointConnectionError"}
+        & {one.__name__ for one in kind.__mro__}
+    )
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often a model call is retried, and how long to wait.
+
+    Attributes:
+        retries: calls after the first.
+        first_seconds: the backoff before the first retry, with jitter from half to all of it; doubled each time.
+        most_seconds: the maximum; a service that asks for a longer wait is not retried.
+    """
+
+    retries: int = 4
+    first_seconds: float = 0.5
+    most_seconds: float = 30.0
+
+    def wait_before(
+        self, retry: int, error: BaseException, explain: Callable[[BaseException], ProviderError | None], chance: float
+    ) -> float | None:
+        """Decide whether a failed model call is retried.
+
+        Guarantee: pure.
+
+        Args:
+            retry: 0 for the first.
+            error: what the call raised.
+            explain: returns what only the provider knows of an error.
+            chance: jitter, between 0 and 1.
+
+        Returns:
+            Seconds to wait, or None for no retry: 400, 401, 403, 404 and errors of the program are never retried.
+        """
+        known = (error if isinstance(error, ProviderError) else explain(error)) or advice_of(error)
+        if known is None or not known.retryable or retry >= self.retries:
+            return None
+        after = known.retry_after_seconds
+        if after is not None and after > self.most_seconds:
+            return None
+        backoff = min(self.first_seconds * 2**retry, self.most_seconds) * (0.5 + chance / 2)
+        return max(backoff, after or 0.0)

@@ -1,0 +1,378 @@
+"""What one run of an agent has streamed so far, each update read once.
+
+Theory of operation. A model call is folded when its stream ends: the fold gives the response that is journaled. The
+agent passes the call's updates on to the runner, usually unchanged; their fold then replaces them here, in pieces, so
+later uses (the answer's requests for approval, the turn's response) read a few pieces instead of the updates. Updates
+that the app's middleware has changed stay as changed, without the provider's items, which have what the model said;
+those of a call that was cut off stay unchanged.
+"""
+
+import json
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final
+
+from agent_framework import AgentResponse, AgentResponseUpdate, ChatResponseUpdate, Content
+
+from durable_agent_host.codec.content import encode_content
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.stream.fold import Fold, ItemReader, fold_updates, whole_updates
+
+# Keeps streamed updates small: joins pieces of a text that have been passed on.
+#
+# Theory of operation. Every layer of the framework keeps a list of the updates that it passed on until its stream
+# ends, and an update with a content and the SDK's event takes 4 to 7 KB for a few characters. The layers share the
+# objects. So the text of adjacent pieces is moved into the first of them, and the other updates drop their contents
+# and the SDK's event. Folding any of the lists gives the same result as before, because a piece is moved only when it
+# differs from the first in nothing but its text, and when the app's middleware has not changed it.
+
+EVERY: Final = 128
+"""Updates left unchanged, at most twice as many; small beside the SDK and cheap to check."""
+
+_TEXT_OF: Final = {"text": "text", "text_reasoning": "text", "function_call": "arguments"}
+"""Type of a content that streams in pieces → where its text is."""
+
+
+class _Pieces:
+    """Adjacent pieces of one content, as passed on and as the client streamed them."""
+
+    def __init__(self, first: Content, original: Content, field: str, part: ItemPart | None) -> None:
+        self._first = first
+        self._original = original
+        self._field = field
+        self._part = part
+        self._same = dict(vars(first))
+        self._texts: list[str] = [self._same[field]]
+
+    def take(self, content: Content, part: ItemPart | None) -> bool:
+        """Take the text of a piece that continues the first; return False and leave it unchanged otherwise."""
+        own = vars(content)
+        same = self._same
+        text = own[self._field] if content.type == self._first.type else None
+        if part != self._part or not isinstance(text, str):
+            return False
+        same[self._field] = text
+        same["raw_representation"] = own["raw_representation"]
+        if own != same:
+            return False
+        self._texts.append(text)
+        setattr(content, self._field, "")
+        return True
+
+    def close(self) -> None:
+        """Put the whole text into the first piece."""
+        if self._texts[1:]:
+            for first in (self._first, self._original):
+                setattr(first, self._field, "".join(self._texts))
+
+
+def condense(passed: Sequence[AgentResponseUpdate], said: Sequence[ChatResponseUpdate], items: ItemReader) -> None:
+    """Move the texts of adjacent pieces into the first of them.
+
+    Args:
+        passed: updates that the agent has passed on; changed.
+        said: their originals, one by one; changed.
+        items: the provider's knowledge of items.
+    """
+    pieces: _Pieces | None = None
+    for mine, theirs in zip(passed, said, strict=True):
+        content = _piece_of(mine.contents, theirs.contents)
+        if content is None:
+            if theirs.contents or theirs.raw_representation is not None:
+                pieces = _closed(pieces)
+            continue
+        part = None if theirs.raw_representation is None else items.read_item(theirs)
+        if pieces is not None and pieces.take(content, part):
+            mine.contents = []
+            theirs.contents = []
+            theirs.raw_representation = None
+            if isinstance(copied := mine.raw_representation, ChatResponseUpdate):
+                copied.contents = []
+                copied.raw_representation = None
+        else:
+            _closed(pieces)
+            pieces = _Pieces(content, theirs.contents[0], _TEXT_OF[content.type], part)
+    _closed(pieces)
+
+
+def _closed(pieces: _Pieces | None) -> None:
+    if pieces is not None:
+        pieces.close()
+
+
+def are_same(mine: Content, theirs: Content) -> bool:
+    """Return whether a content that was passed on is that of the client, or an unchanged copy. Guarantee: pure."""
+    return mine is theirs or vars(mine) == vars(theirs)
+
+
+def _piece_of(mine: Sequence[Content], theirs: Sequence[Content]) -> Content | None:
+    """Return the one content of an update and its original, when it is a piece that can be joined."""
+    if len(mine) != 1 or len(theirs) != 1 or not are_same(mine[0], theirs[0]):
+        return None
+    content = mine[0]
+    field = _TEXT_OF.get(content.type)
+    if field is None or not isinstance(getattr(content, field), str) or content.merge_mode == "replace":
+        return None
+    properties: dict[str, Any] = content.additional_properties
+    grows = any(value and type(value) is list for value in properties.values())  # a fold concatenates lists
+    return None if content.annotations or grows else content
+
+
+def json_bytes(value: Any) -> int:
+    """Measure a value. Guarantee: pure.
+
+    Args:
+        value: JSON; lone surrogates included.
+
+    Returns:
+        UTF-8 bytes of its compact JSON.
+    """
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+
+
+class StreamWeight:
+    """Measures the contents of updates as they stream.
+
+    A content that differs from the previous one only in its text is measured by that text: most updates are such.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._error: CorruptStateError | None = None
+        self._before: dict[str, Any] | None = None
+        self._around_text = 0
+
+    def add(self, contents: Sequence[Content]) -> None:
+        """Add one update's contents; a value that cannot be stored fails `total_bytes`, and not the stream."""
+        self._bytes += 2 + max(len(contents) - 1, 0)  # brackets and commas
+        try:
+            for content in contents:
+                self._bytes += self._weigh(content)
+        except CorruptStateError as error:
+            self._error = error
+        except RecursionError:
+            self._error = CorruptStateError("a content is nested too deeply to be stored")
+
+    def total_bytes(self) -> int:
+        """Return the bytes of all lists so far.
+
+        Raises:
+            CorruptStateError: a content holds a value that JSON cannot represent.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._bytes
+
+    def _weigh(self, content: Content) -> int:
+        own = vars(content)
+        text = own.get("text")
+        before = self._before
+        if before is not None and text and content.type == "text":
+            before["text"] = text
+            before["raw_representation"] = own.get("raw_representation")
+            if own == before:
+                return self._around_text + json_bytes(text)
+        size = json_bytes(encode_content(content))
+        if text and content.type == "text":
+            self._before = dict(own)
+            self._around_text = size - json_bytes(text)
+        return size
+
+
+class Produced:
+    """The updates of one run of an agent.
+
+    Args:
+        items: the provider's knowledge of items.
+
+    Attributes:
+        updates_streamed: how many updates arrived.
+        weight: of their contents.
+        served_model: the model that served the last call, as named by the provider.
+    """
+
+    def __init__(self, items: ItemReader) -> None:
+        self.updates_streamed = 0
+        self.weight = StreamWeight()
+        self.served_model: str | None = None
+        self._items = items
+        self._updates: list[tuple[AgentResponseUpdate, int | None]] = []
+        self._call: Sequence[ChatResponseUpdate] = ()
+        self._fold: Fold | None = None
+        self._open_call = _OpenCall(None, 0)
+
+    def __len__(self) -> int:
+        """Return the number of kept entries, which is where the next update goes."""
+        return len(self._updates)
+
+    def take(self, update: AgentResponseUpdate, position: int | None) -> None:
+        """Take the next update.
+
+        Args:
+            update: the agent's, or one made for it.
+            position: of the open model call that produced the update, or None.
+        """
+        self.updates_streamed += 1
+        self.weight.add(update.contents)
+        if position is not None and position != self._open_call.position:
+            self._open_call = _OpenCall(position, len(self._updates))
+        self._updates.append((update, position))
+
+    def condense(self, said: Sequence[ChatResponseUpdate], position: int) -> None:
+        """Drop what the open model call's updates repeat; does something only once in a while.
+
+        Args:
+            said: all updates of the call so far, as its client streamed them; they have been passed on.
+            position: of the call.
+        """
+        call = self._open_call
+        if len(said) - call.condensed < EVERY or call.position != position:
+            return
+        start = call.condensed
+        call.condensed = len(said)
+        if len(self._updates) - call.start == len(said):
+            passed = [update for update, _ in self._updates[call.start + start :]]
+            condense(passed, said[start:], self._items)
+
+    def fold_call(self, updates: Sequence[ChatResponseUpdate]) -> Fold:
+        """Fold the updates of one model call, or return their fold when they were folded last.
+
+        Args:
+            updates: all of the call's, as its client streamed them.
+
+        Returns:
+            The fold.
+        """
+        if self._fold is None or self._call != updates:
+            self._call = list(updates)
+            self._fold = Fold(self._call, self._items)
+        return self._fold
+
+    def finish_call(self, position: int) -> None:
+        """Replace the updates of the last folded model call by their fold, unless they were changed on their way.
+
+        Args:
+            position: of the call; it is finished.
+        """
+        start = len(self._updates)
+        while start and self._updates[start - 1][1] == position:
+            start -= 1
+        passed = [update for update, _ in self._updates[start:]]
+        if self._fold is not None and _are_unchanged(passed, self._call):
+            self._updates[start:] = [(piece, position) for piece in _pieces(self._fold, passed, self._call)]
+        elif self._call and not _are_same(_said_in(passed), _said_in(self._call)):
+            for update in passed:
+                update.raw_representation = None
+        self._call = ()
+        self._fold = None
+
+    def take_result(self, start: int, result: AgentResponse[Any]) -> None:
+        """Take the response with which the agent's stream has ended, if the app's middleware has changed its texts.
+
+        Args:
+            start: a value of `len` before the stream.
+            result: the framework's.
+        """
+        if _texts(result) != _texts(self.response(start)):
+            self._updates[start:] = [(update, None) for update in whole_updates(result)]
+
+    def response(self, start: int = 0) -> AgentResponse[Any]:
+        """Fold what is kept into the response.
+
+        Args:
+            start: a value of `len`; earlier updates are left out.
+
+        Returns:
+            A new response.
+        """
+        return fold_updates([update for update, _ in self._updates[start:]], self._items)
+
+    def responses(self, finished: Container[int]) -> tuple[AgentResponse[Any], AgentResponse[Any]]:
+        """Fold what is complete, and what belongs to a model call that was cut off.
+
+        Args:
+            finished: positions of the finished model calls.
+
+        Returns:
+            Two new responses.
+        """
+        whole = [update for update, position in self._updates if position is None or position in finished]
+        cut = [update for update, position in self._updates if not (position is None or position in finished)]
+        return fold_updates(whole, self._items), fold_updates(cut, self._items)
+
+
+@dataclass
+class _OpenCall:
+    """The model call that streams.
+
+    Attributes:
+        position: of the call.
+        start: where its updates begin.
+        condensed: how many of them have been checked.
+    """
+
+    position: int | None
+    start: int
+    condensed: int = 0
+
+
+_names: Final = attrgetter(
+    *("role", "message_id", "response_id", "created_at", "finish_reason", "continuation_token", "_operation_state"),
+    *("additional_properties", "merge_mode"),
+)
+"""Properties that an agent copies from its client's update; it adds a name of its own."""
+
+
+def _are_unchanged(passed: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]) -> bool:
+    """Return whether the agent's updates are those of the call, one by one."""
+    if not call or len(passed) != len(call):
+        return False
+    author = call[0].author_name
+    named = passed[0].author_name
+    return all(
+        type(update) is AgentResponseUpdate
+        and (update.raw_representation is said or _is_copy(update.raw_representation, said))
+        and (_are_same(update.contents, said.contents) or _differ_in_usage(update, said))
+        and _names(update) == _names(said)
+        and said.author_name == author
+        and update.author_name == named
+        and update.agent_id is None
+        for update, said in zip(passed, call, strict=True)
+    )
+
+
+def _is_copy(raw: Any, said: ChatResponseUpdate) -> bool:
+    return raw.__class__ is ChatResponseUpdate and raw.raw_representation is said.raw_representation
+
+
+def _differ_in_usage(update: AgentResponseUpdate, said: ChatResponseUpdate) -> bool:
+    """Return whether only the token counts differ: the framework adds up those of a run's model calls."""
+    return _are_same(_said_in([update]), _said_in([said]))
+
+
+def _texts(response: AgentResponse[Any]) -> str:
+    contents = (content for message in response.messages for content in message.contents)
+    return "".join(content.text or "" for content in contents if content.type == "text")
+
+
+def _said_in(updates: Iterable[AgentResponseUpdate | ChatResponseUpdate]) -> list[Content]:
+    return [content for update in updates for content in update.contents if content.type != "usage"]
+
+
+def _are_same(mine: Sequence[Content], theirs: Sequence[Content]) -> bool:
+    return len(mine) == len(theirs) and all(map(are_same, mine, theirs))
+
+
+def _pieces(
+    fold: Fold, passed: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]
+) -> list[AgentResponseUpdate]:
+    """Put the agent's name and token counts into the fold of a call."""
+    pieces = fold.pieces()
+    for piece in pieces:
+        piece.author_name = passed[0].author_name
+    if not all(_are_same(update.contents, said.contents) for update, said in zip(passed, call, strict=True)):
+        usage = [content for update in passed for content in update.contents if content.type == "usage"]
+        pieces[-1].contents = [*(one for one in pieces[-1].contents if one.type != "usage"), *usage]
+    return pieces

@@ -1,0 +1,99 @@
+"""The framework session's state during a run: each step's changes are journaled with it and restored.
+
+Tools, middleware and context providers of the app keep values in ``session.state``. A replayed run begins with the
+state from before the turn, and finished calls do not run again; so when the journal answers them, their changes are
+restored, in the order in which they ended. Only changed values are written, by name.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from agent_framework import AgentSession
+
+from durable_agent_host.agent.run_result import Failed, RunStoppedError
+from durable_agent_host.agent.transcript_provider import TranscriptProvider
+from durable_agent_host.codec.content import plain_json
+from durable_agent_host.errors import CorruptStateError, InvalidAnswerError
+from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.model.session import WORKFLOW_STATE
+from durable_agent_host.turn_log.journal import Recorded
+
+_OURS: Final = frozenset({TranscriptProvider.SOURCE_ID, WORKFLOW_STATE})
+_TRIES: Final = 5
+
+
+class SessionState:
+    """Tracks what the steps of one run change in the session's state.
+
+    Args:
+        session: of the run, with the state from before the turn.
+        recorded: changes recorded by earlier runs.
+    """
+
+    def __init__(self, session: AgentSession, recorded: Recorded) -> None:
+        self._session = session
+        self._recorded = recorded
+        self._applied = 0
+        self._known = self._texts()
+
+    def changes(self) -> dict[str, Any] | None:
+        """Return what has changed since the last step.
+
+        Returns:
+            ``set`` with values by name and ``removed`` with names, each when there are some; None without a change.
+
+        Raises:
+            RunStoppedError: the state holds a value that JSON cannot represent; the turn fails.
+        """
+        now = self._texts()
+        changed = {name: json.loads(text) for name, text in now.items() if self._known.get(name) != text}
+        removed = sorted(self._known.keys() - now.keys())
+        self._known = now
+        found = {"set": changed, "removed": removed}
+        return {what: value for what, value in found.items() if value} or None
+
+    def restore(self, step: int | ToolKey) -> None:
+        """Restore the state at the end of a step.
+
+        Args:
+            step: the position of a model call, or a tool call; finished in either case.
+        """
+        ended_at = self._recorded.finished_at.get(step, -1)
+        changes = self._recorded.state_changes
+        while self._applied < len(changes) and changes[self._applied][0] <= ended_at:
+            self._apply(changes[self._applied][1])
+            self._applied += 1
+
+    def _apply(self, change: Mapping[str, Any]) -> None:
+        values: dict[str, Any] = dict(change.get("set") or {})
+        stored = {"session_id": self._session.session_id, "state": values}
+        self._session.state.update(AgentSession.from_dict(stored).state)
+        self._known |= {name: _text(value) for name, value in values.items()}
+        for name in change.get("removed") or ():
+            self._session.state.pop(name, None)
+            self._known.pop(name, None)
+
+    def _texts(self) -> dict[str, str]:
+        for _ in range(_TRIES - 1):
+            try:
+                return self._read()
+            except RuntimeError:  # a tool in a thread changed it at the same time
+                continue
+        return self._read()
+
+    def _read(self) -> dict[str, str]:
+        try:
+            state: dict[str, Any] = cast("Any", self._session.to_dict())["state"]
+            return {
+                name: _text(plain_json(value, path=f"session.state[{name!r}]"))
+                for name, value in state.items()
+                if name not in _OURS
+            }
+        except (CorruptStateError, TypeError, ValueError, RecursionError) as error:
+            message = f"the turn's state in the session cannot be stored: {error}"
+            raise RunStoppedError(Failed(InvalidAnswerError(message))) from error
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

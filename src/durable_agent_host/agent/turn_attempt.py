@@ -1,0 +1,340 @@
+"""One attempt of a turn, at its log: reads what earlier attempts recorded, and reports what this one does.
+
+Opening the log fences earlier attempts: they can no longer write, and stop. Their records are read then, and again
+before each further run of the agent.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final, Self
+
+from agent_framework import add_usage_details
+
+from durable_agent_host.agent.event_writer import EventWriter
+from durable_agent_host.agent.exchange_recorder import KeptCalls
+from durable_agent_host.agent.observer import (
+    AttemptBegan,
+    AttemptEnded,
+    Audience,
+    InnerModelCallFinished,
+    ModelCallFinished,
+    Moment,
+    RunBegan,
+    ToolCallBegan,
+    ToolCallFinished,
+    TurnObserver,
+    WatchedTurn,
+)
+from durable_agent_host.agent.run_result import Ending
+from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.turn import KeptBounds, TurnOutcome, TurnRequest
+from durable_agent_host.stream.live_events import HostedCallReader
+from durable_agent_host.turn.timeline import bounded_name
+from durable_agent_host.turn.trace_ids import trace_of
+from durable_agent_host.turn.turn_redactor import Redactor
+from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
+from durable_agent_host.turn_log.crash_points import reach
+from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
+from durable_agent_host.turn_log.protocol import TurnLog, missing_entries
+from durable_agent_host.turn_log.writer import TurnLogWriter
+
+_UNKNOWN = "unknown"
+
+
+class Work:
+    """Counts the work of an attempt's latest run. The journal answers finished calls, so a run sees the whole turn.
+
+    Args:
+        attempt: its number, from 1.
+        clean: redacts a text, for the names of models; without it, they are kept as they are.
+    """
+
+    def __init__(self, attempt: int, clean: Callable[[str], str] = str) -> None:
+        self._attempt = attempt
+        self._clean = clean
+        self._began_at = datetime.now(UTC).isoformat()
+        self._models: dict[str, Any] = {}
+        self._new_usage: Any = {}
+        self._counts: dict[str, int] = {}
+        self._calls: dict[str, int] = {}
+
+    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+        """Count a moment."""
+        del turn
+        match moment:
+            case RunBegan():
+                self._models = {}
+                self._calls = {}
+            case ModelCallFinished(model=model, usage=usage, replayed=replayed):
+                self._call("model_calls", replayed=replayed)
+                self._add(model, usage, replayed=replayed)
+            case InnerModelCallFinished(model=model, usage=usage, replayed=replayed):
+                self._add(model, usage, replayed=replayed)
+            case ToolCallFinished(outcome=outcome, replayed=replayed):
+                self._call("tool_calls", replayed=replayed)
+                if outcome == "unknown" and not replayed:
+                    self._count("in_doubt")
+            case ToolCallBegan(attempt=attempt, replayed=False) if attempt > 1:
+                self._count("in_doubt")
+            case _:
+                pass
+
+    def done(self) -> dict[str, Any]:
+        """Return the figures as JSON, see `TurnOutcome`; the attempt ends now."""
+        ended_at = datetime.now(UTC).isoformat()
+        said = {"attempt": self._attempt, "began_at": self._began_at, "ended_at": ended_at}
+        models = {name: _plain(usage) for name, usage in self._models.items()}
+        return said | self._calls | self._counts | {"models": models, "new_usage": _plain(self._new_usage)}
+
+    def _add(self, model: str | None, usage: Mapping[str, Any] | None, *, replayed: bool) -> None:
+        name = bounded_name(self._clean(model)) if model else _UNKNOWN
+        self._models[name] = add_usage_details(self._models.get(name), _as_usage(usage))
+        if not replayed:
+            self._new_usage = add_usage_details(self._new_usage, _as_usage(usage))
+
+    def _call(self, what: str, *, replayed: bool) -> None:
+        self._calls[what] = self._calls.get(what, 0) + 1
+        if replayed:
+            self._count(f"replayed_{what}")
+
+    def _count(self, what: str) -> None:
+        self._counts[what] = self._counts.get(what, 0) + 1
+
+
+def _as_usage(usage: Mapping[str, Any] | None) -> Any:
+    return dict(usage or {})
+
+
+def _plain(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Keep the counts with the framework's own names; the services' own names repeat them."""
+    return {name: count for name, count in usage.items() if name.endswith("_token_count") and count}
+
+
+_LOGGER = logging.getLogger(__name__)
+_OPEN_SECONDS: Final = 10.0
+"""How long a turn waits for its log to open; while running, it waits as long as the store retries."""
+
+_ADVICE: Final = ". The turn could not run without it: try again later"
+
+
+class Attempt:
+    """An attempt of a turn. Made by `Attempt.open`.
+
+    Args:
+        log: of the process.
+        turn: which turn, and which attempt of it.
+        observers: notified of the attempt, after its clients.
+        redactor: of the app, or None.
+
+    Attributes:
+        log_id: the turn's log.
+        number: of the attempt, from 1.
+        label: names turn, agent, session, attempt and trace, for log lines.
+        recorded: the log's records when the current run of the agent began.
+        audience: notified of what the attempt does.
+    """
+
+    def __init__(
+        self, log: TurnLog, turn: WatchedTurn, observers: Sequence[TurnObserver], redactor: Redactor | None
+    ) -> None:
+        request = turn.request
+        self.number = turn.attempt
+        self.log_id = _log_id(request)
+        self.label = (
+            f"turn {request.turn_id} (agent {request.agent}, session {request.session_id!r}, attempt {self.number}, "
+            f"trace {trace_of(request).name})"
+        )
+        self.recorded = Recorded()
+        self._log = log
+        self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
+        self._events = EventWriter(self._writer, redactor)
+        self._work = Work(self.number, redactor.text_or_mask if redactor is not None else str)
+        self.audience = Audience(turn, self._events, (self._work, *observers))
+        self._turn = turn
+        self._runs = 0
+        self._journal = Journal(self.recorded, self._writer, self.log_id)
+
+    @classmethod
+    async def open(
+        cls,
+        log: TurnLog,
+        request: TurnRequest,
+        observers: Sequence[TurnObserver] = (),
+        redactor: Redactor | None = None,
+    ) -> Self:
+        """Begin an attempt; earlier ones can no longer write.
+
+        Args:
+            log: of the process.
+            request: the turn's request.
+            observers: notified of the attempt, after its clients.
+            redactor: of the app, or None; clients do not receive what it removes.
+
+        Returns:
+            The attempt; its clients have been notified that the turn has begun.
+
+        Raises:
+            LogUnavailableError: the store does not answer; nothing was begun.
+            LogError: the store has stopped answering.
+        """
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                number = await log.open(_log_id(request))
+        except LogError as error:
+            raise LogUnavailableError(f"{error}{_ADVICE}") from error
+        except TimeoutError as error:
+            raise LogUnavailableError(f"the turn log has not responded for {_OPEN_SECONDS:g} s{_ADVICE}") from error
+        reach("turn.after_open")
+        attempt = cls(log, WatchedTurn(request, number), observers, redactor)
+        if number > 1:
+            attempt.recorded = await read_journal(log, attempt.log_id)
+        if attempt.outcome is None:
+            await attempt.audience.tell(AttemptBegan(replayed=attempt.recorded.has_begun))
+        return attempt
+
+    @property
+    def outcome(self) -> TurnOutcome | None:
+        """How an earlier attempt ended the turn, or None."""
+        return decode_turn_outcome(self.recorded.outcome) if self.recorded.outcome is not None else None
+
+    def keep_calls(self, bounds: KeptBounds) -> KeptCalls:
+        """Keep the attempt's model calls in its log; see `KeptCalls`.
+
+        Args:
+            bounds: limits on what is kept.
+        """
+        return KeptCalls(self._writer, bounds, attempt=self.number)
+
+    def resume(self, *, has_answers: bool, was_cancelled: bool) -> None:
+        """Log a line when an attempt resumes from another; nothing for the first one.
+
+        Args:
+            has_answers: people have answered the questions of an earlier attempt.
+            was_cancelled: the turn was cancelled while it waited for them.
+
+        Raises:
+            CorruptStateError: the records of the attempt that asked are gone, so its work would be repeated.
+        """
+        if self.number == 1:
+            if has_answers:
+                raise missing_entries(self.log_id, 0)
+            return
+        finished = sum(1 for tool in self.recorded.tools.values() if tool.finished is not None)
+        _LOGGER.log(
+            logging.INFO if has_answers or was_cancelled else logging.WARNING,
+            "%s goes on from the one before it, with %d model calls and %d tool calls finished and %d in doubt",
+            self.label,
+            len(self.recorded.responses),
+            finished,
+            len(self.recorded.tools) - finished,
+        )
+
+    async def read_again(self) -> Recorded:
+        """Read the current records, including everything this attempt has written."""
+        await self._writer.flush()
+        self.recorded = await read_journal(self._log, self.log_id)
+        return self.recorded
+
+    async def begin_run(self, reader: HostedCallReader, *, has_journal: bool) -> Journal:
+        """Begin a run of the agent.
+
+        Args:
+            reader: the provider's.
+            has_journal: whether the agent's calls are journaled; otherwise only its updates show its tool calls.
+
+        Returns:
+            The run's journal; clients know what to discard.
+        """
+        discard_from = self.recorded.discard_from
+        self.recorded.discard_from = None
+        is_repeated = self.number > 1 or self._runs > 0
+        self._runs += 1
+        self._events.reader = reader
+        await self.audience.tell(RunBegan(has_journal, discard_from, replayed=is_repeated))
+        self._journal = Journal(self.recorded, self._writer, self.log_id)
+        return self._journal
+
+    async def end(self, ending: Ending, outcome: TurnOutcome, kept: TurnOutcome) -> TurnOutcome:
+        """Record how the attempt ended; everything is durable when this returns.
+
+        A turn that waits for a person has not ended: its next attempt resumes from the journal.
+
+        Args:
+            ending: how the attempt ended.
+            outcome: the turn's outcome.
+            kept: the same, as journaled and committed.
+
+        Returns:
+            `kept`, with what the attempt did.
+
+        Raises:
+            FencedError: a later attempt has begun; the outcome is void.
+            LogError: the store does not answer.
+        """
+        if outcome.status == "cancelled":
+            for key, known in self.recorded.tools.items():
+                if key.position >= 0 and known.starts and known.finished is None:
+                    await self.audience.tell(ToolCallFinished(key.call_id, "", "unknown", replayed=False))
+        work = self._work.done()
+        kept = replace(kept, work=work)
+        ended = AttemptEnded(ending, replace(outcome, work=work))
+        await self._events.observe(self._turn, ended)  # before the outcome, which is the log's last entry
+        if outcome.status != "suspended":
+            await self._journal.close(encode_turn_outcome(kept))
+        await self._writer.close()
+        await self.audience.tell_app(ended)
+        return kept
+
+    async def give_way(self, ending: Ending) -> None:
+        """Record that the attempt ended without deciding the turn."""
+        await self.audience.tell_app(AttemptEnded(ending, None))
+
+    async def check_held(self) -> None:
+        """Check that everything of this attempt is durable, before something outside the log is written.
+
+        Raises:
+            FencedError: a later attempt has begun.
+            LogError: the store does not answer.
+        """
+        await self._writer.flush()
+
+    async def is_cancel_requested(self) -> bool:
+        """Read the cancel mark."""
+        return await self._log.is_cancel_requested(self.log_id)
+
+    async def is_lost(self) -> bool:
+        """Return whether everything this attempt wrote is gone, because somebody emptied the store."""
+        return not (await self._log.read(self.log_id, max_bytes=1)).records
+
+    async def outcome_of_successor(self, timeout_seconds: float) -> TurnOutcome:
+        """Wait for the attempt that took over the turn, so that both give the same answer.
+
+        Args:
+            timeout_seconds: time limit.
+
+        Returns:
+            The outcome from that attempt.
+
+        Raises:
+            FencedError: it has not ended the turn in that time.
+        """
+        try:
+            pages = self._log.follow(self.log_id)
+            async with asyncio.timeout(timeout_seconds), aclosing(pages):
+                async for page in pages:
+                    for record in page.records:
+                        self.recorded.note(record)
+                    if self.outcome is not None:
+                        return self.outcome
+        except TimeoutError:
+            pass
+        raise FencedError("another process has taken the turn over")
+
+
+def _log_id(request: TurnRequest) -> str:
+    return turn_log_id(request.agent, request.session_id, request.turn_id)

@@ -1,0 +1,301 @@
+"""The routes of a running host, for the commands that use them, and how such commands exit."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from http.client import HTTPException
+from typing import Any, BinaryIO, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import Request, urlopen
+
+from durable_agent_host.cli.content_formatting import printable
+
+DEFAULT_URL: Final = "http://127.0.0.1:7071"
+OK: Final = 0
+PROBLEMS_FOUND: Final = 1
+COULD_NOT: Final = 2
+CLOSED_PIPE: Final = 141
+"""The exit status when nobody reads the output any more, as shells report it of other programs."""
+_SECONDS: Final = 600.0
+"""Timeout without data from the host: a long conversation takes a while to verify or repair."""
+_PART_BYTES: Final = 256 * 1024
+_NOT_READY: Final = (502, 503)
+"""Statuses of a gateway without a host behind it, and of a host whose stores do not answer."""
+PAGE: Final = 500
+"""How many sessions or messages are requested at once."""
+
+
+class CommandError(Exception):
+    """The command failed; the message says why and what to do.
+
+    Args:
+        message: a sentence.
+        status: of the host's answer; 0 without one.
+    """
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class HostGoneError(CommandError):
+    """The host is unreachable or not ready; the request can be retried."""
+
+
+class HostRoutes:
+    """The routes of a running host.
+
+    Args:
+        url: where it listens, without ``/api``.
+        key: function key, for hosts that require one.
+        headers: further ones, as ``NAME: VALUE``: how the app identifies its callers.
+
+    Raises:
+        CommandError: the URL is not an HTTP URL, or a header is malformed.
+    """
+
+    def __init__(self, url: str, key: str | None, headers: Sequence[str] = ()) -> None:
+        try:
+            scheme = urlsplit(url).scheme
+            host = urlsplit(url).hostname
+        except ValueError:
+            scheme = host = None
+        if scheme not in {"http", "https"} or not host:
+            raise CommandError(f"--url is {url!r}: give the host's URL, such as {DEFAULT_URL}")
+        self._base = url.rstrip("/").removesuffix("/api") + "/api"
+        self._headers = {"content-type": "application/json"} | ({"x-functions-key": key} if key else {})
+        for header in headers:
+            name, colon, value = (part.strip() for part in header.partition(":"))
+            if not name or not colon:
+                raise CommandError("--header has no colon: give 'NAME: VALUE', such as 'Authorization: Bearer TOKEN'")
+            self._headers[name] = value
+
+    def ask(self, path: str, body: Any = None, *, method: str = "GET") -> Any:
+        """Call a route.
+
+        Args:
+            path: after ``/api``.
+            body: JSON to send.
+            method: of HTTP.
+
+        Returns:
+            The answer's JSON.
+
+        Raises:
+            CommandError: the host is unreachable, or refuses; the message quotes it.
+        """
+        data = json.dumps(body).encode() if body is not None else (b"" if method == "POST" else None)
+        with self._answer(path, data, method=method) as answer:
+            return self._json(path, answer)
+
+    def download(self, path: str) -> Iterator[bytes]:
+        """Read a route's stream, piece by piece.
+
+        Args:
+            path: after ``/api``.
+
+        Raises:
+            CommandError: the host is unreachable, refuses, or disconnects.
+        """
+        with self._answer(path, None, method="GET") as answer:
+            try:
+                while part := answer.read(_PART_BYTES):
+                    yield part
+            except (HTTPException, OSError) as error:
+                raise CommandError(f"the host broke off ({error}): its log says why") from None
+
+    def upload(self, path: str, file: BinaryIO) -> Any:
+        """Send a file, piece by piece.
+
+        Args:
+            path: after ``/api``.
+            file: open for reading, at its beginning.
+
+        Returns:
+            The answer's JSON.
+
+        Raises:
+            CommandError: the host is unreachable, or refuses; the message quotes it.
+        """
+        size = {"content-length": str(os.fstat(file.fileno()).st_size)}
+        with self._answer(path, file, method="POST", headers=size) as answer:
+            return self._json(path, answer)
+
+    @contextmanager
+    def stream(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        method: str = "GET",
+        headers: dict[str, str] | None = None,
+        silence_seconds: float = _SECONDS,
+    ) -> Generator[Any]:
+        """Open a route's answer, to be read as it arrives.
+
+        Args:
+            path: after ``/api``.
+            body: JSON to send.
+            method: of HTTP.
+            headers: further ones.
+            silence_seconds: how long without data from the host before reading fails.
+
+        Returns:
+            The answer of `http.client`.
+
+        Raises:
+            HostGoneError: the host is unreachable, or not ready.
+            CommandError: it refuses; the message quotes it.
+        """
+        data = json.dumps(body).encode() if body is not None else None
+        with self._answer(path, data, method=method, headers=headers, seconds=silence_seconds) as answer:
+            yield answer
+
+    def _json(self, path: str, answer: Any) -> Any:
+        try:
+            return json.load(answer)
+        except ValueError as error:
+            raise CommandError(
+                f"{self._base}{path} does not answer with JSON, so it is no such host: {error}"
+            ) from None
+
+    @contextmanager
+    def _answer(
+        self,
+        path: str,
+        data: bytes | BinaryIO | None,
+        *,
+        method: str,
+        headers: dict[str, str] | None = None,
+        seconds: float = _SECONDS,
+    ) -> Generator[Any]:
+        request = Request(  # noqa: S310 - the user's own URL
+            self._base + path, data=data, headers=self._headers | (headers or {}), method=method
+        )
+        try:
+            answer = urlopen(request, timeout=seconds)  # noqa: S310 - the same
+        except HTTPError as error:
+            with error:
+                kind = HostGoneError if error.code in _NOT_READY else CommandError
+                raise kind(_said(error), error.code) from None
+        except (URLError, HTTPException, OSError) as error:
+            raise HostGoneError(
+                f"no host answers at {self._base} ({getattr(error, 'reason', error)}): "
+                "start it with 'durable-agent-host start', or name it with --url"
+            ) from None
+        with answer:
+            yield answer
+
+    def session_path(self, agent: str, session_id: str, action: str = "") -> str:
+        """Return the path of a session's route."""
+        path = f"/agents/{quote(agent, safe='')}/sessions/{quote(session_id, safe='')}"
+        return f"{path}/{action}" if action else path
+
+    def agents(self) -> list[str]:
+        """List the names of the agents."""
+        return [str(one["name"]) for one in self.ask("/agents")["agents"]]
+
+    def only_agent(self) -> str:
+        """Return the name of the agent of a host that has one.
+
+        Raises:
+            CommandError: it has none, or several.
+        """
+        names = self.agents()
+        if len(names) != 1:
+            raise CommandError(
+                f"name one of the host's agents: {', '.join(names)}" if names else "the host has no agent"
+            )
+        return names[0]
+
+    def newest_turn(self, agent: str, session_id: str) -> str:
+        """Return the running turn of a session, or else the last ended one.
+
+        Raises:
+            CommandError: it has none.
+        """
+        session = self.ask(f"{self.session_path(agent, session_id)}?limit=1")
+        if session["running_turn_id"]:
+            return session["running_turn_id"]
+        ended = sorted(session["turns"], key=lambda turn: turn["ended_at"] or "")
+        if not ended:
+            raise CommandError(f"session {session_id!r} has no turn that is still known")
+        return ended[-1]["turn_id"]
+
+    def sessions(self, agent: str, limit: int | None = None, **search: str) -> Iterator[dict[str, Any]]:
+        """List an agent's sessions, newest first, page by page.
+
+        Args:
+            agent: its name.
+            limit: how many; by default all.
+            search: further parameters of the route.
+        """
+        cursor: str | None = None
+        left = limit
+        while left is None or left > 0:
+            query = search | {"limit": str(min(PAGE, left or PAGE))} | ({"cursor": cursor} if cursor else {})
+            page = self.ask(f"/agents/{quote(agent, safe='')}/sessions?{urlencode(query)}")
+            yield from page["sessions"]
+            left = None if left is None else left - len(page["sessions"])
+            cursor = page["cursor"]
+            if not cursor:
+                return
+
+
+def _said(error: HTTPError) -> str:
+    text = error.read().decode(errors="replace")
+    try:
+        detail = json.loads(text).get("detail")
+    except (ValueError, AttributeError):
+        detail = None
+    if detail:
+        return str(detail)
+    if error.code in (401, 403):
+        return (
+            f"the host refuses the call ({error.code}): give a function key with --key, or --header 'Authorization: …'"
+        )
+    return f"the host answered {error.code} {error.reason}: {text[:200].strip() or 'nothing more'}"
+
+
+def add_host_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select the host.
+
+    Args:
+        parser: of a command.
+    """
+    parser.add_argument("--url", default=DEFAULT_URL, help=f"the host's URL (default {DEFAULT_URL})")
+    parser.add_argument("--key", help="function key, for a host that requires one")
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        help="'NAME: VALUE', a header by which the app identifies its callers; may be repeated",
+    )
+
+
+def carry_out(command: str, work: Callable[[HostRoutes], int], arguments: argparse.Namespace) -> int:
+    """Run a command against a host.
+
+    Args:
+        command: its name, for the error.
+        work: returns the exit status.
+        arguments: with the options of `add_host_arguments`.
+
+    Returns:
+        The exit status; `COULD_NOT` with a sentence on standard error when the command failed; `CLOSED_PIPE` when the
+        reader of the output has left.
+    """
+    try:
+        status = work(HostRoutes(arguments.url, arguments.key, arguments.header))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at its end, too
+        return CLOSED_PIPE
+    except CommandError as error:
+        print(printable(f"durable-agent-host {command}: {error}"), file=sys.stderr)
+        return COULD_NOT
+    return status

@@ -1,0 +1,195 @@
+"""The commands ``durable-agent-host turns …``: what turns of a running host have done, and are doing."""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from durable_agent_host.cli.chat_command import INTERRUPTED
+from durable_agent_host.cli.content_formatting import shown_cost
+from durable_agent_host.cli.host_client import OK, PAGE, PROBLEMS_FOUND, HostRoutes, add_host_arguments, carry_out
+from durable_agent_host.cli.rendering import Screen, TurnView, named_call
+from durable_agent_host.cli.turn_event_client import TurnEvents
+from durable_agent_host.turn import event_names
+
+Step = Mapping[str, Any]
+
+
+def add_turn_commands(commands: Any) -> None:
+    """Add ``turns`` to the command line.
+
+    Args:
+        commands: the program's subparsers.
+    """
+    turns = commands.add_parser(
+        "turns",
+        help="show the steps of a turn, or follow its events",
+        description="Look at the turns of a running host.",
+        epilog="Exit status: 0, 1 the turn has failed, 2 the command could not be carried out, 130 Ctrl-C.",
+    )
+    actions = turns.add_subparsers(dest="action", required=True)
+    show = _add(actions, "show", _show, "print the steps of a turn")
+    show.add_argument("--json", action="store_true", help="as the route gives it")
+    tail = _add(actions, "tail", _tail, "follow a turn live from its first event to its end")
+    tail.add_argument("--json", action="store_true", help="an event a line: id, event, data")
+
+
+def _add(actions: Any, name: str, run: Callable[..., int], text: str) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    add_host_arguments(parser)
+    parser.add_argument("agent", help="the agent's name")
+    parser.add_argument("session", help="the session's id")
+    parser.add_argument("turn", nargs="?", help="the turn's id (default: the one that runs, else the newest)")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run_turn_command(arguments: argparse.Namespace) -> int:
+    """Run a command.
+
+    Args:
+        arguments: parsed as defined by `add_turn_commands`.
+
+    Returns:
+        The exit status: 0 success, 1 the turn has failed, 2 the command failed, 130 Ctrl-C.
+    """
+    return carry_out(f"turns {arguments.action}", lambda host: arguments.run(host, arguments), arguments)
+
+
+def _tail(host: HostRoutes, arguments: argparse.Namespace) -> int:
+    screen = Screen()
+    view = TurnView(screen)
+    turn_id = arguments.turn or host.newest_turn(arguments.agent, arguments.session)
+    turn = TurnEvents(
+        host,
+        arguments.agent,
+        session_id=arguments.session,
+        turn_id=turn_id,
+        on_lost=lambda: None if arguments.json else view.note("the connection to the host is lost; waiting for it"),
+        on_back=lambda: None if arguments.json else view.note("the host is back"),
+    )
+    status = OK
+    try:
+        for event in turn:
+            if arguments.json:
+                print(json.dumps({"id": event.id, "event": event.name, "data": event.data}), flush=True)
+            else:
+                view.show(event)
+            if event.name == event_names.TURN_FAILED:
+                status = PROBLEMS_FOUND
+    except KeyboardInterrupt:
+        screen.break_line()
+        return INTERRUPTED
+    return status
+
+
+def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
+    turn_id = arguments.turn or host.newest_turn(arguments.agent, arguments.session)
+    path = host.session_path(arguments.agent, arguments.session, f"turns/{turn_id}")
+    turn = host.ask(path)
+    steps = list(_steps(host, path))
+    if arguments.json:
+        print(json.dumps(turn | {"steps": steps}, indent=1))
+        return OK
+    screen = Screen()
+    for line in (*_summary(turn), *(_step_line(step, turn["created_at"]) for step in steps)):
+        screen.line(line)
+    return PROBLEMS_FOUND if turn["status"] == "failed" else OK
+
+
+def _steps(host: HostRoutes, path: str) -> Iterator[Step]:
+    cursor: str | None = ""
+    while cursor is not None:
+        query = {"limit": PAGE} | ({"cursor": cursor} if cursor else {})
+        page = host.ask(f"{path}/steps?{urlencode(query)}")
+        yield from page["steps"]
+        cursor = page["cursor"]
+
+
+def _summary(turn: Mapping[str, Any]) -> Iterator[str]:
+    yield f"turn {turn['turn_id']} of session {turn['session_id']}, agent {turn['agent']}: {turn['status']}"
+    took = _seconds(turn["created_at"], turn.get("ended_at"))
+    yield f"  asked {turn['created_at']}{f', ended after {took:.3f} s' if took is not None else ''}"
+    if usage := turn.get("usage"):
+        counts = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in usage.items() if count)
+        yield f"  {counts}"
+    if (cost := turn.get("spent", {}).get("cost")) is not None:
+        yield f"  cost {shown_cost(cost)}"
+    if error := turn.get("error"):
+        yield f"  {error.get('type')}: {error.get('message')}"
+    for call in turn.get("pending_approvals") or ():
+        yield f"  waits for approval of {named_call(call)}"
+
+
+def _step_line(step: Step, created_at: str) -> str:
+    after = _seconds(created_at, step.get("began_at"))
+    took = _seconds(step.get("began_at"), step.get("ended_at"))
+    times = f"{'' if after is None else f'+{after:.3f}':>10} {'' if took is None else f'{took:.3f} s':>10}"
+    return f"{times}  {_ROWS.get(step['kind'], _fields)(step)}"
+
+
+def _seconds(begin: str | None, end: str | None) -> float | None:
+    if not begin or not end:
+        return None
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
+
+
+def _fields(step: Step) -> str:
+    return f"{step['kind']} {json.dumps({name: value for name, value in step.items() if name != 'kind'})}"
+
+
+def _wait(step: Step) -> str:
+    if step["reason"] != "person":
+        return f"waits: {step['reason']}"
+    answers = (f"{named_call(call)} {_decided(call.get('answer'))}" for call in step.get("calls") or ())
+    return f"waits for a person: {', '.join(answers)}"
+
+
+def _decided(answer: Step | None) -> str:
+    if answer is None:
+        return "not decided"
+    return "approved" if answer.get("approved") else "denied"
+
+
+def _attempt(step: Step) -> str:
+    found = step.get("found_model_calls") or 0, step.get("found_tool_calls") or 0
+    replays = f", replays {found[0]} model calls and {found[1]} tool calls" if any(found) else ""
+    return f"attempt {step['number']}: {step['ended']}{replays}"
+
+
+def _model_call(step: Step) -> str:
+    usage: Step = step.get("usage") or {}
+    tokens = f", {usage.get('input_token_count', 0)} tokens in, {usage.get('output_token_count', 0)} out"
+    return (
+        f"  model call {step['position']} {step.get('model') or ''}: {step.get('outcome') or 'streams'}"
+        f"{tokens if usage else ''}{f', cost {shown_cost(step["cost"])}' if 'cost' in step else ''}"
+    )
+
+
+def _tool_call(step: Step) -> str:
+    result = " ".join(str(step.get("result") or "").split())
+    in_doubt = ", in doubt: it was running when an attempt crashed" if step.get("in_doubt") else ""
+    shown = f": {result[:_RESULT]}{' …' if len(result) > _RESULT else ''}" if result else ""
+    return f"  tool {named_call(step)}: {step.get('outcome') or 'runs'}{in_doubt}{shown}"
+
+
+_RESULT: Final = 120
+
+
+def _end(step: Step) -> str:
+    error = step.get("error")
+    return f"end: {step['status']}{f', {error.get("type")}: {error.get("message")}' if error else ''}"
+
+
+_ROWS: Final[dict[str, Callable[[Step], str]]] = {
+    "wait": _wait,
+    "attempt": _attempt,
+    "model_call": _model_call,
+    "tool_call": _tool_call,
+    "retry": lambda step: f"  retry in {step['wait_seconds']} s: {step['reason']}",
+    "restart": lambda step: f"  clients were told to discard text from event {step['discard_from']} on",
+    "end": _end,
+}
+"""Kind of a step → its line."""

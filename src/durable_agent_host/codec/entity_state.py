@@ -1,0 +1,346 @@
+"""The state of a session's entity: JSON to `Session` and back. Pure."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from durable_agent_host.codec.content_fields import dump_value, load_value
+from durable_agent_host.codec.encryption_envelope import read_envelope
+from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
+from durable_agent_host.codec.session_schema import outline_faults
+from durable_agent_host.codec.wire_types import EXTENSION, ReceiptWire
+from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, UnknownSchemaVersionError
+from durable_agent_host.model.budget import Spent
+from durable_agent_host.model.principal import Owner
+from durable_agent_host.model.session import Receipt, Receipts, Session
+from durable_agent_host.model.turn import TurnStats
+
+
+def last_use_of_document(state: Any) -> str:
+    """Return when a session was last used, even if it cannot be read as a whole. Guarantee: pure.
+
+    Args:
+        state: the entity's state.
+
+    Returns:
+        UTC, ISO-8601, whole seconds; for a session without that time, when its newest message or turn ended; empty when
+        unknown.
+    """
+    return max(_whole_seconds(time) for time in _times(state))
+
+
+def _times(state: Any) -> Iterator[Any]:
+    data = _field(state, "data")
+    ours = _field(_field(data, "extensionData"), EXTENSION)
+    yield _field(ours, "usedAt")
+    yield _field(_last(_field(ours, "receipts")), "endedAt")
+    yield _field(_last(_field(data, "conversationHistory")), "createdAt")
+
+
+def _field(of: Any, name: str) -> Any:
+    return cast("Mapping[str, Any]", of).get(name) if isinstance(of, Mapping) else None
+
+
+def _last(of: Any) -> Any:
+    return cast("Sequence[Any]", of)[-1] if isinstance(of, list) and of else None
+
+
+def _whole_seconds(text: Any) -> str:
+    if not isinstance(text, str):
+        return ""
+    try:
+        time = datetime.fromisoformat(text)
+        time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return ""
+    return time.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+
+
+UNREADABLE: Final = Owner("", "\0")
+"""The owner of a document whose owner field cannot be read: no caller is equal to it."""
+
+
+def encode_owner(owner: Owner) -> dict[str, str]:
+    """Encode an owner. Guarantee: pure.
+
+    Args:
+        owner: of a session.
+
+    Returns:
+        ``principal``, and ``tenant`` when it has one.
+    """
+    return {"principal": owner.principal} | ({"tenant": owner.tenant} if owner.tenant else {})
+
+
+def decode_owner(wire: Any) -> Owner | None:
+    """Decode an owner. Guarantee: pure.
+
+    Args:
+        wire: from `encode_owner`, or None.
+
+    Returns:
+        The owner; None for None; `UNREADABLE` for anything else.
+    """
+    if wire is None:
+        return None
+    fields: Mapping[str, Any] = cast("Any", wire) if isinstance(wire, Mapping) else {}
+    principal = fields.get("principal")
+    tenant = fields.get("tenant", "")
+    return Owner(principal, tenant) if isinstance(principal, str) and isinstance(tenant, str) else UNREADABLE
+
+
+def owner_of_document(state: Any) -> Owner | None:
+    """Return the owner of a stored session, even if nothing else of it can be read. Guarantee: pure.
+
+    Args:
+        state: the entity's state.
+    """
+    found = state
+    for name in ("data", "extensionData", EXTENSION, "owner"):
+        found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
+    return decode_owner(found)
+
+
+EXTENSION_VERSION: Final = 1
+_READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")
+_SPENT_FIELDS: Final = tuple(field.name for field in fields(Spent))
+_STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))
+_STATS_LATER: Final = frozenset({"calls_refused"})
+"""Stats added after the first release: written only when not zero, so that earlier documents stay the same."""
+_USUAL_STATUS: Final = "completed"
+_OURS: Final = (
+    "version",
+    "agentSession",
+    "owner",
+    "running",
+    "queue",
+    "interrupting",
+    "requests",
+    "receipts",
+    "refused",
+    "overlay",
+    "spent",
+    "erasing",
+    "usedAt",
+    "imported",
+    "appState",
+    "sealed",
+)
+
+
+def decode_session(state: Any) -> Session:
+    """Decode an entity's state.
+
+    Guarantee: pure.
+
+    Args:
+        state: None or ``{}`` for a session that has not begun, a document of this program, or one of upstream's, schema
+            1.0 to 1.2.
+
+    Returns:
+        The session; its entries are the document's own, not copies.
+
+    Raises:
+        UnknownSchemaVersionError: the document is of another version.
+        EncryptionKeyError: it is encrypted.
+        CorruptStateError: it has no version or no conversation, or a part that turns rely on is malformed; says where.
+    """
+    if state is None or state == {}:
+        return Session()
+    if not isinstance(state, dict):
+        raise CorruptStateError(f"the stored session is {type(state).__name__}, not an object; nothing was changed")
+    document = cast("dict[str, Any]", state)
+    version = document.get("schemaVersion")
+    refuse_encrypted(document)
+    if version is None:
+        raise CorruptStateError(
+            "the stored session has no schemaVersion: see what 'durable-agent-host sessions verify' says of it; "
+            "nothing was changed"
+        )
+    if not isinstance(version, str) or not _READABLE.fullmatch(version):
+        raise UnknownSchemaVersionError(version)
+    if (fault := next(outline_faults(document), None)) is not None:
+        raise CorruptStateError(
+            f"the stored session cannot be used: {fault.place} {fault.problem}; nothing was changed"
+        )
+    ours = _extension(document)
+    if (extension_version := ours.get("version", EXTENSION_VERSION)) != EXTENSION_VERSION:
+        raise UnknownSchemaVersionError(f"{version}+{EXTENSION}.{extension_version}")
+    return Session(
+        entries=tuple(cast("list[dict[str, Any]]", document["data"]["conversationHistory"])),
+        agent_session=ours.get("agentSession"),
+        owner=decode_owner(ours.get("owner")),
+        running=ours.get("running"),
+        queue=tuple(ours.get("queue") or ()),
+        interrupting=ours.get("interrupting"),
+        requests=ours.get("requests") or {},
+        refused=tuple(ours.get("refused") or ()),
+        sealed=decode_sealed(ours.get("sealed")),
+        overlay=_object_or_none(ours.get("overlay")),
+        spent=decode_spent(ours.get("spent")),
+        erasing=ours.get("erasing") or "",
+        used_at=ours.get("usedAt") or "",
+        imported=max(ours.get("imported") or 0, 0),
+        app_state=load_value(ours.get("appState") or {}),
+        receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), decode_receipt),
+        schema_version=version,
+        document=document,
+    )
+
+
+def refuse_encrypted(state: Any) -> None:
+    """Refuse an encrypted state that was not decrypted, because the app has no keys. Guarantee: pure.
+
+    Raises:
+        EncryptionKeyError: it is encrypted.
+    """
+    if read_envelope(state) is not None:
+        raise EncryptionKeyError(
+            "the stored session is encrypted, and the app has no keys: set DURABLE_AGENT_HOST_ENCRYPTION_KEYS; nothing "
+            "was changed"
+        )
+
+
+def encode_session(session: Session) -> dict[str, Any]:
+    """Encode a session as the entity's state.
+
+    Guarantee: pure; unknown fields of the document are kept in place.
+
+    Args:
+        session: with entries as stored.
+
+    Returns:
+        A JSON object.
+    """
+    document = session.document
+    before = _extension(session.document)
+    ours = {name: value for name, value in before.items() if name not in _OURS} | {"version": EXTENSION_VERSION}
+    written: dict[str, Any] = {
+        "agentSession": session.agent_session,
+        "owner": encode_owner(session.owner) if session.owner else None,
+        "running": session.running,
+        "queue": list(session.queue) or None,
+        "interrupting": session.interrupting,
+        "requests": dict(session.requests) or None,
+        "receipts": [encode_receipt(receipt) for receipt in kept_receipts(session.receipts)] or None,
+        "refused": list(session.refused) or None,
+        "overlay": dict(session.overlay) if session.overlay else None,
+        "spent": encode_spent(session.spent) if session.spent is not None else None,
+        "erasing": session.erasing or None,
+        "usedAt": session.used_at or None,
+        "imported": session.imported or None,
+        "sealed": encode_sealed(session.sealed) or None,
+        "appState": dump_value(session.app_state, "app_state") or None,
+    }
+    ours |= {name: value for name, value in written.items() if value is not None}
+    data: dict[str, Any] = {**(document.get("data") or {}), "conversationHistory": list(session.entries)}
+    is_of_upstream = bool(document) and not before
+    if not is_of_upstream or len(ours) > 1:  # a document of upstream without our data stays unchanged
+        data["extensionData"] = {**(data.get("extensionData") or {}), EXTENSION: ours}
+    return {**document, "schemaVersion": session.schema_version, "data": data}
+
+
+def document_digest(state: Any) -> str:
+    """Hash an entity's state, to detect changes. Guarantee: pure.
+
+    Args:
+        state: JSON.
+
+    Returns:
+        32 hexadecimal digits of the SHA-256 of its canonical text.
+    """
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _extension(document: Mapping[str, Any]) -> dict[str, Any]:
+    data = cast("dict[str, Any]", document.get("data") or {})
+    all_extensions = cast("dict[str, Any]", data.get("extensionData") or {})
+    return cast("dict[str, Any]", all_extensions.get(EXTENSION) or {})
+
+
+def _object_or_none(value: Any) -> Mapping[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) and value else None
+
+
+def kept_receipts(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:
+    """Return receipts for storage: those never decoded stay as stored. Guarantee: pure."""
+    return receipts.kept if isinstance(receipts, Receipts) else receipts
+
+
+def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Encode a receipt compactly; one that was never decoded stays as it was. Guarantee: pure."""
+    if not isinstance(receipt, Receipt):
+        return receipt
+    wire: dict[str, Any] = {
+        "turnId": receipt.turn_id,
+        "status": receipt.status if receipt.status != _USUAL_STATUS else None,
+        "endedAt": receipt.ended_at,
+        "requestHash": receipt.request_hash,
+        "error": receipt.error,
+        "stats": list(encode_stats(receipt.stats).values()) if receipt.stats else None,
+        "spent": [getattr(receipt.spent, name) for name in _SPENT_FIELDS] if receipt.spent else None,
+    }
+    return {name: value for name, value in wire.items() if value or name == "turnId"}
+
+
+def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
+    """Decode a stored receipt. Guarantee: pure."""
+    stats: Any = wire.get("stats")
+    if isinstance(stats, list):  # in the order of the fields, to which later versions only add
+        stats = dict(zip(_STATS_FIELDS, cast("list[float]", stats), strict=False))
+    spent: Any = wire.get("spent")
+    return Receipt(
+        turn_id=wire["turnId"],
+        status=wire.get("status", _USUAL_STATUS),
+        ended_at=wire.get("endedAt", ""),
+        request_hash=wire.get("requestHash", ""),
+        error=wire.get("error"),
+        stats=decode_stats(stats) if stats else None,
+        spent=Spent(*cast("list[Any]", spent)[: len(_SPENT_FIELDS)]) if isinstance(spent, list) else None,
+    )
+
+
+def encode_spent(spent: Spent) -> dict[str, float]:
+    """Encode spending by the names of `Spent`, without an unknown cost. Guarantee: pure."""
+    return {name: figure for name, figure in asdict(spent).items() if figure is not None}
+
+
+def decode_spent(wire: Any) -> Spent | None:
+    """Decode spending. Guarantee: pure.
+
+    Args:
+        wire: from `encode_spent`, or None; unknown names are ignored.
+    """
+    if not isinstance(wire, dict):
+        return None
+    known = cast("dict[str, Any]", wire)
+    return Spent(**{field.name: known[field.name] for field in fields(Spent) if field.name in known})
+
+
+def encode_stats(stats: TurnStats) -> dict[str, Any]:
+    """Encode the stats of a turn by the names of `TurnStats`. Guarantee: pure.
+
+    Args:
+        stats: of the turn.
+
+    Returns:
+        Field names to numbers.
+    """
+    wire = {name: getattr(stats, name) for name in _STATS_FIELDS}
+    return {name: value for name, value in wire.items() if value or name not in _STATS_LATER}
+
+
+def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
+    """Decode the stats of a turn; unknown names are ignored. Guarantee: pure.
+
+    Args:
+        wire: field names to numbers.
+
+    Returns:
+        The stats.
+    """
+    return TurnStats(**{name: wire[name] for name in _STATS_FIELDS if name in wire})

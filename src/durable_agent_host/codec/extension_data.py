@@ -1,0 +1,74 @@
+"""Our own object in the ``extensionData`` of upstream's objects. Pure, except for the argument of `set_extension`."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from durable_agent_host.codec.wire_types import EXTENSION
+
+_DICT: Final[Any] = dict
+
+
+def extension_of(holder: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our extension. Guarantee: pure.
+
+    Args:
+        holder: an entry, a message or a content.
+
+    Returns:
+        The object itself, or an empty one.
+    """
+    extensions: Any = holder.get("extensionData")
+    ours: Any = extensions.get(EXTENSION) if isinstance(extensions, _DICT) else None
+    return ours if isinstance(ours, _DICT) else {}
+
+
+def take_extension(holder: dict[str, Any]) -> dict[str, Any]:
+    """Remove our extension from its holder, and the wrapper if that becomes empty.
+
+    Args:
+        holder: changed, unless our extension is missing or empty.
+
+    Returns:
+        Our extension, or an empty object.
+    """
+    if ours := extension_of(holder):
+        set_extension(holder, {})
+    return ours
+
+
+def set_extension(holder: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Put our extension beside others' extensions.
+
+    Args:
+        holder: changed; its ``extensionData`` is replaced, not modified.
+        ours: our extension; an empty one removes it.
+    """
+    if "extensionData" not in holder:
+        if ours:
+            holder["extensionData"] = {EXTENSION: ours}
+        return
+    found: dict[str, Any] = holder["extensionData"] or {}
+    extensions = {name: value for name, value in found.items() if name != EXTENSION}
+    if ours:
+        extensions[EXTENSION] = ours
+    if extensions:
+        holder["extensionData"] = extensions
+    else:
+        del holder["extensionData"]
+
+
+def with_extension(holder: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of the holder with a different extension of ours.
+
+    Guarantee: pure.
+
+    Args:
+        holder: not changed.
+        ours: our extension; an empty one omits it.
+
+    Returns:
+        The copy, which shares all but the extension.
+    """
+    changed = dict(holder)
+    set_extension(changed, ours)
+    return changed

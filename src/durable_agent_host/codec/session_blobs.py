@@ -1,0 +1,230 @@
+"""Pieces and the references to them as JSON: segments, indexes, and the sealed part of a session. Pure."""
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from durable_agent_host.codec.wire_types import EXTENSION
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.segment_refs import Sealed, Sealing, SegmentRef
+
+_DECODER: Final = json.JSONDecoder()
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+_ZLIB: Final = b"z"
+"""First byte of a segment that zlib has compressed; another algorithm gets another byte."""
+_ZLIB_LEVEL: Final = 6
+
+
+class Segment(NamedTuple):
+    """The contents of a segment.
+
+    Attributes:
+        entries: of the conversation, oldest first, as stored; references without a home are to the segment's home.
+        receipts: of turns, as stored: of those whose entries are here, and of others without entries.
+    """
+
+    entries: tuple[Mapping[str, Any], ...]
+    receipts: tuple[Mapping[str, Any], ...] = ()
+
+
+def json_bytes_of(value: Any) -> bytes:
+    """Encode JSON as in a piece: compact, UTF-8, halves of surrogate pairs included. Guarantee: pure."""
+    return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
+
+
+def json_of_bytes(data: bytes, what: str) -> Any:
+    """Decode the JSON of a piece. Guarantee: pure.
+
+    Args:
+        data: of the piece.
+        what: the kind of piece, for the error.
+
+    Raises:
+        CorruptStateError: it is not JSON.
+    """
+    try:
+        text = data.decode("utf-8", "surrogatepass")
+        value, end = _DECODER.raw_decode(text)
+        return value if end == len(text) else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CorruptStateError(f"{what} cannot be read: it is no JSON; nothing was changed") from error
+
+
+def encode_segment(segment: Segment) -> tuple[bytes, int]:
+    """Encode and compress a segment.
+
+    Guarantee: pure; another version of zlib may give other bytes.
+
+    Returns:
+        The bytes to store, and the size of the JSON in them.
+    """
+    wire: dict[str, Any] = {"entries": segment.entries}
+    if segment.receipts:
+        wire["receipts"] = segment.receipts
+    data = json_bytes_of(wire)
+    return _ZLIB + zlib.compress(data, _ZLIB_LEVEL), len(data)
+
+
+def decode_segment(data: bytes, size: int) -> Segment:
+    """Decode a segment.
+
+    Guarantee: pure.
+
+    Args:
+        data: from `encode_segment`.
+        size: of the JSON in it; a longer one is refused before it fills the memory.
+
+    Raises:
+        CorruptStateError: it is not a segment of this size.
+    """
+    wire = json_of_bytes(_decompress(data, size), "a segment of the session")
+    try:
+        return Segment(tuple(wire["entries"]), tuple(wire.get("receipts") or ()))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CorruptStateError("a segment of the session has another shape; nothing was changed") from error
+
+
+def _decompress(data: bytes, size: int) -> bytes:
+    if not data.startswith(_ZLIB):
+        raise CorruptStateError(
+            f"a segment of the session begins with {data[:1]!r}, and its compression is not known: "
+            "upgrade durable-agent-host; nothing was changed"
+        )
+    try:
+        found = zlib.decompressobj().decompress(data[len(_ZLIB) :], size + 1)
+    except zlib.error as error:
+        raise CorruptStateError(
+            f"a segment of the session cannot be decompressed ({error}): restore a copy; nothing was changed"
+        ) from error
+    if len(found) != size:
+        raise CorruptStateError(
+            f"a segment of the session does not have the {size} bytes that its reference says: restore a copy; "
+            "nothing was changed"
+        )
+    return found
+
+
+def encode_index(refs: Sequence[SegmentRef], home: str) -> bytes:
+    """Encode an index of segments, to be stored in a home. Guarantee: pure."""
+    return json_bytes_of({"refs": [_encode_ref(ref, home) for ref in refs]})
+
+
+def decode_index(data: bytes, home: str) -> tuple[SegmentRef, ...]:
+    """Decode an index of segments stored in a home. Guarantee: pure.
+
+    Raises:
+        CorruptStateError: it is not an index.
+    """
+    wire = json_of_bytes(data, "an index of the session")
+    try:
+        return tuple(_decode_ref(one, home) for one in wire["refs"])
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise CorruptStateError("an index of the session has another shape; nothing was changed") from error
+
+
+def encode_homes(homes: Sequence[str]) -> bytes:
+    """Encode a list of homes as a piece. Guarantee: pure."""
+    return json_bytes_of({"homes": list(homes)})
+
+
+def decode_homes(data: bytes) -> tuple[str, ...]:
+    """Decode a list of homes. Guarantee: pure.
+
+    Raises:
+        CorruptStateError: it is not a list of homes.
+    """
+    wire = json_of_bytes(data, "the list of a session's homes")
+    try:
+        return tuple(str(one) for one in wire["homes"])
+    except (KeyError, TypeError) as error:
+        raise CorruptStateError("the list of a session's homes has another shape; nothing was changed") from error
+
+
+def encode_sealed(sealed: Sealed) -> dict[str, Any]:
+    """Encode the sealed part of a session for its head. Guarantee: pure."""
+    wire: dict[str, Any] = {
+        "home": sealed.home,
+        "homes": [home for home in sealed.homes if home != sealed.home],
+        "refs": [_encode_ref(ref, sealed.home) for ref in sealed.refs],
+        "seen": sealed.seen,
+        "agentSession": list(sealed.agent_session) if sealed.agent_session else None,
+        "homesAt": list(sealed.homes_at) if sealed.homes_at else None,
+        "overlay": list(sealed.overlay) if sealed.overlay else None,
+    }
+    return {name: value for name, value in wire.items() if value}
+
+
+def _decode_piece(stored: Any) -> tuple[str, str] | None:
+    return (str(stored[0]), str(stored[1])) if stored else None
+
+
+def decode_sealed(wire: Any) -> Sealed:
+    """Decode the sealed part of a session. Guarantee: pure.
+
+    Args:
+        wire: from `encode_sealed`, or None.
+
+    Raises:
+        CorruptStateError: it is malformed.
+    """
+    if not wire:
+        return Sealed()
+    try:
+        home = str(wire.get("home") or "")
+        homes = (*((home,) if home else ()), *(str(one) for one in wire.get("homes") or ()))
+        return Sealed(
+            home=home,
+            homes=homes,
+            refs=tuple(_decode_ref(one, home) for one in wire.get("refs") or ()),
+            seen=str(wire.get("seen") or ""),
+            agent_session=_decode_piece(wire.get("agentSession")),
+            homes_at=_decode_piece(wire.get("homesAt")),
+            overlay=_decode_piece(wire.get("overlay")),
+        )
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise CorruptStateError("the session's references have another shape; nothing was changed") from error
+
+
+def has_pieces(state: Any) -> bool:
+    """Return whether a session has parts outside of its entity. Guarantee: pure.
+
+    Args:
+        state: the entity's state, readable or not.
+    """
+    for name in ("data", "extensionData", EXTENSION, "sealed"):
+        state = cast("dict[str, Any]", state).get(name) if isinstance(state, dict) else None
+    return bool(state)
+
+
+def encode_sealing(sealing: Sealing) -> dict[str, Any]:
+    """Encode what a turn's end moves out of the head. Guarantee: pure."""
+    return {
+        "instead_of": sealing.instead_of,
+        "taken": sealing.taken,
+        "receipts": sealing.receipts,
+        "sealed": encode_sealed(sealing.sealed),
+    }
+
+
+def decode_sealing(wire: Mapping[str, Any]) -> Sealing:
+    """Decode what a turn's end moves out of the head. Guarantee: pure."""
+    return Sealing(wire["instead_of"], wire["taken"], wire["receipts"], decode_sealed(wire["sealed"]))
+
+
+def _encode_ref(ref: SegmentRef, home: str) -> list[Any]:
+    wire: list[Any] = [ref.name, ref.entries, ref.size, ref.depth, ref.turns, int(ref.has_contents)]
+    return wire if ref.home == home else [*wire, ref.home]
+
+
+def _decode_ref(wire: Any, home: str) -> SegmentRef:
+    fields = cast("list[Any]", wire)
+    return SegmentRef(
+        name=str(fields[0]),
+        entries=int(fields[1]),
+        size=int(fields[2]),
+        depth=int(fields[3]),
+        turns=str(fields[4]),
+        has_contents=bool(fields[5]),
+        home=str(fields[6]) if len(fields) > 6 else home,  # noqa: PLR2004 - the last field is present when it differs
+    )

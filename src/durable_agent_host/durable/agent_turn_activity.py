@@ -1,0 +1,169 @@
+"""The activity of a turn that runs the agent."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from azure.durable_functions import DurableOrchestrationClient, EntityId
+
+from durable_agent_host.agent.agent_event_loop import submit
+from durable_agent_host.agent.agent_runner import AgentRunner
+from durable_agent_host.agent.outcome_builder import failed, without_log
+from durable_agent_host.codec.entity_state import decode_session
+from durable_agent_host.durable.instance_listing import read_time
+from durable_agent_host.durable.turn_data_cleanup import Forgetting
+from durable_agent_host.errors import FencedError, LogError, StateError, TurnError, log_reason
+from durable_agent_host.model.ids import entity_name
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest
+from durable_agent_host.segments.turn_data_storage import RECORD, TRAVELS_BYTES, Keeper, SessionName
+from durable_agent_host.session.receipts import ANSWER_GONE, KEY_REUSED, is_same_request
+from durable_agent_host.session.sealing import has_mark
+from durable_agent_host.turn.plan import ENDED_BEFORE, TO_BE_FORGOTTEN
+from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_outcome
+
+_LOGGER = logging.getLogger(__name__)
+
+
+async def run_agent_turn(
+    wire: Mapping[str, Any],
+    client: DurableOrchestrationClient,
+    runners: Mapping[str, AgentRunner],
+    keeper: Keeper,
+    forgetting: Forgetting,
+) -> dict[str, Any]:
+    """Run the agent for a granted turn.
+
+    Reads the conversation from the entity: through the orchestration, its history would grow by the whole conversation
+    on every turn.
+
+    Guarantee: activity-only; at-least-once.
+
+    Args:
+        wire: the turn's request.
+        client: reads the entity.
+        runners: by agent name.
+        keeper: has the parts of request and conversation that do not travel.
+        forgetting: deletes what the turn leaves, if it is redacted.
+
+    Returns:
+        The outcome as JSON, including failures of the agent. Without its log, a turn is rejected.
+
+    Raises:
+        TurnError: the app no longer has the agent, or the session is held by another turn.
+    """
+    outcome = await _run(wire, client, runners, keeper)
+    is_raw = outcome.get("redacts") or "raw" in wire
+    if is_raw and outcome["status"] not in _NOT_OVER and not outcome.get(ENDED_BEFORE):
+        try:
+            await forgetting.note(client, {name: wire[name] for name in ("agent", "session_id", "turn_id")})
+        except Exception as error:  # noqa: BLE001 - the turn is not lost: its orchestration tries again
+            _LOGGER.warning(
+                "turn %s: what it leaves is not noted to be deleted: %s", wire["turn_id"], log_reason(error)
+            )
+        else:
+            outcome[TO_BE_FORGOTTEN] = True
+    return outcome
+
+
+_NOT_OVER: Final = frozenset({"suspended", "rejected"})
+
+
+async def _run(
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, runners: Mapping[str, AgentRunner], keeper: Keeper
+) -> dict[str, Any]:
+    request = decode_turn_request(wire)
+    runner = runners.get(request.agent)
+    if runner is None:
+        raise TurnError(f"the app has no agent {request.agent!r} any more")
+    try:
+        session = await _session(request, client)
+        if (known := await _ended_before(request, session, keeper)) is not None:
+            return known
+        if wire.get("answers") or not _has_just_come(request, keeper.grace_seconds):
+            await keeper.renew(request, wire.get("answers"))
+        request = await keeper.whole_request(request)
+        answers = await keeper.whole_answers(request, wire.get("answers") or {})
+    except StateError as error:
+        return encode_turn_outcome(failed(request, error))
+    try:
+        running = runner.run(session, request, answers, was_cancelled=wire.get("cancelled") is True)
+        async with _noting(request, session, keeper):
+            outcome = await asyncio.wrap_future(submit(running))
+    except FencedError:
+        raise
+    except StateError as error:
+        return encode_turn_outcome(failed(request, error))
+    except LogError as error:
+        _LOGGER.warning(
+            "turn %s (agent %s, session %r) cannot use its log: %s",
+            request.turn_id,
+            request.agent,
+            request.session_id,
+            log_reason(error),
+        )
+        outcome = without_log(request, error)
+    return encode_turn_outcome(outcome)
+
+
+@asynccontextmanager
+async def _noting(request: TurnRequest, session: Session, keeper: Keeper) -> AsyncGenerator[None]:
+    """Record whose session it is while the agent runs, unless that is known.
+
+    The next turn records it if the store does not answer; until then its owner's listing lacks the session.
+    """
+    if keeper.owned.has_noted(request.agent, request.session_id, session):
+        yield
+        return
+    noting = asyncio.ensure_future(keeper.owned.note_turn(request.agent, request.session_id, session))
+    try:
+        yield
+    finally:
+        try:
+            await noting
+        except LogError as error:
+            _LOGGER.warning(
+                "session %r of agent %s is not listed before its next turn, as its owner could not be noted: %s",
+                request.session_id,
+                request.agent,
+                log_reason(error),
+            )
+
+
+def _has_just_come(request: TurnRequest, grace_seconds: float) -> bool:
+    """Return whether a request is so new that its stored parts will not be deleted soon."""
+    created_at = read_time(request.created_at)
+    age = timedelta.max if created_at is None else datetime.now(UTC) - created_at
+    return timedelta(0) <= age < timedelta(seconds=grace_seconds / 4)
+
+
+async def _ended_before(request: TurnRequest, session: Session, keeper: Keeper) -> dict[str, Any] | None:
+    """Return the outcome of a turn that has a receipt, which may be in the sealed part of the session."""
+    turn_id = request.turn_id
+    if session.receipt_of(turn_id) is None and not has_mark(session.sealed.seen, turn_id):
+        return None
+    ended = await keeper.record(session, SessionName(request.agent, request.session_id)).ended(turn_id)
+    if ended is not None and not is_same_request(ended.outcome.request_hash, request.request_hash):
+        return encode_turn_outcome(TurnOutcome(turn_id, "rejected", error=KEY_REUSED)) | {ENDED_BEFORE: True}
+    if ended is None or ended.has_lost_answer:
+        return encode_turn_outcome(TurnOutcome(turn_id, "rejected", error=ANSWER_GONE)) | {ENDED_BEFORE: True}
+    outcome = ended.outcome
+    if len(outcome.text) > TRAVELS_BYTES // 4:
+        outcome = replace(outcome, text="", text_at=RECORD)
+    return encode_turn_outcome(outcome) | {ENDED_BEFORE: True}
+
+
+async def _session(request: TurnRequest, client: DurableOrchestrationClient) -> Session:
+    """Read the session of a turn; a store that reads from a replica may show its admission a moment late."""
+    for pause in (0.05, 0.2, 0.8, 3.0, None):
+        state = await client.read_entity_state(EntityId(entity_name(request.agent), request.session_id))
+        session = decode_session(state.entity_state)
+        if session.running == request.turn_id or session.receipt_of(request.turn_id):
+            return session
+        if pause is not None:
+            await asyncio.sleep(pause)
+    raise TurnError(f"turn {request.turn_id} does not hold its session, {session.running or 'no turn'} does")

@@ -1,0 +1,56 @@
+"""Reads the holders of piece homes: sessions, and orchestrations that received a long response."""
+
+from typing import Final
+
+from azure.durable_functions import DurableOrchestrationClient, EntityId, OrchestrationRuntimeStatus
+
+from durable_agent_host.codec.entity_state import decode_session
+from durable_agent_host.errors import StateError
+from durable_agent_host.model.session import Session
+from durable_agent_host.segments.garbage_collection import Keeps
+from durable_agent_host.segments.turn_data_storage import is_session, orchestration_of
+
+ENDED: Final = frozenset(
+    {
+        OrchestrationRuntimeStatus.Completed,
+        OrchestrationRuntimeStatus.Failed,
+        OrchestrationRuntimeStatus.Terminated,
+        OrchestrationRuntimeStatus.Canceled,
+    }
+)
+"""The statuses of an orchestration that no longer runs."""
+
+
+class Holders:
+    """Reads holders, with the durable client of one function call.
+
+    Args:
+        client: the SDK's.
+    """
+
+    def __init__(self, client: DurableOrchestrationClient) -> None:
+        self._client = client
+
+    async def read(self, holder: str) -> Session | Keeps:
+        """Read a holder.
+
+        Args:
+            holder: as the piece store lists it.
+
+        Returns:
+            The head of a session, or another kind of holder.
+        """
+        if is_session(holder):
+            name, _, key = holder.removeprefix("@").partition("@")
+            try:
+                state = await self._client.read_entity_state(EntityId(name, key))
+                if not state.entity_exists or state.entity_state is None:
+                    return Keeps.NOTHING
+                return decode_session(state.entity_state)
+            except StateError:
+                return Keeps.EVERYTHING
+        instance_id = orchestration_of(holder)
+        if instance_id is None:
+            return Keeps.EVERYTHING  # of a later version
+        status = (await self._client.get_status(instance_id)).runtime_status
+        return Keeps.NOTHING if status is None or status in ENDED else Keeps.EVERYTHING

@@ -1,0 +1,291 @@
+"""The task hub with all data of turns and sessions encrypted.
+
+Theory of operation. The SDK's client and contexts are wrapped: values are encrypted on their way into the task hub and
+decrypted on their way out, so code that uses them reads and writes plain values. A value is bound to its kind, its
+owner, and, as the result of a call, to the calling orchestration.
+
+Unencrypted values are read as they are, and answered in plain: those older than the encryption, and those of the app's
+own orchestrations and clients, which call the entity or the orchestration without this host. Only this host writes the
+states of sessions, so the operator can have unencrypted ones refused.
+
+Orchestrations and entities wait for missing keys, because a failure in them is final. Everything else fails, and can be
+retried. An orchestration whose history is damaged fails at once: on replay, it cannot take another path than before.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
+from azure.durable_functions.models import TaskBase
+
+from durable_agent_host.codec.encryption_envelope import read_envelope
+from durable_agent_host.durable.app_secret import AppSecret, Orchestrate
+from durable_agent_host.durable.task_hub import Hub, MarkingClient, Steps, Unreadable, read_entity, state_in
+from durable_agent_host.encryption.cipher import Cipher, Place
+from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.errors import CorruptStateError, StateError
+
+
+class EncryptedHub(Hub):
+    """Encrypts data in the task hub.
+
+    Args:
+        cipher: of the app.
+        keyring: the cipher's keys.
+        secret: of the app.
+    """
+
+    def __init__(self, cipher: Cipher, keyring: Keyring, secret: AppSecret) -> None:
+        super().__init__(secret)
+        self._cipher = cipher
+        self._keyring = keyring
+
+    async def check(self) -> None:
+        """Read the keys, unless that has been done."""
+        await self._keyring.ready()
+
+    def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
+        """Return a client that encrypts and decrypts."""
+        return cast("Any", MarkingClient(_Client(client, self._cipher, self._keyring), self.secret))
+
+    def entity(self, context: DurableEntityContext) -> DurableEntityContext:
+        """Return a context that encrypts and decrypts."""
+        self._keyring.wait()
+        return cast("Any", _Entity(context, self._cipher))
+
+    def caller(self, context: DurableOrchestrationContext) -> DurableOrchestrationContext:
+        """Return a context that encrypts."""
+        self._keyring.wait()
+        return cast("Any", _Orchestration(context, self._cipher))
+
+    def end_of(self, instance_id: str, output: Any) -> Any:
+        """Read the output of a sub-orchestration."""
+        return self._cipher.decrypt_json(_end(instance_id), output)
+
+    def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
+        """Run an orchestration with a context that encrypts, and pass it decrypted results."""
+        self._keyring.wait()
+        encrypting = _Orchestration(context, self._cipher)
+        steps = run(cast("Any", encrypting))
+        advance: Callable[[Any], Any] = steps.send
+        value: Any = None
+        while True:
+            try:
+                task = advance(value)
+            except StopIteration as end:
+                return encrypting.ended(end.value)
+            try:
+                value = encrypting.read(task, (yield task))
+            except StateError:  # final, whatever the orchestration decided when it was readable
+                steps.close()
+                raise
+            except Exception as error:  # noqa: BLE001 - the orchestration decides what a failed step means
+                advance = steps.throw
+                value = error
+            else:
+                advance = steps.send
+
+    async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Run an activity, and encrypt its result when its input was encrypted."""
+        await self._keyring.ready()
+        caller, given = _called(self._cipher, ("hub", "activity", activity), given)
+        result = await work(given)
+        return result if caller is None else self._cipher.encrypt_json(_returned(activity, caller), result)
+
+
+class _Client:
+    """The SDK's client, encrypting."""
+
+    def __init__(self, client: DurableOrchestrationClient, cipher: Cipher, keyring: Keyring) -> None:
+        self._client: Any = client
+        self._cipher = cipher
+        self._keyring = keyring
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def start_new(self, name: str, instance_id: str, client_input: Any = None) -> str:
+        await self._keyring.ready()
+        return await self._client.start_new(
+            name, instance_id, self._cipher.encrypt_json(_start(instance_id), client_input)
+        )
+
+    async def raise_event(self, instance_id: str, event_name: str, event_data: Any = None) -> None:
+        await self._keyring.ready()
+        if event_data is not None:
+            event_data = self._cipher.encrypt_json(_event(instance_id, event_name), event_data)
+        await self._client.raise_event(instance_id, event_name, event_data)
+
+    async def signal_entity(self, entity: Any, operation: str, operation_input: Any = None) -> None:
+        await self._keyring.ready()
+        if operation_input is not None:
+            operation_input = _call(self._cipher, _operation(entity.name, entity.key, operation), "", operation_input)
+        await self._client.signal_entity(entity, operation, operation_input)
+
+    async def read_entity_state(self, entity: Any) -> Any:
+        found = await read_entity(self._client, entity)
+        if found.entity_exists and found.entity_state is not None:
+            await self._keyring.ready()
+            found._entity_state = self.decrypt_state(entity.name, entity.key, found.entity_state)  # noqa: SLF001
+        return found
+
+    def decrypt_state(self, entity: str, key: str, state: Any) -> Any:
+        return _stored(self._cipher, entity, key, state)
+
+    async def get_status(self, instance_id: str, **options: Any) -> Any:
+        status = await self._client.get_status(instance_id, **options)
+        if status:
+            await self._keyring.ready()
+            for field, place in (("input", _start), ("output", _end), ("custom_status", _shown)):
+                value = getattr(status, f"_{field}", None)
+                if read_envelope(value) is None:
+                    continue
+                try:
+                    read = self._cipher.decrypt_json(place(instance_id), value)
+                except CorruptStateError as error:
+                    if field == "input":  # without it, nobody can tell whose it is
+                        raise
+                    read = Unreadable(error)
+                setattr(status, f"_{field}", read)
+        return status
+
+
+class _Entity:
+    """The SDK's context of an entity's operation, encrypting."""
+
+    def __init__(self, context: DurableEntityContext, cipher: Cipher) -> None:
+        self._context: Any = context
+        self._cipher = cipher
+        self._caller: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        return str(self._context.entity_name), str(self._context.entity_key)
+
+    def get_state(self, initializer: Callable[[], Any] | None = None) -> Any:
+        state = state_in(self._context)
+        if state is None:
+            return initializer() if initializer is not None else None
+        return _stored(self._cipher, *self._names, state)
+
+    def set_state(self, state: Any) -> None:
+        self._context.set_state(self._cipher.encrypt_json(_state(*self._names), state))
+
+    def get_input(self) -> Any:
+        place = _operation(*self._names, str(self._context.operation_name))
+        self._caller, value = _called(self._cipher, place, self._context.get_input())
+        return value
+
+    def set_result(self, result: Any) -> None:
+        if self._caller is not None:
+            operation = _operation(*self._names, str(self._context.operation_name))
+            result = self._cipher.encrypt_json((*operation, "result", self._caller), result)
+        self._context.set_result(result)
+
+
+class _Orchestration:
+    """The SDK's context of an orchestration: encrypts outgoing values, and decrypts the results of its tasks."""
+
+    def __init__(self, context: DurableOrchestrationContext, cipher: Cipher) -> None:
+        self._context: Any = context
+        self._cipher = cipher
+        self._id = str(context.instance_id)
+        self._places: dict[int, tuple[Any, Place]] = {}
+        self._is_encrypted = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def get_input(self) -> Any:
+        given = self._context.get_input()
+        self._is_encrypted = read_envelope(given) is not None
+        return self._cipher.decrypt_json(_start(self._id), given)
+
+    def set_custom_status(self, status: Any) -> None:
+        self._context.set_custom_status(self._cipher.encrypt_json(_shown(self._id), status))
+
+    def call_activity(self, name: str, value: Any = None) -> Any:
+        task = self._context.call_activity(name, _call(self._cipher, ("hub", "activity", name), self._id, value))
+        return self._placed(task, _returned(name, self._id))
+
+    def call_entity(self, entity: Any, operation: str, value: Any = None) -> Any:
+        place = _operation(entity.name, entity.key, operation)
+        task = self._context.call_entity(entity, operation, _call(self._cipher, place, self._id, value))
+        return self._placed(task, (*place, "result", self._id))
+
+    def signal_entity(self, entity: Any, operation: str, value: Any = None) -> None:
+        place = _operation(entity.name, entity.key, operation)
+        self._context.signal_entity(entity, operation, _call(self._cipher, place, self._id, value))
+
+    def call_sub_orchestrator(self, name: str, value: Any, instance_id: str) -> Any:
+        return self._context.call_sub_orchestrator(
+            name, self._cipher.encrypt_json(_start(instance_id), value), instance_id
+        )
+
+    def wait_for_external_event(self, name: str) -> Any:
+        return self._placed(self._context.wait_for_external_event(name), _event(self._id, name))
+
+    def _placed(self, task: Any, place: Place) -> Any:
+        self._places[id(task)] = task, place
+        return task
+
+    def read(self, task: Any, value: Any) -> Any:
+        """Decrypt a task's result; of several tasks, the first one's result."""
+        if isinstance(value, TaskBase):
+            value.result = self.read(value, value.result)
+            return value
+        _, place = self._places.get(id(task), (None, None))
+        return value if place is None else self._cipher.decrypt_json(place, value)
+
+    def ended(self, output: Any) -> Any:
+        """Encrypt the output, unless the waiting caller does not use encryption."""
+        return self._cipher.encrypt_json(_end(self._id), output) if self._is_encrypted else output
+
+
+def _stored(cipher: Cipher, entity: str, key: str, state: Any) -> Any:
+    """Decrypt an entity's state."""
+    return cipher.read_json(_state(entity, key), state)
+
+
+def _call(cipher: Cipher, place: Place, caller: str, value: Any) -> Mapping[str, Any]:
+    """Encrypt the input of a call, with the orchestration that receives the result."""
+    return cipher.encrypt_json(place, [caller, value])
+
+
+def _called(cipher: Cipher, place: Place, given: Any) -> tuple[str | None, Any]:
+    """Decrypt the input of a call; the caller is None if it was not encrypted."""
+    if read_envelope(given) is None:
+        return None, given
+    caller, value = cipher.decrypt_json(place, given)
+    return caller, value
+
+
+def _start(instance_id: str) -> Place:
+    return ("hub", "start", instance_id)
+
+
+def _end(instance_id: str) -> Place:
+    return ("hub", "end", instance_id)
+
+
+def _shown(instance_id: str) -> Place:
+    return ("hub", "status", instance_id)
+
+
+def _event(instance_id: str, name: str) -> Place:
+    return ("hub", "event", instance_id, name)
+
+
+def _returned(activity: str, caller: str) -> Place:
+    return ("hub", "returned", activity, caller)
+
+
+def _state(entity: str, key: str) -> Place:
+    return ("state", entity.lower(), key)
+
+
+def _operation(entity: str, key: str, operation: str) -> Place:
+    return ("operation", entity.lower(), key, operation)

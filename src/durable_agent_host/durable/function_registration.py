@@ -1,0 +1,313 @@
+"""Registers the package's functions with a Functions app: triggers, names and durable clients."""
+
+import json
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import azure.durable_functions as df
+import azure.functions as func
+
+from durable_agent_host.agent.agent_runner import AgentRunner
+from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
+from durable_agent_host.durable import agent_turn_activity, session_erasure, session_queue_activity, turn_orchestrator
+from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Maintenance
+from durable_agent_host.durable.session_entity import DurableAgentEntity, entity_handle, refuse_foreign_signal
+from durable_agent_host.durable.session_erasure import Eraser
+from durable_agent_host.durable.session_queue_activity import TurnStopper
+from durable_agent_host.durable.task_hub import Hub
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.durable.turn_data_cleanup import (
+    FORGET_ACTIVITY,
+    FORGET_ORCHESTRATION,
+    Forgetting,
+    forget_turns,
+    run_forgetting,
+)
+from durable_agent_host.errors import RegistrationError
+from durable_agent_host.model.ids import entity_name
+from durable_agent_host.segments.turn_data_storage import Keeper
+from durable_agent_host.settings import NO_MAINTENANCE, Settings
+from durable_agent_host.turn.plan import PlanTimes
+from durable_agent_host.turn.timeline import TellEnd
+from durable_agent_host.turn_log.protocol import TurnLog
+
+HttpHandler = Callable[[func.HttpRequest, TurnClient], Awaitable[Any]]
+TurnsOf = Callable[[df.DurableOrchestrationClient], TurnClient]
+
+
+def register_turn_functions(
+    app: df.DFApp,
+    runners: Mapping[str, AgentRunner],
+    wakeups: Wakeups,
+    tell_end: TellEnd,
+    *,
+    stopper: TurnStopper,
+    forgetting: Forgetting,
+    times: PlanTimes,
+    keeper: Keeper,
+    hub: Hub,
+) -> None:
+    """Register the orchestration ``agent_turn`` and its activities.
+
+    Args:
+        app: the Functions app.
+        runners: agents by name, a live view: agents may be added later.
+        wakeups: notified when a turn is about to end.
+        tell_end: notified of every turn's end.
+        stopper: stops turns.
+        forgetting: deletes the data of redacted turns.
+        times: time limits of turns' waits.
+        keeper: has the data of turns that does not travel through the orchestration.
+        hub: plain or encrypting access to the task hub.
+    """
+    bind: Any = app
+
+    @bind.function_name(turn_orchestrator.TURN_ORCHESTRATION)
+    @bind.orchestration_trigger(context_name="context")
+    def agent_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
+        own: dict[str, Any] = {"wakeups": wakeups, "times": times, "tell_end": tell_end, "secret": hub.secret}
+        run = partial(turn_orchestrator.run_turn_orchestration, **own)
+        return (yield from hub.orchestrate(context, hub.secret.guard(turn_orchestrator.TURN_ORCHESTRATION, run)))
+
+    @bind.function_name(turn_orchestrator.RUN_ACTIVITY)
+    @bind.activity_trigger(input_name="turn")
+    @bind.durable_client_input(client_name="client")
+    async def run_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
+        own = {"client": hub.client(client), "forgetting": forgetting}
+        run = partial(agent_turn_activity.run_agent_turn, runners=runners, keeper=keeper, **own)
+        return await hub.carry_out(turn_orchestrator.RUN_ACTIVITY, turn, run)
+
+    @bind.function_name(turn_orchestrator.TEND_ACTIVITY)
+    @bind.activity_trigger(input_name="turn")
+    @bind.durable_client_input(client_name="client")
+    async def tend_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> Any:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
+        own = {"client": hub.client(client), "forgetting": forgetting}
+        tend = partial(session_queue_activity.tend_agent_turn, stopper=stopper, **own)
+        return await hub.carry_out(turn_orchestrator.TEND_ACTIVITY, turn, tend)
+
+    _ = (agent_turn, run_agent_turn, tend_agent_turn)
+
+
+def register_upkeep(
+    app: df.DFApp, settings: Settings, keeper: Keeper, *, eraser: Eraser, ttls: Mapping[str, float], hub: Hub
+) -> None:
+    """Register the erasure of sessions, and the timer function that deletes expired data.
+
+    Args:
+        app: the Functions app.
+        settings: retention times.
+        keeper: has what sessions keep outside their entities.
+        eraser: erases sessions.
+        ttls: how long an agent's sessions are kept after their last use, in seconds by name; a live view.
+        hub: plain or encrypting access to the task hub.
+    """
+    _register_erasure(app, eraser, hub)
+    if settings.maintenance_schedule != NO_MAINTENANCE:
+        _register_maintenance(app, Maintenance(ttls, keeper, settings), settings.maintenance_schedule, hub)
+
+
+def _register_erasure(app: df.DFApp, eraser: Eraser, hub: Hub) -> None:
+    bind: Any = app
+
+    @bind.function_name(session_erasure.ERASE_ORCHESTRATION)
+    @bind.orchestration_trigger(context_name="context")
+    def erase_session(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
+        guarded = hub.secret.guard(session_erasure.ERASE_ORCHESTRATION, session_erasure.run_erasure)
+        return (yield from hub.orchestrate(context, guarded))
+
+    @bind.function_name(session_erasure.ERASE_ACTIVITY)
+    @bind.activity_trigger(input_name="session")
+    @bind.durable_client_input(client_name="client")
+    async def erase_agent_session(session: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
+        erase = partial(eraser.erase, client=hub.client(client))
+        return await hub.carry_out(session_erasure.ERASE_ACTIVITY, session, erase)
+
+    _ = (erase_session, erase_agent_session)
+
+
+def register_forgetting(app: df.DFApp, open_log: Callable[[], TurnLog], keeper: Keeper, hub: Hub) -> None:
+    """Register the orchestration ``forget_turn`` and its activity.
+
+    Args:
+        app: the Functions app.
+        open_log: returns the turn log of the process.
+        keeper: has what was said in turns.
+        hub: plain or encrypting access to the task hub.
+    """
+    bind: Any = app
+
+    @bind.function_name(FORGET_ORCHESTRATION)
+    @bind.orchestration_trigger(context_name="context")
+    def forget_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, bool]:
+        return (yield from hub.orchestrate(context, hub.secret.guard(FORGET_ORCHESTRATION, run_forgetting)))
+
+    @bind.function_name(FORGET_ACTIVITY)
+    @bind.activity_trigger(input_name="turn")
+    @bind.durable_client_input(client_name="client")
+    async def forget_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> bool:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
+        forget = partial(forget_turns, client=hub.client(client), log=open_log(), keeper=keeper)
+        return await hub.carry_out(FORGET_ACTIVITY, turn, forget)
+
+    _ = (forget_turn, forget_agent_turn)
+
+
+def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str, hub: Hub) -> None:
+    bind: Any = app
+
+    @bind.function_name(MAINTENANCE_FUNCTION)
+    @bind.timer_trigger(arg_name="timer", schedule=schedule)
+    @bind.durable_client_input(client_name="client")
+    async def agent_maintenance(timer: func.TimerRequest, client: df.DurableOrchestrationClient) -> None:
+        del timer
+        await maintenance.run(hub.client(client))
+
+    _ = agent_maintenance
+
+
+def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, hub: Hub, *, has_owners: bool) -> None:
+    """Register the entity that holds an agent's sessions.
+
+    Args:
+        app: the Functions app.
+        name: the agent's registered name.
+        entity: runs the operations.
+        hub: plain or encrypting access to the task hub.
+        has_owners: whether the app identifies its callers.
+    """
+    entity.has_owners = has_owners
+
+    def handle(context: df.DurableEntityContext) -> None:
+        context = hub.entity(context)
+        refuse_foreign_signal(context, hub.secret)
+        entity.handle(context)
+
+    handle.__name__ = entity_name(name)
+    bind: Any = app
+    bound = bind.entity_trigger(context_name="context", entity_name=entity_name(name))(handle)
+    bound._function._func = entity_handle(handle)  # noqa: SLF001 - as the SDK's own decorators replace it
+
+
+def turns_of_binding(turns_of: TurnsOf) -> Callable[[str], TurnClient]:
+    """Return what makes the turn client of a call of a function that is not ours.
+
+    Args:
+        turns_of: returns the turn client of a call.
+
+    Returns:
+        A function that takes the value of a durable client's binding.
+    """
+    return lambda binding: turns_of(df.DurableOrchestrationClient(binding))
+
+
+def register_agent_tool(
+    app: df.DFApp,
+    function_name: str,
+    *,
+    tool_name: str,
+    description: str,
+    properties: Sequence[Mapping[str, Any]],
+    answer: Callable[[str, TurnClient], Awaitable[str]],
+    turns_of: TurnsOf,
+) -> None:
+    """Register an agent as an MCP tool.
+
+    Args:
+        app: the Functions app.
+        function_name: of the function.
+        tool_name: the name that clients call.
+        description: for the clients' models.
+        properties: the tool's arguments, as the trigger takes them.
+        answer: answers a call, in the format of the trigger's result.
+        turns_of: returns the turn client of a call.
+    """
+    bind: Any = app
+
+    @bind.function_name(function_name)
+    @bind.mcp_tool_trigger(
+        arg_name="context",
+        tool_name=tool_name,
+        description=description,
+        tool_properties=json.dumps(properties),
+        data_type=func.DataType.UNDEFINED,
+        useResultSchema=True,
+    )
+    @bind.durable_client_input(client_name="client")
+    async def answer_call(context: str, client: df.DurableOrchestrationClient) -> str:
+        return await answer(context, turns_of(client))
+
+    _ = answer_call
+
+
+def register_route(
+    app: df.DFApp,
+    *,
+    name: str,
+    template: str,
+    method: str,
+    auth: func.AuthLevel,
+    handler: HttpHandler,
+    turns_of: TurnsOf,
+) -> None:
+    """Register one HTTP route.
+
+    Args:
+        app: the Functions app.
+        name: the function's name.
+        template: the route after the prefix.
+        method: HTTP method.
+        auth: who may call it.
+        handler: answers the request, with access to turns and sessions.
+        turns_of: returns the turn client of a request.
+    """
+    bind: Any = app
+
+    @bind.function_name(name)
+    @bind.route(route=template, methods=[method], auth_level=auth)
+    @bind.durable_client_input(client_name="client")
+    async def answer(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> Any:
+        return await handler(req, turns_of(client))
+
+    _ = answer
+
+
+def register_page(app: df.DFApp, template: str, *, page: str, headers: Mapping[str, str]) -> None:
+    """Register a page that is the same for everybody.
+
+    Args:
+        app: the Functions app.
+        template: the route after the prefix.
+        page: HTML.
+        headers: further headers.
+    """
+    bind: Any = app
+
+    @bind.function_name(f"http-{template}")
+    @bind.route(route=template, methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
+    async def show(req: func.HttpRequest) -> func.HttpResponse:
+        del req
+        return func.HttpResponse(page, mimetype="text/html", headers=dict(headers))
+
+    _ = show
+
+
+def refuse_same_names(names: Iterable[str]) -> None:
+    """Refuse function names that Durable Functions cannot distinguish.
+
+    Guarantee: pure.
+
+    Args:
+        names: of all functions of an app.
+
+    Raises:
+        RegistrationError: two names differ only in case.
+    """
+    taken: dict[str, str] = {}
+    for name in names:
+        if (other := taken.get(name.casefold())) is not None:
+            raise RegistrationError(
+                f"two functions are named {other!r} and {name!r}, and Durable Functions does not tell them apart: "
+                "rename one, or the agent, executor or workflow that it comes from. An agent makes dafx-AGENT, an "
+                "executor dafx-WORKFLOW-EXECUTOR, a workflow dafx-WORKFLOW and that with -start, -status, -respond"
+            )
+        taken[name.casefold()] = name

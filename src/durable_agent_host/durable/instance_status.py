@@ -1,0 +1,160 @@
+"""Reads turns from the status of their orchestrations, as the SDK returns it."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
+
+from durable_agent_host.durable.blob_referrers import ENDED
+from durable_agent_host.durable.task_hub import Unreadable
+from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
+from durable_agent_host.errors import CorruptStateError, RequestError
+from durable_agent_host.model.ids import can_be_instance
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.turn.error_texts import failure_reason
+from durable_agent_host.turn.pending_approvals import decode_waiting
+from durable_agent_host.turn.turn_requests import read_turn_request
+from durable_agent_host.turn.turn_wire import check_turn_outcome, decode_turn_outcome
+
+_REMEMBERED: Final = 4096
+_COMPLETED: Final[dict[str, float]] = {}
+"""The turns that this process has last seen completed, and when, in seconds since 1970."""
+_LOCK: Final = threading.Lock()
+
+
+async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, show_input: bool = False) -> Any:
+    """Read the status of a turn's orchestration.
+
+    Args:
+        client: the SDK's.
+        turn_id: chosen by callers of the entity; the SDK puts it into a URL unescaped.
+        show_input: whether to include the input.
+
+    Returns:
+        The status, which is false when there is no such orchestration; None for an invalid id.
+    """
+    if not can_be_instance(turn_id):
+        return None
+    status = await client.get_status(turn_id, show_input=show_input)
+    if status and status.runtime_status is OrchestrationRuntimeStatus.Completed:
+        with _LOCK:
+            _COMPLETED[turn_id] = time.time()
+            if len(_COMPLETED) > _REMEMBERED:
+                del _COMPLETED[next(iter(_COMPLETED))]
+    return status
+
+
+async def has_ended(client: DurableOrchestrationClient, turn_id: str, ran_at: float | None) -> bool:
+    """Return whether a turn's orchestration has ended, or never was.
+
+    Nobody is asked about one that this process has seen completed since it ran: that is final, unlike a failure. After
+    an erasure of the session, a turn with the same id may run anew.
+
+    Args:
+        client: the SDK's.
+        turn_id: chosen by callers of the entity.
+        ran_at: seconds since 1970 at which it ran; None if that is not known.
+    """
+    if ran_at is not None and _COMPLETED.get(turn_id, 0.0) > ran_at:
+        return True
+    status = await status_of_turn(client, turn_id)
+    return not status or status.runtime_status in (*ENDED, None)
+
+
+def turn_of_status(turn_id: str, status: Any) -> Turn | None:
+    """Read a turn from the status of its orchestration. Guarantee: pure.
+
+    Args:
+        turn_id: the orchestration's instance id.
+        status: from ``get_status``, with the input.
+
+    Returns:
+        The turn, or None when the orchestration is not a turn, or was not started as one.
+
+    Raises:
+        CorruptStateError: how it ended, or what it waits for, is damaged.
+    """
+    request = _request(turn_id, status)
+    if request is None:
+        return None
+    outcome = _outcome(request, status)
+    try:
+        pending, answers = _read(turn_id, status.custom_status, _decode_wait)
+    except CorruptStateError:
+        if outcome is None:
+            raise
+        pending = ()
+        answers = {}
+    return Turn(request=request, outcome=outcome, pending=() if outcome else pending, answers=answers)
+
+
+def _request(turn_id: str, status: Any) -> TurnRequest | None:
+    """Read an orchestration's request; anybody can have started it, with anything."""
+    if (status.name or "").casefold() != TURN_ORCHESTRATION:
+        return None
+    try:
+        given = _parsed(status.input_)
+        created_at = str(status.created_time or "")
+        return read_turn_request(given, instance_id=turn_id, created_at=created_at)
+    except (ValueError, RecursionError, RequestError):
+        return None
+
+
+def _read[T](turn_id: str, value: Any, decode: Callable[[Any], T]) -> T:
+    """Read a value that only this host writes.
+
+    Raises:
+        CorruptStateError: it is damaged.
+    """
+    try:
+        return decode(_parsed(value))
+    except (
+        CorruptStateError,
+        RequestError,
+        ValueError,
+        RecursionError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        raise CorruptStateError(
+            f"what the task hub stores of the turn {turn_id} is damaged, and cannot be read: restore a copy, or delete "
+            "its session; nothing was changed"
+        ) from error
+
+
+def _parsed(value: Any) -> Any:
+    if isinstance(value, Unreadable):
+        raise value.error
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _outcome(request: TurnRequest, status: Any) -> TurnOutcome | None:
+    match status.runtime_status:
+        case OrchestrationRuntimeStatus.Completed:
+            return _read(request.turn_id, status.output, _decode_end)
+        case OrchestrationRuntimeStatus.Failed | OrchestrationRuntimeStatus.Canceled:
+            reason = failure_reason(str(status.output))
+            error = {"type": "TurnError", "message": f"the turn's orchestration failed: {reason}"}
+            return TurnOutcome(request.turn_id, "failed", error=error)
+        case OrchestrationRuntimeStatus.Terminated:
+            error = {"type": "TurnError", "message": f"the turn was terminated: {status.output}"[:600]}
+            return TurnOutcome(request.turn_id, "failed", error=error)
+        case _:
+            return None
+
+
+def _decode_end(wire: Any) -> TurnOutcome:
+    check_turn_outcome(wire)
+    return decode_turn_outcome(wire)
+
+
+def _decode_wait(wire: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
+    match wire:
+        case None | {"pending": list(), "answers": dict()}:
+            return decode_waiting(wire)
+        case _:
+            raise ValueError("what the turn waits for")

@@ -1,0 +1,250 @@
+"""Copies of sessions: exported and imported documents, and new sessions."""
+
+import hashlib
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from durable_agent_host.agent.transcript_provider import TranscriptProvider
+from durable_agent_host.codec.entity_state import decode_session, encode_session
+from durable_agent_host.codec.session_blobs import has_pieces
+from durable_agent_host.codec.strict_json import encode_strict
+from durable_agent_host.durable.session_documents import SessionDocuments, whole_record
+from durable_agent_host.errors import ForbiddenError, StateError, TurnRejectedError
+from durable_agent_host.model.principal import Owner
+from durable_agent_host.segments.conversation_export import begun, export_document, one_part
+from durable_agent_host.segments.conversation_fork import make_fork
+from durable_agent_host.segments.conversation_import import Imported, WholeWriter, read_document
+from durable_agent_host.segments.conversation_writer import RecordWriter
+from durable_agent_host.segments.turn_data_storage import SessionName, holder_of
+from durable_agent_host.turn_log.crash_points import reach
+
+_TRIES: Final = 5
+
+
+class SessionCopies:
+    """Copies sessions.
+
+    Args:
+        documents: the stored sessions.
+    """
+
+    def __init__(self, documents: SessionDocuments) -> None:
+        self._documents = documents
+        self._keeper = documents.keeper
+        self._elsewhere = documents.elsewhere
+
+    async def export(self, agent: str, session_id: str) -> AsyncGenerator[bytes] | None:
+        """Export a session as a self-contained document.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+
+        Returns:
+            The document's JSON, identical to the entity's state when that is complete; None when there is no session.
+
+        Raises:
+            StateError: the framework's session, which comes first, cannot be read.
+            LogError: the piece store does not answer.
+        """
+        state = await self._documents.read(agent, session_id)
+        if state is None:
+            return None
+        state = await self._documents.with_messages(agent, session_id, state)
+        if not has_pieces(state):
+            return one_part(encode_strict(state).encode())
+        record = whole_record(self._keeper, state)
+        record.read_kept = self._elsewhere.reader(SessionName(agent, session_id), record)
+        return await begun(export_document(record))
+
+    async def import_document(
+        self,
+        agent: str,
+        session_id: str,
+        body: AsyncIterator[bytes],
+        *,
+        max_bytes: int,
+        owner: Owner | None = None,
+        free_id: Callable[[], Awaitable[str]] | None = None,
+    ) -> Imported:
+        """Store an exported document as a new session; the head goes last.
+
+        Guarantee: idempotent, as long as nobody uses the session.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            body: JSON, in pieces of any size.
+            max_bytes: of the body.
+            owner: of the new session; the owner in the document is ignored.
+            free_id: returns a new id after somebody else has begun `session_id`; None when names are shared.
+
+        Raises:
+            RequestError: the document is not a valid session.
+            ForbiddenError: the document speaks for the app, its tools or the service, which the app does not allow.
+            RequestTooLargeError: the body exceeds the limit.
+            TurnRejectedError: another session with this id exists.
+            LogError: the piece store does not answer.
+        """
+        now = await self._documents.read(agent, session_id)
+        taken = TurnRejectedError(f"agent {agent!r} already has a session {session_id!r}: import under another id")
+        if self._elsewhere.has_owner(agent):
+            imported = await read_document(body, WholeWriter(), max_bytes=max_bytes, owner=owner)
+            await self._refuse_untrusted(agent, session_id, imported)
+            return await self._put_elsewhere(SessionName(agent, session_id), imported, taken, free_id)
+        is_new = now in (None, {})
+        writer = RecordWriter(
+            self._keeper.open_store if is_new else None,
+            uuid.uuid4().hex if is_new else _home_of(now),
+            holder=holder_of(agent, session_id),
+            seen=self._keeper.seen,
+            grace_seconds=self._keeper.grace_seconds,
+        )
+        async with writer.holding():
+            imported = await read_document(body, writer, max_bytes=max_bytes, owner=owner)
+            await self._refuse_untrusted(agent, session_id, imported)
+            if not is_new and now != imported.document:
+                raise taken
+            reach("import.before_head")
+            try:
+                await self._documents.put(agent, session_id, imported.document, instead_of=now)
+            except TurnRejectedError:
+                now = await self._documents.read(agent, session_id)
+                if now in (None, {}):
+                    if (other := await _other_id(session_id, free_id)) is None:
+                        raise
+                    await self._put_as(agent, other, imported.document, instead_of_name=session_id)
+                elif not await self._is_same(now, imported.document):
+                    raise taken from None
+        return imported
+
+    async def _refuse_untrusted(self, agent: str, session_id: str, imported: Imported) -> None:
+        """Refuse what an ordinary caller would say in the name of the app, its tools or the service."""
+        access = self._documents.access
+        if imported.on_trust and access is not None and not await access.may_import_on_trust(agent, session_id):
+            raise ForbiddenError(
+                f"{imported.on_trust[0]}: remove such parts from the document, or let the app's authorize allow "
+                "'session.import' for the caller"
+            )
+
+    async def _put_as(self, agent: str, session_id: str, document: Any, *, instead_of_name: str) -> None:
+        """Store a document whose pieces were written for a session of another name."""
+        if home := _home_of(document):
+            store = self._keeper.open_store()
+            await store.hold(home, holder_of(agent, session_id))
+            await store.release(home, holder_of(agent, instead_of_name))
+        await self._documents.put(agent, session_id, document, instead_of=None)
+
+    async def _is_same(self, state: Any, document: Any) -> bool:
+        """Return whether two heads are of the same conversation, wherever each stores it.
+
+        An earlier request, which a crash or a timeout cut off from its client, may have stored the document meanwhile.
+        """
+        try:
+            return await self._digest(state) == await self._digest(document)
+        except StateError:
+            return False
+
+    async def _digest(self, state: Any) -> bytes:
+        digest = hashlib.sha256()
+        async for part in export_document(whole_record(self._keeper, state)):
+            digest.update(part)
+        return digest.digest()
+
+    async def _put_elsewhere(
+        self,
+        name: SessionName,
+        imported: Imported,
+        taken: TurnRejectedError,
+        free_id: Callable[[], Awaitable[str]] | None,
+    ) -> Imported:
+        try:
+            await self._import_elsewhere(name, imported, taken)
+        except TurnRejectedError:
+            if (other := await _other_id(name.session_id, free_id)) is None:
+                raise
+            await self._import_elsewhere(SessionName(name.agent, other), imported, taken)
+        return imported
+
+    async def _import_elsewhere(self, name: SessionName, imported: Imported, taken: TurnRejectedError) -> None:
+        """Store a document whose messages go to a history provider in one call."""
+        now = await self._documents.held(name.agent, name.session_id)  # others may have begun it meanwhile
+        stored = self._elsewhere.to_store(name, imported.document)
+        if now not in (None, {}, stored) or (
+            now is None and await self._documents.is_taken(name.agent, name.session_id)
+        ):
+            raise taken
+        await self._elsewhere.store(name.agent, name.session_id, imported.document)
+        await self._documents.put(name.agent, name.session_id, stored, instead_of=now)
+
+    async def fork(
+        self, agent: str, session_id: str, new_id: str, *, at_turn: str | None, is_before: bool = False
+    ) -> int | None:
+        """Store a copy of a conversation as a new session, which shares what is outside of the head.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: of the original, which may be running a turn; the copy does not include it.
+            new_id: of the copy.
+            at_turn: the last turn of the copy; None for the whole conversation.
+            is_before: the copy ends before that turn.
+
+        Returns:
+            The number of entries in the copy; None when there is no original.
+
+        Raises:
+            StateError: the original cannot be read.
+            NotFoundError: the conversation has no such turn.
+            TurnRejectedError: a session with the new id exists.
+            HistoryElsewhereError: a history provider's messages do not show where the turn ends.
+            HistoryError: a history provider does not answer; it may have stored a part of the copy.
+            LogError: the piece store does not answer.
+        """
+        for _ in range(_TRIES):
+            state = await self._documents.read(agent, session_id)
+            if state is None:
+                return None
+            record = self._keeper.record(decode_session(state))
+            owner = record.session.owner or (self._documents.access.owner if self._documents.access else None)
+            kept_as = self._elsewhere.new_id(agent, new_id, owner)
+            fork = await make_fork(
+                record, kept_as, at_turn=at_turn, is_before=is_before, lasting_state={TranscriptProvider.SOURCE_ID}
+            )
+            if has_owner := self._elsewhere.has_owner(agent):
+                name = SessionName(agent, session_id)
+                await self._elsewhere.copy(name, record, kept_as, at_turn=at_turn, is_before=is_before)
+            holder = holder_of(agent, new_id)
+            await fork.hold(self._keeper.open_store, holder)
+            reach("fork.after_hold")
+            now = await self._documents.read(agent, session_id) if fork.homes or has_owner else state
+            if now is None:  # deleted before its pieces were held
+                if await self._documents.read(agent, new_id) is None:
+                    await fork.release(self._keeper.open_store, holder)
+                return None
+            # Pieces that were cleared before they were held may have been swept.
+            if now == state or (not has_owner and decode_session(now).sealed.refs == record.session.sealed.refs):
+                break
+        else:
+            raise TurnRejectedError(f"session {session_id!r} keeps changing: try again")
+        reach("fork.before_head")
+        copy = replace(fork.session, owner=owner)
+        if owner is not None:
+            copy = replace(copy, used_at=datetime.now(UTC).isoformat())
+        await self._documents.put(agent, new_id, encode_session(copy), instead_of=None)
+        return fork.session.message_count
+
+
+async def _other_id(session_id: str, free_id: Callable[[], Awaitable[str]] | None) -> str | None:
+    other = session_id if free_id is None else await free_id()
+    return None if other == session_id else other
+
+
+def _home_of(state: Any) -> str:
+    """Return the home of a stored session; empty when it has none, or cannot be read."""
+    try:
+        return decode_session(state).sealed.home
+    except StateError:
+        return ""

@@ -1,0 +1,404 @@
+"""Erases sessions: head, pieces that no other session shares, turn logs, and the orchestrations of their turns.
+
+An erasure is an orchestration, so it survives the death of a process: the activity runs again in another one. The head
+is deleted last and records what is left: it is marked first, and a marked session admits no turn, is not shown, and
+still lists its turns.
+
+The id can be used again as soon as the head is deleted. So the activity runs twice, and what is recorded between its
+runs is that the session was marked: from then on, a session without a mark is a later one, and stays.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice, product
+from typing import Any, Final, cast
+
+from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
+
+from durable_agent_host.codec.entity_state import decode_owner, document_digest, encode_owner, encode_session
+from durable_agent_host.concurrency.cooperative_yield import let_others
+from durable_agent_host.durable.blob_referrers import ENDED, Holders
+from durable_agent_host.durable.external_sessions import ExternalSessions
+from durable_agent_host.durable.instance_status import status_of_turn
+from durable_agent_host.durable.session_documents import SessionDocuments, held_by, readable_session
+from durable_agent_host.errors import (
+    CorruptStateError,
+    HistoryElsewhereError,
+    RequestError,
+    StateError,
+    TurnError,
+    TurnRejectedError,
+    log_reason,
+)
+from durable_agent_host.model.ids import derived_id, turn_log_id, without_any_mark
+from durable_agent_host.model.principal import Owner
+from durable_agent_host.model.session import Session
+from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.garbage_collection import Sweeper, turns_of
+from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.turn_data_storage import Keeper, SessionName, holder_of
+from durable_agent_host.segments.uploads import upload_homes
+from durable_agent_host.session.admission import refuse_busy
+from durable_agent_host.session.ownership import unknown_session
+from durable_agent_host.turn.turn_requests import read_turn_request
+from durable_agent_host.turn_log.crash_points import reach
+from durable_agent_host.turn_log.protocol import TurnLog
+
+ERASE_ORCHESTRATION: Final = "erase_session"
+ERASE_ACTIVITY: Final = "erase_agent_session"
+RETRY_SECONDS: Final = (1, 2, 4, 8, 16, 32, *(60,) * 10, *(600,) * 140)
+"""Pauses between attempts: a store outage of a day delays an erasure without ending it."""
+
+_AT_ONCE: Final = 2
+_GROUP: Final = 500
+"""Turns between two checkpoints from which an interrupted erasure resumes."""
+_MARKED: Final = "marked"
+_COUNTED: Final = ("turns", "orchestrations", "pieces", "bytes")
+_LOGGER = logging.getLogger(__name__)
+
+
+def run_erasure(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
+    """Erase one session, as an orchestration.
+
+    Guarantee: replay-safe.
+
+    Args:
+        context: the SDK's; its input is the activity's, see `Eraser.erase`.
+
+    Returns:
+        What the activity returned.
+
+    Raises:
+        RequestError: the input names no session.
+        Exception: the last attempt's, after a day of attempts; the session stays marked, and can be erased again.
+    """
+    sdk: Any = context
+    named = sdk.get_input()
+    if not isinstance(named, dict) or not {"agent", "session_id"} <= cast("dict[str, Any]", named).keys():
+        raise RequestError("the input names no session: give an object with 'agent' and 'session_id'")
+    pauses = iter(RETRY_SECONDS)
+    while True:
+        try:
+            ended: dict[str, Any] = yield sdk.call_activity(ERASE_ACTIVITY, named)
+        except Exception:  # whatever it is, the next attempt begins where this one ended
+            if (pause := next(pauses, None)) is None:
+                raise
+            yield sdk.create_timer(sdk.current_utc_datetime + timedelta(seconds=pause))
+        else:
+            if ended["status"] != _MARKED:
+                return ended
+            named = cast("dict[str, Any]", named) | {_MARKED: ended["digest"]}
+
+
+class Erasures:
+    """Starts erasures and waits for them, with the durable client of one function call.
+
+    Args:
+        client: the SDK's.
+    """
+
+    def __init__(self, client: DurableOrchestrationClient) -> None:
+        self._client = client
+
+    async def start(self, agent: str, session_id: str, conditions: Mapping[str, Any]) -> tuple[str, bool]:
+        """Start to erase a session. Guarantee: idempotent; a running erasure continues.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            conditions: see `Eraser.erase`.
+
+        Returns:
+            The id of the erasure's orchestration, the same for the same session; and whether this call has started it.
+        """
+        erasure_id = derived_id("erase", agent.casefold(), session_id)
+        named = {"agent": agent, "session_id": session_id, **conditions}
+        try:
+            await self._client.start_new(ERASE_ORCHESTRATION, erasure_id, named)
+        except Exception:
+            if (await self._client.get_status(erasure_id)).runtime_status in (*ENDED, None):
+                raise
+            return erasure_id, False
+        return erasure_id, True
+
+    async def erase(
+        self, agent: str, session_id: str, *, owner: Owner | None, keeps_history: bool, seconds: float
+    ) -> Mapping[str, int] | None:
+        """Erase a session, and wait until it is done.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            owner: erase only a session of this owner; None for one without an owner.
+            keeps_history: leave the data of the app's history providers.
+            seconds: maximum wait.
+
+        Returns:
+            What was erased, by kind; nothing when another erasure has just done it; None when it still runs.
+
+        Raises:
+            TurnRejectedError: a turn runs or waits; nothing was erased.
+            NotFoundError: the session has been erased or adopted meanwhile, and is another owner's.
+            TurnError: the erasure failed, and must be requested again.
+        """
+        conditions = {"if_owner": None if owner is None else encode_owner(owner), "keeps_history": keeps_history}
+        deadline = time.monotonic() + seconds
+        while True:
+            erasure_id, is_own = await self.start(agent, session_id, conditions)
+            status = await self._end_of(erasure_id, deadline)
+            if status is None:
+                return None
+            if status.runtime_status is None:  # another waiter has deleted its record
+                if await held_by(self._client, agent, session_id) is None:
+                    return {}
+                continue
+            if status.runtime_status is not OrchestrationRuntimeStatus.Completed:
+                raise TurnError(f"session {session_id!r} was not erased: try again. {str(status.output)[:300]}")
+            output: Any = status.output
+            ended = cast("dict[str, Any]", json.loads(output) if isinstance(output, str) else output)
+            if ended["status"] == "busy":
+                raise TurnRejectedError(ended["detail"], running_turn_id=ended["running_turn_id"])
+            if ended["status"] == "foreign" and is_own:
+                raise unknown_session(agent, session_id)
+            if ended["status"] == "erased" and (is_own or await held_by(self._client, agent, session_id) is None):
+                return ended["erased"]  # otherwise an expiry, or the end of an erasure before the session began again
+
+    async def _end_of(self, erasure_id: str, deadline: float) -> Any:
+        """Wait for the end of an erasure and delete its record, which names the session; None when it takes longer."""
+        pause = 0.01
+        while (status := await self._client.get_status(erasure_id)).runtime_status not in (*ENDED, None):
+            if time.monotonic() > deadline:
+                return None
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+        with suppress(Exception):  # the SDK has no type for an instance that is already gone
+            await self._client.purge_instance_history(erasure_id)
+        return status
+
+
+class Eraser:
+    """Performs erasures.
+
+    Args:
+        open_log: returns the turn log of the process.
+        keeper: has what sessions keep outside their entities.
+        elsewhere: data kept by the app's history providers.
+    """
+
+    def __init__(self, open_log: Callable[[], TurnLog], keeper: Keeper, elsewhere: ExternalSessions) -> None:
+        self._open_log = open_log
+        self._keeper = keeper
+        self._elsewhere = elsewhere
+
+    async def erase(self, wire: Mapping[str, Any], client: DurableOrchestrationClient) -> dict[str, Any]:
+        """Erase a session, or what an earlier attempt has left of it.
+
+        Guarantee: activity-only; at-least-once; idempotent.
+
+        Args:
+            wire: ``agent``, ``session_id``; ``if_digest``: of the document to erase, empty or absent for any;
+                ``if_owner``: of the session to erase, absent for any; of uploads, when no session has begun;
+                ``keeps_history``: leave the data of history providers; ``marked``: an earlier run has marked the
+                session, and this is the document's digest since.
+            client: reads and writes the entity, deletes orchestrations.
+
+        Returns:
+            ``status`` ``marked`` with ``digest``: the session is to be erased by the next run; or ``erased`` with
+            ``erased``: counts of what this attempt has erased; or ``busy``, with ``detail`` and ``running_turn_id``;
+            or ``changed``, when the document is another one; or ``foreign``, when its owner is not ``if_owner``.
+
+        Raises:
+            LogError: a store does not answer; the session stays marked.
+            HistoryError: a history provider does not answer; the session stays marked.
+        """
+        agent = wire["agent"]
+        session_id = wire["session_id"]
+        documents = SessionDocuments(client, self._keeper, self._elsewhere)
+        state = await documents.held(agent, session_id)
+        session = readable_session(state)
+        store = self._keeper.open_store()
+        grace = self._keeper.grace_seconds
+        sweeper = Sweeper(store, Holders(client).read, grace_seconds=grace, unheld_seconds=grace)
+        erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, sweeper=sweeper)
+        if not wire.get(_MARKED):
+            owner = decode_owner(wire.get("if_owner"))
+            if "if_owner" in wire and (state is None or (owner is not None and session.owner != owner)):
+                await erasing.erase_uploads(owner)  # they came before the session, which has not begun or is another's
+                if state is None or erasing.erased["pieces"]:
+                    return _erased(erasing.erased)
+            return await _mark(documents, wire, state)
+        if state is None or not (session.erasing or document_digest(state) == wire[_MARKED]):
+            return _erased(dict.fromkeys(_COUNTED, 0))  # by an earlier attempt, and the session is a new one
+        reach("erasure.after_mark")
+        if not wire.get("keeps_history"):
+            with suppress(HistoryElsewhereError):  # expires here even if it stays elsewhere
+                await self._elsewhere.clear(SessionName(agent, session_id), self._keeper.record(session))
+        await erasing.erase_turns(session)
+        await erasing.erase_homes(session)
+        if session.owner is not None:
+            await self._keeper.owned.forget(agent, session_id, session.owner, is_erased=True)
+        reach("erasure.before_head")
+        try:
+            await documents.put(agent, session_id, None, instead_of=state)
+        except TurnRejectedError:  # or it is erased, and has begun again before that was seen
+            now = await documents.held(agent, session_id)
+            if document_digest(now) == document_digest(state):
+                raise
+        return _erased(erasing.erased)
+
+
+def _erased(counts: Mapping[str, int]) -> dict[str, Any]:
+    return {"status": "erased", "erased": counts}
+
+
+async def _mark(documents: SessionDocuments, wire: Mapping[str, Any], state: Any) -> dict[str, Any]:
+    """Mark a session that is as the erasure wants it; return what `Eraser.erase` returns."""
+    session = readable_session(state)
+    if wire.get("if_digest") and not session.erasing and document_digest(state) != wire["if_digest"]:
+        return {"status": "changed"}
+    if "if_owner" in wire and state is not None and session.owner != decode_owner(wire["if_owner"]):
+        return {"status": "foreign"}
+    try:
+        marked = await _marked(documents, wire["agent"], wire["session_id"], state)
+    except TurnRejectedError as error:
+        return {"status": "busy", "detail": str(error), "running_turn_id": error.running_turn_id}
+    if marked is None:
+        return _erased(dict.fromkeys(_COUNTED, 0))
+    return {"status": _MARKED, "digest": document_digest(marked)}
+
+
+async def _marked(documents: SessionDocuments, agent: str, session_id: str, state: Any) -> Any:
+    """Mark a session as being erased; return its document, or None when it is gone.
+
+    An earlier attempt, which a crash cut off, may have marked it meanwhile, with another time.
+
+    Raises:
+        TurnRejectedError: a turn runs or waits, or the session has changed.
+    """
+    refuse_busy(state)
+    session = readable_session(state)
+    if not session.document or session.erasing:
+        return state
+    marked = encode_session(replace(session, erasing=datetime.now(UTC).isoformat()))
+    try:
+        await documents.put(agent, session_id, marked, instead_of=state)
+    except TurnRejectedError:
+        state = await documents.held(agent, session_id)
+        if state is not None and not readable_session(state).erasing:
+            raise
+        return state
+    return marked
+
+
+class _Erasing:
+    """One attempt to erase one session."""
+
+    def __init__(
+        self,
+        client: DurableOrchestrationClient,
+        agent: str,
+        session_id: str,
+        *,
+        log: TurnLog,
+        store: SegmentStore,
+        sweeper: Sweeper,
+    ) -> None:
+        self._client = client
+        self._agent = agent
+        self._session_id = session_id
+        self._log = log
+        self._store = store
+        self._sweeper = sweeper
+        self.erased: dict[str, int] = dict.fromkeys(_COUNTED, 0)
+
+    async def erase_turns(self, session: Session) -> None:
+        """Delete the data of turns: orchestrations, logs, and requests and answers too large to travel."""
+        known: dict[str, None] = {}
+        erased = 0
+        async for some in turns_of(self._store, session, may_lack=True):
+            known |= dict.fromkeys(some)
+            while len(known) - erased >= _GROUP:
+                await self._erase_group([*islice(known, erased, erased + _GROUP)])
+                erased += _GROUP
+        if erased < len(known):
+            await self._erase_group([*islice(known, erased, None)])
+        self.erased["turns"] = len(known)
+
+    async def _erase_group(self, turns: list[str]) -> None:
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def erase(turn_id: str, home: str) -> None:
+            async with room:
+                await let_others()
+                purged = await _purge_turn(self._client, self._agent, self._session_id, turn_id)
+                self.erased["orchestrations"] += purged
+                await self._sweep(home, "")
+
+        homes = [turn_log_id(self._agent, self._session_id, turn_id) for turn_id in turns]
+        await asyncio.gather(*map(erase, turns, homes))
+        await self._log.delete(*homes)  # rewrites the files that contain them, so many turns at a time
+        reach("erasure.between_turns")
+
+    async def erase_homes(self, session: Session) -> None:
+        """Delete the pieces that only this session refers to, and its uploads."""
+        try:
+            homes = await Record(lambda: self._store, session).homes()
+        except CorruptStateError:  # an earlier attempt deleted the list of them, as its last piece
+            homes = session.sealed.homes
+        for home in reversed(homes):
+            await self._sweep(home, holder_of(self._agent, self._session_id))
+            reach("erasure.between_homes")
+        for owner in dict.fromkeys((None, session.owner)):
+            await self.erase_uploads(owner)
+
+    async def erase_uploads(self, owner: Owner | None) -> None:
+        """Delete the uploads of an owner, or of nobody, under the session's name."""
+        names = dict.fromkeys((self._session_id, without_any_mark(self._session_id)))  # they can come before the mark
+        for home, name in product(upload_homes(self._agent, self._session_id, owner), names):
+            await self._sweep(home, holder_of(self._agent, name))
+            reach("erasure.between_homes")
+
+    async def _sweep(self, home: str, holder: str) -> None:
+        try:
+            swept = await self._sweeper.erase(home, holder)
+        except CorruptStateError as error:
+            _LOGGER.warning("pieces that an erased session shared are kept, for all that can be told: %s", error)
+            return
+        self.erased["pieces"] += swept.pieces
+        self.erased["bytes"] += swept.size
+
+
+async def _purge_turn(client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> int:
+    """Delete a turn's orchestration if it is this session's: a fork's entries name the original's turns."""
+    try:
+        status = await status_of_turn(client, turn_id, show_input=True)
+    except (StateError, ValueError) as error:
+        _LOGGER.warning(
+            "turn %s of a session that is erased cannot be read, so its record is left to maintenance: %s",
+            turn_id,
+            log_reason(error),
+        )
+        return 0
+    given: Any = status.input_ if status else None
+    if given is None:
+        return 0
+    try:
+        request = read_turn_request(
+            json.loads(given) if isinstance(given, str) else given, instance_id=turn_id, created_at=""
+        )
+    except (ValueError, RecursionError, RequestError):
+        return 0  # not a turn's orchestration
+    if (request.agent.casefold(), request.session_id) != (agent.casefold(), session_id):
+        return 0
+    try:
+        purged = await client.purge_instance_history(turn_id)
+    except Exception:  # noqa: BLE001 - the SDK has no type for an instance that has not quite ended
+        await client.terminate(turn_id, "its session was deleted")
+        purged = await client.purge_instance_history(turn_id)
+    return int(purged.instances_deleted or 0)

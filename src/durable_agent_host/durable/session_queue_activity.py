@@ -1,0 +1,178 @@
+"""How a turn wakes, checks and cancels other turns of its session, and how any caller cancels a turn."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from azure.durable_functions import DurableOrchestrationClient
+
+from durable_agent_host.agent.agent_budgets import NO_BUDGETS
+from durable_agent_host.agent.budget_accounting import spent_in
+from durable_agent_host.agent.cancellation_registry import CANCELLATIONS
+from durable_agent_host.codec.entity_state import encode_spent
+from durable_agent_host.durable.instance_status import status_of_turn
+from durable_agent_host.durable.turn_data_cleanup import Forgetting
+from durable_agent_host.durable.turn_orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
+from durable_agent_host.errors import LogError
+from durable_agent_host.model.budget import Budgets, Spent
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import OUTCOME, LogEntry
+from durable_agent_host.session.admission import ended_outside
+from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
+from durable_agent_host.turn_log.journal import read_journal
+from durable_agent_host.turn_log.protocol import TurnLog
+
+_LOGGER = logging.getLogger(__name__)
+_MARK_SECONDS: Final = 3.0
+_SETTLE_SECONDS: Final = 10.0
+_ENDED = frozenset({"Completed", "Failed", "Terminated", "Canceled"})
+
+
+class TurnStopper:
+    """Stops turns: by a mark that every process sees, a notification in this one, and an event to the orchestration.
+
+    Args:
+        open_log: returns the turn log of the process, which keeps the mark; without it, a turn in another process is
+            not reached.
+        budgets_of: returns what an agent may spend.
+    """
+
+    def __init__(
+        self,
+        open_log: Callable[[], TurnLog] | None = None,
+        budgets_of: Callable[[str], Budgets] = lambda _: NO_BUDGETS,
+    ) -> None:
+        self._open_log = open_log
+        self._budgets_of = budgets_of
+
+    async def mark(self, agent: str, session_id: str, turn_id: str) -> None:
+        """Ask the running part of a turn to stop. Guarantee: idempotent.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            turn_id: the turn.
+
+        Raises:
+            LogError: the mark could not be written.
+        """
+        if self._open_log is not None:
+            await self._open_log().request_cancel(turn_log_id(agent, session_id, turn_id))
+        CANCELLATIONS.notify(turn_id)
+
+    async def settle(self, agent: str, session_id: str, turn_id: str) -> Spent | None:
+        """Count the spending of a turn that no agent has ended, and end it in its log, so that it spends no more.
+
+        Guarantee: idempotent; work still done by the turn's activity is fenced, and ends as the log says.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            turn_id: the turn.
+
+        Returns:
+            The figures; None for an agent whose turns are not counted.
+
+        Raises:
+            LogError: the turn log does not answer.
+        """
+        budgets = self._budgets_of(agent)
+        if self._open_log is None or not budgets.counts:
+            return None
+        log = self._open_log()
+        log_id = turn_log_id(agent, session_id, turn_id)
+        attempt = await log.open(log_id)
+        recorded = await read_journal(log, log_id)
+        spent = spent_in(recorded, budgets)
+        if recorded.outcome is not None:
+            return decode_turn_outcome(recorded.outcome).spent or spent
+        outcome = ended_outside(turn_id, spent)
+        await log.append(log_id, [LogEntry(OUTCOME, encode_turn_outcome(outcome))], attempt=attempt)
+        return outcome.spent
+
+    async def stop(self, client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> None:
+        """Ask a turn to stop, wherever it is: queued, in its agent, or waiting for a person.
+
+        Guarantee: idempotent.
+
+        Args:
+            client: raises the event.
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            turn_id: the turn.
+
+        Raises:
+            LogError: the mark could not be written.
+        """
+        await self.mark(agent, session_id, turn_id)
+        with suppress(Exception):  # the SDK has no type for an orchestration that has ended
+            await client.raise_event(turn_id, CANCEL_EVENT)
+
+
+async def tend_agent_turn(
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, forgetting: Forgetting
+) -> bool | dict[str, Any]:
+    """Wake, check or cancel another turn of the session, or finish this one.
+
+    Guarantee: activity-only; at-least-once: a turn woken twice asks twice and runs once.
+
+    Args:
+        wire: ``do`` (``wake``, ``check``, ``cancel``, ``forget``, ``settle``), ``agent``, ``session_id``, ``turn_id``,
+            and ``request`` to start the turn if it has no orchestration.
+        client: raises events, starts the turn.
+        stopper: stops turns.
+        forgetting: deletes the data of ended turns.
+
+    Returns:
+        False when the turn's orchestration has ended or does not exist, so that it will never hold the session; for a
+        checked turn whose agent has a budget, what it has ``spent`` instead. For a settled turn what it has ``spent``,
+        or an empty object.
+    """
+    for pause in (0.1, 0.5, 2.0):  # a turn that is not woken would wait for its lease
+        try:
+            return await _tend(wire, client, stopper, forgetting)
+        except Exception as error:  # noqa: BLE001 - the SDK has no types for transient errors
+            _LOGGER.warning("cannot %s turn %s, trying again: %s", wire["do"], wire["turn_id"], error)
+            await asyncio.sleep(pause)
+    return await _tend(wire, client, stopper, forgetting)
+
+
+async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id: str) -> None:
+    """Write the mark, unless the turn log is unavailable: then the turn's tools cannot start either."""
+    try:
+        async with asyncio.timeout(_MARK_SECONDS):
+            await stopper.mark(agent, session_id, turn_id)
+    except (LogError, TimeoutError) as error:
+        _LOGGER.warning("turn %s has ended, and cannot be marked so in its log: %s", turn_id, error or "no answer")
+
+
+async def _tend(
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, forgetting: Forgetting
+) -> bool | dict[str, Any]:
+    agent = wire["agent"]
+    session_id = wire["session_id"]
+    turn_id = wire["turn_id"]
+    if wire["do"] == "forget":
+        await forgetting.note(client, {"agent": agent, "session_id": session_id, "turn_id": turn_id})
+        return True
+    if wire["do"] == "settle":
+        async with asyncio.timeout(_SETTLE_SECONDS):
+            spent = await stopper.settle(agent, session_id, turn_id)
+        return {"spent": encode_spent(spent)} if spent is not None else {}
+    status = await status_of_turn(client, turn_id)
+    state = status.runtime_status if status else None
+    if state is None and wire.get("request"):
+        await client.start_new(TURN_ORCHESTRATION, turn_id, wire["request"])
+        return True
+    if state is None or state.name in _ENDED:
+        if wire["do"] != "wake":  # work left in its activity would run beside the next turn
+            await _mark_soon(stopper, agent, session_id, turn_id)
+        spent = await stopper.settle(agent, session_id, turn_id) if wire["do"] == "check" else None
+        return {"spent": encode_spent(spent)} if spent is not None else False
+    if wire["do"] == "cancel":
+        await stopper.stop(client, agent, session_id, turn_id)
+    elif wire["do"] == "wake":
+        await client.raise_event(turn_id, GRANT_EVENT)
+    return True

@@ -1,0 +1,251 @@
+"""The task hub's data of turns and sessions: inputs, results, events, custom statuses, and states of entities.
+
+All data passes here on its way into or out of the task hub: unchanged, or encrypted (`encrypted_hub`).
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import suppress
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, cast
+
+from azure.durable_functions import DurableEntityContext, DurableOrchestrationClient, DurableOrchestrationContext
+from azure.durable_functions.models.EntityStateResponse import EntityStateResponse
+
+from durable_agent_host.codec.encryption_envelope import read_envelope
+from durable_agent_host.durable.app_secret import AppSecret, Orchestrate, signal_place, start_place
+from durable_agent_host.encryption.data_key_storage import NoKeys
+from durable_agent_host.errors import CorruptStateError
+
+type Steps = Generator[Any, Any, Any]
+
+
+class Unreadable:
+    """A value of the task hub that is damaged; only who needs it is told.
+
+    Args:
+        error: the reason.
+    """
+
+    def __init__(self, error: CorruptStateError) -> None:
+        self.error = error
+
+    def __str__(self) -> str:
+        """Return the reason."""
+        return str(self.error)
+
+
+class Hub:
+    """Passes everything unchanged.
+
+    Args:
+        secret: of the app; marks what the app's own client sends.
+
+    Attributes:
+        secret: the same.
+    """
+
+    def __init__(self, secret: AppSecret) -> None:
+        self.secret = secret
+
+    async def check(self) -> None:
+        """Tell whether what is stored can be read and added to.
+
+        Raises:
+            EncryptionKeyError: it is encrypted, and the app does not have the key.
+        """
+
+    def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
+        """Return the durable client of a function call."""
+        return client
+
+    def entity(self, context: DurableEntityContext) -> DurableEntityContext:
+        """Return the context of an entity's operation."""
+        return context
+
+    def caller(self, context: DurableOrchestrationContext) -> DurableOrchestrationContext:
+        """Return the context of an orchestration of the app, for this host's calls in it."""
+        return context
+
+    def end_of(self, instance_id: str, output: Any) -> Any:
+        """Read the output of a sub-orchestration."""
+        del instance_id
+        return output
+
+    def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
+        """Run an orchestration of this host.
+
+        Guarantee: replay-safe.
+
+        Args:
+            context: the SDK's.
+            run: the orchestration.
+
+        Returns:
+            Its output.
+        """
+        return run(context)
+
+    async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Run an activity of this host.
+
+        Args:
+            activity: its name.
+            given: its input.
+            work: the activity's function of its input.
+
+        Returns:
+            Its result.
+        """
+        del activity
+        return await work(given)
+
+
+class MarkingClient:
+    """The SDK's client; what it starts and signals has the app's mark.
+
+    Args:
+        client: the SDK's, or one that wraps it.
+        secret: of the app.
+    """
+
+    def __init__(self, client: Any, secret: AppSecret) -> None:
+        self._client = client
+        self._secret = secret
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the client has."""
+        return getattr(self._client, name)
+
+    async def start_new(self, name: str, instance_id: str, client_input: Mapping[str, Any]) -> str:
+        """Start an orchestration, as the app."""
+        await self._secret.ready()
+        marked = self._secret.mark(start_place(name, instance_id), client_input)
+        return await self._client.start_new(name, instance_id, marked)
+
+    async def signal_entity(self, entity: Any, operation: str, value: Mapping[str, Any] | None = None) -> None:
+        """Signal an entity, as the app."""
+        if value is not None:
+            await self._secret.ready()
+            value = self._secret.mark(signal_place(entity.name, entity.key, operation), value)
+        await self._client.signal_entity(entity, operation, value)
+
+
+async def read_entity(client: Any, entity: Any) -> Any:
+    """Read an entity with the SDK's client.
+
+    Raises:
+        CorruptStateError: its state is no JSON.
+    """
+    try:
+        state = await client.read_entity_state(entity)
+    except ValueError as error:
+        raise _not_json(entity.name, entity.key) from error
+    # The SDK (1.7) gives an empty text for the JSON `null`, which is no session.
+    return state if state.entity_state != "" else EntityStateResponse(entity_exists=False)
+
+
+def state_in(context: Any) -> Any:
+    """Read the state in the SDK's context of an entity; None when it has none.
+
+    Raises:
+        CorruptStateError: it is no JSON.
+    """
+    try:
+        return context.get_state()
+    except ValueError as error:
+        raise _not_json(context.entity_name, context.entity_key) from error
+
+
+def _not_json(entity: str, key: str) -> CorruptStateError:
+    """Return the error for a state that the task hub's store has damaged."""
+    return CorruptStateError(
+        f"what the task hub stores of the entity @{entity}@{key} is damaged, and cannot be read: restore a copy, or "
+        "delete this entity in the task hub; nothing was changed"
+    )
+
+
+# The task hub of an app without keys: everything passes unchanged, unless the app had keys before.
+#
+# Without this check, an app that lost its setting would begin new plaintext sessions beside the encrypted ones.
+
+
+class PlainHub(Hub):
+    """Passes everything unchanged, once the store has reported that it has no data keys.
+
+    Args:
+        no_keys: checks the store.
+        secret: of the app.
+    """
+
+    def __init__(self, no_keys: NoKeys, secret: AppSecret) -> None:
+        super().__init__(secret)
+        self._no_keys = no_keys
+
+    async def check(self) -> None:
+        """Refuse to go on where an app with keys was."""
+        await self._no_keys.check()
+
+    def client(self, client: DurableOrchestrationClient) -> DurableOrchestrationClient:
+        """Return a client that checks first."""
+        return cast("Any", MarkingClient(_Client(client, self._no_keys), self.secret))
+
+    def entity(self, context: DurableEntityContext) -> DurableEntityContext:
+        """Return the context; a state that is encrypted, or would be, is left to a process that has the keys."""
+        try:
+            self._no_keys.wait(is_encrypted=read_envelope(state_in(context)) is not None)
+        except CorruptStateError:
+            return cast("Any", _Damaged(context))
+        return context
+
+    def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
+        """Run an orchestration; leave an encrypted one to a process that has the keys."""
+        given: Any = None
+        with suppress(TypeError, ValueError):  # the orchestration reports input that is not JSON
+            given = json.loads(cast("Any", context)._input)  # noqa: SLF001 - the SDK would make objects of it
+        if read_envelope(given) is not None:
+            self._no_keys.wait(is_encrypted=True)
+        return run(context)
+
+    async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Run an activity, if the store has no data keys."""
+        await self._no_keys.check()
+        return await super().carry_out(activity, given, work)
+
+
+class _Damaged:
+    """The SDK's context of an entity whose state cannot be read, which says so."""
+
+    def __init__(self, context: DurableEntityContext) -> None:
+        self._context: Any = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def get_state(self, _: Callable[[], Any] | None = None) -> Any:
+        return state_in(self._context)
+
+
+class _Client:
+    """The SDK's client; checks the store before it acts."""
+
+    def __init__(self, client: DurableOrchestrationClient, no_keys: NoKeys) -> None:
+        self._client: Any = client
+        self._no_keys = no_keys
+
+    async def read_entity_state(self, entity: Any) -> Any:
+        await self._no_keys.check()
+        return await read_entity(self._client, entity)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if not iscoroutinefunction(found):
+            return found
+
+        @wraps(found)
+        async def asked_first(*given: Any, **named: Any) -> Any:
+            await self._no_keys.check()
+            return await found(*given, **named)
+
+        return asked_first

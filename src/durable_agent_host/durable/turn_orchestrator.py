@@ -1,0 +1,195 @@
+"""The orchestration ``agent_turn``: runs the steps of `durable_agent_host.turn.plan`.
+
+Events, by name: ``granted`` (the session is free), ``cancel``, and ``approval`` with the payload ``{call_id, approved,
+reason?, arguments?}`` or a list of such objects, which any orchestration or client of the task hub may raise while the
+turn's custom status shows the call as pending. Only this host's own events say who has answered, and answer a call that
+must be answered by somebody in particular.
+"""
+
+from collections.abc import Generator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final, cast
+
+from azure.durable_functions import DurableOrchestrationContext, EntityId
+
+from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
+from durable_agent_host.durable.app_secret import AppSecret, answer_place
+from durable_agent_host.model.ids import entity_name
+from durable_agent_host.turn.pending_approvals import encode_waiting, without_foreign_names
+from durable_agent_host.turn.plan import (
+    AskSession,
+    CancelTurn,
+    CheckTurn,
+    ForgetTurn,
+    Happened,
+    Pause,
+    PlanTimes,
+    RunAgent,
+    SettleTurn,
+    ShowWaiting,
+    Step,
+    Tending,
+    WaitForAnswer,
+    WaitForGrant,
+    WakeTurn,
+    activity_input,
+    plan_turn,
+)
+from durable_agent_host.turn.timeline import TellEnd, TimelineWriter
+from durable_agent_host.turn.turn_requests import read_turn_request
+
+TURN_ORCHESTRATION: Final = "agent_turn"
+RUN_ACTIVITY: Final = "run_agent_turn"
+TEND_ACTIVITY: Final = "tend_agent_turn"
+GRANT_EVENT: Final = "granted"
+CANCEL_EVENT: Final = "cancel"
+APPROVAL_EVENT: Final = "approval"
+
+_WHAT: Final = {CANCEL_EVENT: "cancel", GRANT_EVENT: "granted", APPROVAL_EVENT: "answer"}
+
+
+def run_turn_orchestration(
+    context: DurableOrchestrationContext, wakeups: Wakeups, times: PlanTimes, tell_end: TellEnd, secret: AppSecret
+) -> Generator[Any, Any, dict[str, Any]]:
+    """Run one turn, as an orchestration whose instance id is the turn's id.
+
+    Guarantee: replay-safe; notifications are in-process and may be repeated.
+
+    Args:
+        context: the SDK's; its input is read by `read_turn_request`.
+        wakeups: notified just before the outcome, or a wait for a person, is committed.
+        times: time limits of the turn's waits.
+        tell_end: notified of the turn's end, unless it had ended before.
+        secret: of the app; tells which answers are the host's.
+
+    Returns:
+        The outcome as JSON: the orchestration's output.
+
+    Raises:
+        RequestError: the input is not a request; the orchestration fails with the reason.
+    """
+    try:
+        wire: Any = context.get_input()
+    except (TypeError, ValueError):  # the SDK parses texts and lists a second time
+        wire = None
+    turn = _TurnSteps(context, wire, secret)
+    plan = plan_turn(turn.request, times)
+    timeline = TimelineWriter(turn.request, _now(context))
+    step = next(plan)
+    while True:
+        began_at = _now(context)
+        try:
+            result: Any = yield from turn.carry_out(step)
+        except Exception as error:  # noqa: BLE001 - the plan decides what a failed step means
+            advance = plan.throw
+            value = error
+        else:
+            advance = plan.send
+            value = result
+        timeline.note(step, began_at, _now(context), value)
+        if isinstance(step, ShowWaiting):
+            wakeups.notify(turn.request.turn_id)
+        try:
+            step = advance(value)
+        except StopIteration as end:
+            wakeups.notify(turn.request.turn_id)
+            if (ended := timeline.finish(end.value, _now(context))) is not None:
+                tell_end(ended)
+            return end.value
+
+
+def _now(context: DurableOrchestrationContext) -> datetime:
+    now = context.current_utc_datetime
+    return now if now.tzinfo is not None else now.replace(tzinfo=UTC)
+
+
+class _TurnSteps:
+    """Runs the steps of one turn.
+
+    The task of an event stays the same until the event arrives: with a second one for the same name, the SDK may give
+    the event to the task that nobody waits for. The timer of a round of approvals runs throughout the round.
+    """
+
+    def __init__(self, context: DurableOrchestrationContext, wire: Any, secret: AppSecret) -> None:
+        self.request = read_turn_request(
+            wire, instance_id=context.instance_id, created_at=context.current_utc_datetime.isoformat()
+        )
+        self._context: Any = context
+        self._is_own = partial(secret.has_mark, answer_place(self.request.turn_id))
+        self._entity = EntityId(entity_name(self.request.agent), self.request.session_id)
+        self._events: dict[str, Any] = {}
+        self._round: tuple[WaitForAnswer, Any] | None = None
+
+    def carry_out(self, step: Step) -> Generator[Any, Any, Any]:
+        """Run a step, and return its result."""
+        if not isinstance(step, WaitForAnswer | ShowWaiting):
+            self._end_round()
+        match step:
+            case ShowWaiting(pending, answers):
+                return self._context.set_custom_status(encode_waiting(pending, answers))
+            case WaitForGrant(seconds):
+                timer = self._timer(seconds)
+                happened = yield from self._wait(timer, CANCEL_EVENT, GRANT_EVENT)
+                _cancel(timer)
+                return happened
+            case WaitForAnswer():
+                if self._round is None:
+                    self._round = (step, self._timer(step.seconds))
+                return (yield from self._wait(self._round[1], CANCEL_EVENT, APPROVAL_EVENT))
+            case _:
+                return (yield self._task(step))
+
+    def _task(self, step: AskSession | RunAgent | Tending | Pause) -> Any:
+        match step:
+            case AskSession(operation, payload):
+                return self._context.call_entity(self._entity, operation, payload)
+            case RunAgent():
+                return self._context.call_activity(RUN_ACTIVITY, activity_input(self.request, step))
+            case WakeTurn(turn_id, request):
+                return self._tend("wake", turn_id, request)
+            case CheckTurn(turn_id):
+                return self._tend("check", turn_id)
+            case CancelTurn(turn_id):
+                return self._tend("cancel", turn_id)
+            case ForgetTurn():
+                return self._tend("forget", self.request.turn_id)
+            case SettleTurn():
+                return self._tend("settle", self.request.turn_id)
+            case Pause(seconds):
+                return self._timer(seconds)
+
+    def _tend(self, what: str, turn_id: str, request: Any = None) -> Any:
+        named = {"agent": self.request.agent, "session_id": self.request.session_id, "turn_id": turn_id}
+        return self._context.call_activity(TEND_ACTIVITY, {"do": what, "request": request} | named)
+
+    def _timer(self, seconds: float) -> Any:
+        return self._context.create_timer(self._context.current_utc_datetime + timedelta(seconds=seconds))
+
+    def _wait(self, timer: Any, *names: str) -> Generator[Any, Any, Happened]:
+        for name in names:
+            if name not in self._events:
+                self._events[name] = self._context.wait_for_external_event(name)
+        events = {name: self._events[name] for name in names}
+        first = yield self._context.task_any([*events.values(), timer])
+        for name, event in events.items():
+            if event is first:
+                del self._events[name]
+                # An event that arrived when nobody waited stays in the SDK, and would answer every later wait again.
+                self._context.deferred_tasks.pop(name, None)
+                is_answer = name == APPROVAL_EVENT
+                value = without_foreign_names(event.result, self._is_own) if is_answer else event.result
+                return Happened(cast("Any", _WHAT[name]), value)
+        return Happened("timeout")
+
+    def _end_round(self) -> None:
+        if self._round is not None:
+            _cancel(self._round[1])
+            self._round = None
+
+
+def _cancel(timer: Any) -> None:
+    """Cancel a running timer; a long one consists of several, which the SDK (1.7) does not cancel with it."""
+    for one in (timer, *getattr(timer, "children", ())):
+        if not one.is_completed:
+            one.cancel()

@@ -1,0 +1,154 @@
+"""Encrypted pieces, on top of any store of pieces.
+
+Conversations name a piece by the hash of its plaintext; the store names it by that hash encrypted (AES-SIV with the
+home as associated data). Without a key, the store does not reveal what a piece holds, or that two homes hold the same.
+A fork reads pieces where they are, so shared pieces stay bound to their home; the head of the fork, itself encrypted,
+names home and hash. Pieces stored before encryption was turned on are named by their hash and read as before, unless
+the operator refuses plaintext.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from durable_agent_host.encryption.cipher import OVERHEAD_BYTES, Cipher, Place
+from durable_agent_host.encryption.data_key_storage import KEYS_HOME, SECRET_HOME
+from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.segments.blob_cache import MAX_BYTES, PieceCache
+from durable_agent_host.segments.protocol import HASH_CHARACTERS, SegmentStore, StoredPiece
+
+_LARGE_BYTES: Final = 256 * 1024
+"""Pieces of at least this size are encrypted off the event loop."""
+_TOGETHER_BYTES: Final = 4 * 1024 * 1024
+
+
+class EncryptedSegmentStore:
+    """Encrypts the pieces of another store. Implements `durable_agent_host.segments.protocol.SegmentStore`.
+
+    Args:
+        store: the store that keeps them.
+        cipher: of the app.
+        keyring: the cipher's keys.
+    """
+
+    def __init__(self, store: SegmentStore, cipher: Cipher, keyring: Keyring) -> None:
+        self._store = store
+        self._cipher = cipher
+        self._keyring = keyring
+        self._decrypted_pieces = PieceCache(largest_bytes=MAX_BYTES)
+
+    async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
+        """Store pieces; see the protocol."""
+        await self._keyring.ready()
+        for group in _groups(pieces):
+            encrypted: dict[str, bytes] = {}
+            for name in group:
+                stored, *_ = self._cipher.stored_names(home, name)
+                encrypted[stored] = await _beside(self._cipher.encrypt, ("piece", home, name), pieces[name])
+            await self._store.put(home, encrypted)
+
+    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+        """Read pieces and check them; see the protocol."""
+        await self._keyring.ready()
+        wanted = {self._cipher.stored_names(home, name)[0]: name for name in names}
+        try:
+            found = await self._store.get(home, list(wanted))
+        except CorruptStateError:  # some are missing under the current key's names, or damaged
+            return {name: await self._one(home, name) for name in dict.fromkeys(names)}
+        return {wanted[stored]: await self._decrypted(home, wanted[stored], data) for stored, data in found.items()}
+
+    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+        """Read a part of a piece; see the protocol. Only whole pieces can be decrypted, so some stay in memory."""
+        data = self._decrypted_pieces.get((home, name))
+        if data is None:
+            data = (await self.get(home, [name]))[name]
+            self._decrypted_pieces.put((home, name), data, len(data))
+        return data[start : start + size]
+
+    async def _one(self, home: str, name: str) -> bytes:
+        """Read a piece under any of its names; the last is the name of an unencrypted piece."""
+        tried: list[str] = []
+        while left := [stored for stored in self._cipher.stored_names(home, name) if stored not in tried]:
+            for stored in left:
+                try:
+                    found = await self._store.get(home, [stored])
+                except CorruptStateError:
+                    continue
+                return await self._decrypted(home, name, found[stored])
+            tried += left
+            await self._keyring.look_again()  # two processes that start at once make a key each
+        found = await self._store.get(home, [name])
+        self._cipher.check_plaintext(f"the piece {name} of {home}")
+        return found[name]
+
+    async def _decrypted(self, home: str, name: str, data: bytes) -> bytes:
+        try:
+            return await _beside(self._cipher.decrypt, ("piece", home, name), data)
+        except CorruptStateError as error:
+            raise CorruptStateError(f"the piece {name} of {home} has other bytes than were stored: {error}") from error
+
+    async def pieces(self, home: str) -> AsyncGenerator[StoredPiece]:
+        """List the pieces of a home; see the protocol."""
+        await self._keyring.ready()
+        async for piece in self._store.pieces(home):
+            if len(piece.name) == HASH_CHARACTERS:
+                yield piece
+            else:
+                name = self._cipher.decrypt_name(home, piece.name)
+                yield replace(piece, name=name, size=piece.size - OVERHEAD_BYTES)
+
+    async def homes(self) -> AsyncGenerator[str]:
+        """List the homes, except those of the keys and the secret; see the protocol."""
+        async for home in self._store.homes():
+            if home not in {KEYS_HOME, SECRET_HOME}:
+                yield home
+
+    async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+        """Delete pieces, encrypted or not; see the protocol."""
+        await self._keyring.ready()
+        stored = [one for name in names for one in (*self._cipher.stored_names(home, name), name)]
+        return await self._store.delete(home, stored, older_than_seconds=older_than_seconds)
+
+    async def hold(self, home: str, holder: str) -> None:
+        """Record a holder; see the protocol."""
+        await self._store.hold(home, holder)
+
+    async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
+        """Remove a holder; see the protocol."""
+        await self._store.release(home, holder, older_than_seconds=older_than_seconds)
+
+    async def holders(self, home: str) -> dict[str, float]:
+        """Return the holders of a home; see the protocol."""
+        return await self._store.holders(home)
+
+    async def check(self) -> None:
+        """Check that the store is writable and the keys are there; see the protocol."""
+        await self._store.check()
+        await self._keyring.ready()
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._store.close()
+
+
+async def _beside(work: Callable[[Place, bytes], bytes], place: Place, data: bytes) -> bytes:
+    if len(data) < _LARGE_BYTES:
+        return work(place, data)
+    return await asyncio.to_thread(work, place, data)
+
+
+def _groups(pieces: Mapping[str, bytes]) -> Iterator[list[str]]:
+    """Divide pieces into groups, so that not all of them are in memory twice."""
+    group: list[str] = []
+    size = 0
+    for name, data in pieces.items():
+        if group and size + len(data) > _TOGETHER_BYTES:
+            yield group
+            group = []
+            size = 0
+        group.append(name)
+        size += len(data)
+    if group:
+        yield group

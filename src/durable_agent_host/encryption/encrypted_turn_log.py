@@ -1,0 +1,203 @@
+"""Encrypted turn logs, on top of any store of turn logs.
+
+An entry is encrypted for its log, attempt and offset, so moving or repeating one is detected, and removing one leaves a
+gap. Cutting off the newest entries or deleting a whole log is not detected here. The offset is known before the append
+because an attempt has one writer, which alone writes the log until it is fenced: it begins after the entry that opens
+the attempt, which a later attempt reads. A second writer of the same attempt, in another object, fails at its first
+append that collides with the other's. Entries stored before encryption was turned on are read as they are, unless the
+operator refuses plaintext.
+"""
+
+import asyncio
+import threading
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
+
+from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
+from durable_agent_host.encryption.cipher import Cipher, Place
+from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.errors import CorruptStateError, LogError
+from durable_agent_host.model.log_entry import ATTEMPT, ENCRYPTED, LogEntry, LogPage, LogRecord
+from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES, TurnLog, check_order, missing_entries
+
+_REMEMBERED: Final = 10_000
+"""How many logs' next offsets are remembered; for others it is read."""
+
+
+class EncryptedTurnLog:
+    """Encrypts the logs of another store. Implements `durable_agent_host.turn_log.protocol.TurnLog`.
+
+    Args:
+        log: the store that keeps them.
+        cipher: of the app.
+        keyring: the cipher's keys.
+    """
+
+    def __init__(self, log: TurnLog, cipher: Cipher, keyring: Keyring) -> None:
+        self.interval_seconds = log.interval_seconds
+        self._log = log
+        self._cipher = cipher
+        self._keyring = keyring
+        self._next: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._waiting: dict[str, deque[Future[None]]] = {}
+        self._lock = threading.Lock()
+
+    async def open(self, log_id: str) -> int:
+        """Begin an attempt; see the protocol."""
+        await self._keyring.ready()
+        attempt = await self._log.open(log_id)
+        if attempt == 1:
+            self._note(log_id, attempt, 1)  # its first entry is the one that opens it
+        return attempt
+
+    async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
+        """Append entries; see the protocol. A cancelled caller waits until the append has ended."""
+        await self._keyring.ready()
+        lines = [encode_log_entry(entry).encode() for entry in entries]
+        return await _Lasting(self._append(log_id, lines, attempt), loop=asyncio.get_running_loop(), eager_start=True)
+
+    async def _append(self, log_id: str, lines: Sequence[bytes], attempt: int) -> int:
+        await self._enter(log_id)
+        try:
+            expected = self._next.pop((log_id, attempt), None)
+            if expected is None:
+                expected = await self._end_of(log_id)
+            encrypted = [
+                LogEntry(ENCRYPTED, self._cipher.enveloped(_place(log_id, attempt, offset), line))
+                for offset, line in enumerate(lines, expected)
+            ]
+            first = await self._log.append(log_id, encrypted, attempt=attempt)
+            if first != expected:
+                raise LogError(f"the log {log_id} has grown behind its writer's back: it is no longer written")
+            self._note(log_id, attempt, first + len(lines))
+            return first
+        finally:
+            self._leave(log_id)
+
+    async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
+        """Read the entries that are there now; see the protocol."""
+        await self._keyring.ready()
+        return self._decrypted(log_id, await self._log.read(log_id, from_offset, max_bytes=max_bytes))
+
+    async def follow(
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncGenerator[LogPage]:
+        """Read present and future entries; see the protocol."""
+        await self._keyring.ready()
+        pages = self._log.follow(log_id, from_offset, max_bytes=max_bytes, idle_seconds=idle_seconds, until=until)
+        async with aclosing(pages):
+            async for page in pages:
+                yield self._decrypted(log_id, page)
+
+    async def truncate(self, log_id: str, before_offset: int) -> None:
+        """Delete the entries before an offset; see the protocol."""
+        await self._log.truncate(log_id, before_offset)
+
+    async def delete(self, *log_ids: str) -> None:
+        """Delete logs; see the protocol."""
+        await self._log.delete(*log_ids)
+
+    async def sweep(self, *, older_than_seconds: float) -> int:
+        """Delete old logs; see the protocol."""
+        return await self._log.sweep(older_than_seconds=older_than_seconds)
+
+    async def request_cancel(self, log_id: str) -> None:
+        """Mark the turn to be cancelled; see the protocol."""
+        await self._log.request_cancel(log_id)
+
+    async def is_cancel_requested(self, log_id: str) -> bool:
+        """Return whether the turn is marked; see the protocol."""
+        return await self._log.is_cancel_requested(log_id)
+
+    async def check(self) -> None:
+        """Check that the store is writable and the keys are there; see the protocol."""
+        await self._log.check()
+        await self._keyring.ready()
+
+    async def close(self) -> None:
+        """Close the store; see the protocol."""
+        await self._log.close()
+
+    def _note(self, log_id: str, attempt: int, offset: int) -> None:
+        self._next[log_id, attempt] = offset
+        if len(self._next) > _REMEMBERED:
+            self._next.popitem(last=False)
+
+    async def _end_of(self, log_id: str) -> int:
+        offset = 0
+        has_more = True
+        while has_more:
+            page = await self._log.read(log_id, offset)
+            offset = page.next_offset
+            has_more = page.has_more
+        return offset
+
+    async def _enter(self, log_id: str) -> None:
+        """Serialize the appends to a log, whatever loops they run on."""
+        with self._lock:
+            if log_id not in self._waiting:
+                self._waiting[log_id] = deque()
+                return
+            mine = Future[None]()
+            self._waiting[log_id].append(mine)
+        try:
+            await asyncio.shield(asyncio.wrap_future(mine))
+        except asyncio.CancelledError:
+            with self._lock:
+                is_mine = mine not in self._waiting[log_id]
+                if not is_mine:
+                    self._waiting[log_id].remove(mine)
+            if is_mine:
+                self._leave(log_id)
+            raise
+
+    def _leave(self, log_id: str) -> None:
+        with self._lock:
+            waiting = self._waiting[log_id]
+            following = waiting.popleft() if waiting else None
+            if following is None:
+                del self._waiting[log_id]
+        if following is not None:
+            following.set_result(None)
+
+    def _decrypted(self, log_id: str, page: LogPage) -> LogPage:
+        last = check_order(log_id, page.records)
+        if last is not None and not page.has_more and page.next_offset != last.offset + 1:
+            raise missing_entries(log_id, last.offset + 1)
+        if not any(record.entry.kind != ATTEMPT for record in page.records):
+            return page
+        return replace(page, records=[self._record(log_id, record) for record in page.records])
+
+    def _record(self, log_id: str, record: LogRecord) -> LogRecord:
+        if record.entry.kind == ATTEMPT:  # written by the store itself
+            return record
+        if record.entry.kind != ENCRYPTED:
+            self._cipher.check_plaintext(f"entry {record.offset} of the turn log {log_id}")
+            return record
+        line = self._cipher.opened(_place(log_id, record.attempt, record.offset), record.entry.data)
+        if line is None:
+            raise CorruptStateError(f"entry {record.offset} of the turn log {log_id} is not what was encrypted")
+        return replace(record, entry=decode_log_entry(line))
+
+
+class _Lasting(asyncio.Task[int]):
+    """A task that continues when its waiter is cancelled, and the waiter waits on; a shield takes three wake-ups."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Do nothing: the waiter is cancelled when this has ended."""
+        del msg
+        return False
+
+
+def _place(log_id: str, attempt: int, offset: int) -> Place:
+    return ("log", log_id, str(attempt), str(offset))

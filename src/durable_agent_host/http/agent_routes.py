@@ -1,0 +1,90 @@
+"""Routes of the app as a whole: the hosted agents, health and metrics."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+import azure.functions as func
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import MAKE_ROOM, DiskFullError, NotFoundError
+from durable_agent_host.http.gate import DISK_FULL
+from durable_agent_host.http.problem_details import LOG_RETRY_SECONDS, problem
+from durable_agent_host.http.request_handling import Call, Host
+from durable_agent_host.http.response_views import json_answer
+from durable_agent_host.turn_log.turn_log_health import name_of
+
+_PROMETHEUS: Final = "text/plain; version=0.0.4"
+
+
+def hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List all agents, those of workflows among them, as upstream's health route does. Guarantee: pure.
+
+    Args:
+        metadata: upstream's, by the agent's name.
+    """
+    return [
+        {
+            "name": name,
+            "type": type(hosted.agent).__name__,
+            "http_endpoint_enabled": hosted.http_endpoint_enabled,
+            "mcp_tool_enabled": hosted.mcp_tool_enabled,
+        }
+        for name, hosted in metadata.items()
+    ]
+
+
+async def list_agents(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET /agents``: the hosted agents."""
+    del client
+    agents = [
+        {
+            "name": name,
+            "description": description,
+            "run_url": f"{call.base_url}/agents/{quote(name)}/run",
+        }
+        for name, description in sorted(host.agents.items())
+    ]
+    return json_answer(HTTPStatus.OK, {"agents": agents}, {})
+
+
+async def metrics(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET /metrics``: what this process has counted since it started, in Prometheus text format.
+
+    It covers the turns of all owners, so where sessions have owners, the app must let the caller in.
+
+    Raises:
+        NotFoundError: the app does not let the caller in.
+    """
+    del call
+    access = client.documents.access
+    if access is not None and not await access.sees("", "", None, exists=False):
+        raise NotFoundError("there is nothing here")
+    return func.HttpResponse(host.metrics(), mimetype=_PROMETHEUS, charset="utf-8")
+
+
+async def health(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET /health``: whether the stores are writable; names each problem in a word, without secrets."""
+    del call
+    found = dict(await client.find_problems())
+    if host.gate.is_disk_full:
+        found["disk"] = DiskFullError(f"{DISK_FULL}: {MAKE_ROOM}")
+    agents = host.hosted()
+    hosted = {"agents": agents, "agent_count": len(agents)}
+    checks = {
+        name: {"ok": True} if error is None else {"ok": False, "reason": name_of(error)}
+        for name, error in found.items()
+    }
+    wrong = [f"the {name.replace('_', ' ')} cannot be written ({name_of(e)})" for name, e in found.items() if e]
+    if not wrong:
+        return json_answer(HTTPStatus.OK, {"status": "healthy", **hosted, "checks": checks}, {})
+    return problem(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        f"{', and '.join(wrong)}: {MAKE_ROOM if 'disk' in found else "the host's log says more"}",
+        headers={"Retry-After": str(LOG_RETRY_SECONDS)},
+        healthy=False,
+        health="unhealthy" if found.get("session_store") else "degraded",
+        **hosted,
+        checks=checks,
+    )

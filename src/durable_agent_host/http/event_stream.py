@@ -1,0 +1,411 @@
+"""A turn as a stream: its log, followed, and how it ended.
+
+Theory of operation: entries are sent as the log receives them; the end is not in the log, it is the outcome of the
+turn's orchestration. So a stream follows the log and waits for the orchestration at the same time. Once the outcome is
+there, nothing more is appended: the stream sends the rest of the log, then one terminal event, whose id is the offset
+after the last entry. The next page is read when the client has taken the previous one, so a slow client costs one page.
+"""
+
+import asyncio
+import logging
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
+from http import HTTPStatus
+from typing import Any, ClassVar, Final, cast
+
+import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
+from durable_agent_host.errors import LogError, StateError, TurnTimedOutError
+from durable_agent_host.http.response_views import SLICE_BYTES, slices_of, terminal_event
+from durable_agent_host.http.sse import HEARTBEAT, OPENING, STREAM_HEADERS, encode_event
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogPage
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.segments.blob_cache import MAX_BYTES
+from durable_agent_host.turn_log.protocol import TurnLog
+
+_LOGGER = logging.getLogger(__name__)
+
+PAGE_BYTES: Final = 64 * 1024
+FIRST_SIGN_SECONDS: Final = 1.0
+"""The answer's status waits this long for a sign of the turn, so that a refusal is a status and not an event."""
+
+_LONG_WAIT_SECONDS: Final = 60.0
+_FIRST_LOOK_SECONDS: Final = 2.0
+_SLOWEST_LOOK_SECONDS: Final = 10.0
+"""Slowest poll. The orchestration and the log announce nearly every end; only one made by an operator needs polling."""
+_AWAY_SECONDS: Final = 1.0
+_REST_SECONDS: Final = 5.0
+_KEPT_CHARACTERS: Final = 64 * 1024
+
+
+class _Stream(StreamingResponse):
+    """A streamed answer that releases its resources when the client leaves.
+
+    Args:
+        parts: of the body.
+        headers: all headers.
+    """
+
+    def __init__(self, parts: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
+        super().__init__(parts, headers=headers)
+        self._parts = parts
+
+    def map(self, change: Callable[[AsyncGenerator[bytes]], AsyncGenerator[bytes]]) -> None:
+        """Have the parts changed before they are sent.
+
+        Args:
+            change: makes the parts that are sent of those that there are.
+        """
+        self._parts = self.body_iterator = change(self._parts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the parts as they come."""
+        async with aclosing(self._parts):
+            await super().__call__(scope, receive, send)
+
+
+class EventStream(_Stream):
+    """A stream of events.
+
+    Args:
+        events: as bytes.
+        headers: further headers.
+        ended: called once, when the stream was sent or never will be.
+    """
+
+    live: ClassVar[int] = 0
+    """How many this process is sending."""
+
+    def __init__(
+        self, events: AsyncGenerator[bytes], headers: Mapping[str, str], ended: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__(events, {**STREAM_HEADERS, **headers})
+        self._ended = weakref.finalize(self, ended)  # called once, whether or not the server ever reads the events
+        self._ended.atexit = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events as they come."""
+        EventStream.live += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            EventStream.live -= 1
+            self._ended()
+
+
+class PartStream(_Stream):
+    """A body that is sent as its client reads it; if it cannot be completed, the response breaks off.
+
+    Args:
+        parts: of the body.
+        headers: all headers.
+        status: of the answer.
+    """
+
+    def __init__(self, parts: AsyncGenerator[bytes], headers: Mapping[str, str], status: int = HTTPStatus.OK) -> None:
+        super().__init__(parts, headers)
+        self.status_code = int(status)
+
+
+class DocumentStream(_Stream):
+    """A JSON document of any size; if it cannot be completed, the response breaks off and the client sees that.
+
+    Args:
+        document: its JSON.
+        headers: further headers.
+    """
+
+    def __init__(self, document: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
+        super().__init__(document, {"content-type": "application/json", **headers})
+
+
+async def each_in_turn(
+    parts: AsyncGenerator[bytes], working: Callable[[], AbstractAsyncContextManager[None]]
+) -> AsyncGenerator[bytes]:
+    """Make each part while holding a place; while the client reads it, others work."""
+    async with aclosing(parts):
+        while True:
+            async with working():
+                part = await anext(parts, None)
+            if part is None:
+                return
+            yield part
+
+
+async def in_slices(
+    answer: func.HttpResponse | Response, again: Callable[[], Awaitable[func.HttpResponse | Response]]
+) -> func.HttpResponse | Response:
+    """Send the body of an answer slice by slice if it is large.
+
+    Args:
+        answer: complete.
+        again: makes it again.
+
+    Returns:
+        The same answer if it is small, or larger than what the host keeps of bodies.
+    """
+    body = _body_of(answer)
+    if not SLICE_BYTES < len(body) <= MAX_BYTES:
+        return answer
+    headers = dict(cast("Any", answer.headers)) | {"content-length": str(len(body))}
+    if isinstance(answer, func.HttpResponse) and "content-type" not in answer.headers:
+        charset = f"; charset={answer.charset}" if answer.mimetype.startswith("text/") else ""
+        headers["content-type"] = answer.mimetype + charset
+
+    async def body_again() -> bytes:
+        return _body_of(await again())
+
+    return PartStream(await slices_of(body, body_again), headers, answer.status_code)
+
+
+def _body_of(answer: func.HttpResponse | Response) -> bytes:
+    return answer.get_body() if isinstance(answer, func.HttpResponse) else bytes(getattr(answer, "body", b""))
+
+
+async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:
+    """Wait for the first sign of a turn: it runs, or was refused.
+
+    Args:
+        log: of the process.
+        client: waits for the end of the turn.
+        request: of a started turn.
+
+    Returns:
+        The outcome when the turn never ran; None when it runs, has run, or waits.
+
+    Raises:
+        LogError: the log's store does not answer.
+    """
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    async with aclosing(log.follow(log_id, max_bytes=1)) as pages:
+        sign = asyncio.ensure_future(anext(pages, None))
+        wait = client.wait(request.turn_id, seconds=FIRST_SIGN_SECONDS, first_look_seconds=FIRST_SIGN_SECONDS / 2)
+        end = asyncio.create_task(wait)
+        try:
+            await asyncio.wait({sign, end}, return_when=asyncio.FIRST_COMPLETED)
+            if sign.done():
+                sign.result()
+                return None
+            outcome = end.result().outcome
+        except TurnTimedOutError:
+            return None
+        finally:
+            await _cancel(sign, end)
+    has_run = bool((await log.read(log_id, max_bytes=1)).records)
+    return None if has_run else outcome
+
+
+async def follow_turn(
+    log: TurnLog,
+    client: TurnClient,
+    request: TurnRequest,
+    first_offset: int,
+    *,
+    heartbeat_seconds: float,
+    has_ended: bool = False,
+    working: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+) -> AsyncGenerator[bytes]:
+    """Stream a turn's past and future events, and how it ends.
+
+    Args:
+        log: of the process.
+        client: waits for the end, and reads it.
+        request: the turn's request.
+        first_offset: where in the log to start, from 0.
+        heartbeat_seconds: maximum silence.
+        has_ended: whether the turn is known to have ended.
+        working: held while the terminal event is made.
+
+    Yields:
+        Bytes of the stream; the terminal event comes last and once. When the log is closed because the process ends,
+        or an entry is damaged, the stream ends without a terminal event, and the client reconnects.
+
+    Raises:
+        LogError: the turn has an answer, but the rest of its log cannot be read; the client reconnects.
+    """
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    offset = first_offset
+    has_run = False
+    yield OPENING
+    end = asyncio.create_task(_ended(client, request, has_ended=has_ended))
+    try:
+        async with aclosing(_follow(log, log_id, first_offset, heartbeat_seconds, end)) as pages:
+            async for page in pages:
+                if not page.records:
+                    yield HEARTBEAT
+                    continue
+                offset = page.next_offset
+                if _has_outcome(page):
+                    has_run = True
+                    client.hint(request.turn_id)
+                if told := _encode_page(page):
+                    yield told
+        if not end.done():
+            return
+        turn = end.result()
+        while not has_run and (page := await _read_rest(log, log_id, offset, turn)).records:
+            offset = page.next_offset
+            if told := _encode_page(page):
+                yield told
+        end_id = await _end_id(log, log_id, offset, turn, first_offset)
+        async for part in _terminal_parts(client, request, turn, end_id, working):
+            yield part
+    except Exception as error:  # noqa: BLE001 - raised again unless it is known
+        _cut_off(request, error)
+    finally:
+        await _cancel(end)
+
+
+def _cut_off(request: TurnRequest, error: Exception) -> None:
+    """Log why a stream ends before the turn's end is sent; raise what no reconnection would explain."""
+    if not isinstance(error, StateError) and not is_store_trouble(error):
+        raise error
+    reason = "something stored cannot be read" if isinstance(error, StateError) else "the durable store does not answer"
+    _LOGGER.warning("a stream of turn %s was cut off: %s: %s", request.turn_id, reason, error)
+
+
+async def check_readable(log: TurnLog, request: TurnRequest, first_offset: int) -> None:
+    """Check that a stream can begin: afterwards, it can only be cut off.
+
+    Args:
+        log: of the process.
+        request: the turn's request.
+        first_offset: where in the log the stream starts.
+
+    Raises:
+        StateError: the first page cannot be read. The stream itself waits for a store that does not answer.
+    """
+    with suppress(LogError):
+        log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+        await log.read(log_id, first_offset, max_bytes=PAGE_BYTES)
+
+
+async def has_all_events(log: TurnLog, request: TurnRequest, outcome: TurnOutcome, last_event_id: int) -> bool:
+    """Return whether a client that has an event of an ended turn also has the terminal one.
+
+    Args:
+        log: of the process.
+        request: the turn's request.
+        outcome: of the turn.
+        last_event_id: of the last event that the client has.
+
+    Returns:
+        True for the terminal event's id, and for greater ones; False also when the log is gone, which had the ids.
+
+    Raises:
+        StateError: the log cannot be read.
+    """
+    if outcome.status == "rejected":  # it never had a log
+        return True
+    log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
+    try:
+        async with asyncio.timeout(_REST_SECONDS):
+            is_last = not (await log.read(log_id, last_event_id, max_bytes=1)).records
+            return is_last and bool((await log.read(log_id, max_bytes=1)).records)
+    except (LogError, TimeoutError):
+        return False
+
+
+async def _follow(
+    log: TurnLog, log_id: str, offset: int, heartbeat_seconds: float, end: "asyncio.Task[Turn | None]"
+) -> AsyncGenerator[LogPage]:
+    """Follow a log until the turn ends, also while its store does not answer: the stream reports that, too."""
+    while not end.done():
+        try:
+            async with aclosing(
+                log.follow(log_id, offset, max_bytes=PAGE_BYTES, idle_seconds=heartbeat_seconds, until=end)
+            ) as pages:
+                async for page in pages:
+                    offset = page.next_offset
+                    yield page
+        except LogError:
+            yield LogPage((), offset)
+            await asyncio.wait({end}, timeout=_AWAY_SECONDS)
+        else:
+            return
+
+
+async def _read_rest(log: TurnLog, log_id: str, offset: int, turn: Turn | None) -> LogPage:
+    """Read the rest of an ended turn's log; nothing when the turn has no answer and the log cannot be read."""
+    try:
+        async with asyncio.timeout(_REST_SECONDS):
+            return await log.read(log_id, offset, max_bytes=PAGE_BYTES)
+    except (LogError, TimeoutError) as error:
+        if turn is not None and turn.outcome is not None and turn.outcome.status in {"failed", "rejected"}:
+            return LogPage((), offset)
+        raise LogError("the turn log does not respond: reconnect for the rest") from error
+
+
+async def _end_id(log: TurnLog, log_id: str, offset: int, turn: Turn | None, first_offset: int) -> int:
+    """Return the id of the terminal event."""
+    if offset == first_offset > 0 and not (await _read_rest(log, log_id, offset - 1, turn)).records:
+        return offset - 1  # the client has the terminal event, or claims more than there is
+    return offset
+
+
+async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -> Turn | None:
+    """Wait until the turn has ended or no longer exists; return it if its answer is short.
+
+    A slow reader keeps no long answer in memory: it is read when it is sent.
+    """
+    while not has_ended:
+        with suppress(TurnTimedOutError):
+            turn = await client.wait(
+                request.turn_id,
+                seconds=_LONG_WAIT_SECONDS,
+                first_look_seconds=_FIRST_LOOK_SECONDS,
+                slowest_look_seconds=_SLOWEST_LOOK_SECONDS,
+            )
+            return turn if turn.outcome and len(turn.outcome.text) <= _KEPT_CHARACTERS else None
+        has_ended = await client.find(request.agent, request.session_id, request.turn_id) is None
+    return None
+
+
+async def _terminal_parts(
+    client: TurnClient,
+    request: TurnRequest,
+    turn: Turn | None,
+    offset: int,
+    working: Callable[[], AbstractAsyncContextManager[None]],
+) -> AsyncGenerator[bytes]:
+    async def terminal() -> bytes:
+        event = encode_event(*await _terminal_event(client, request, turn), offset)
+        mark = client.claims.known_mark.encode()  # removed here, because a slice may end within it
+        return event.replace(mark, b"") if mark else event
+
+    async with working():
+        parts = await slices_of(await terminal(), terminal)
+    async with aclosing(each_in_turn(parts, working)) as parts_in_turn:
+        async for part in parts_in_turn:
+            yield part
+
+
+async def _terminal_event(client: TurnClient, request: TurnRequest, turn: Turn | None) -> tuple[str, dict[str, Any]]:
+    turn = turn or await client.find(request.agent, request.session_id, request.turn_id)
+    if turn is None or turn.outcome is None:
+        gone = {"type": "TurnError", "message": "the turn no longer exists: its session was deleted or reset"}
+        return terminal_event(request, TurnOutcome(request.turn_id, "failed", error=gone))
+    return terminal_event(request, turn.outcome)
+
+
+def _encode_page(page: LogPage) -> bytes:
+    return b"".join(
+        encode_event(record.entry.data["event"], record.entry.data["data"], record.offset)
+        for record in page.records
+        if record.entry.kind == EVENT
+    )
+
+
+def _has_outcome(page: LogPage) -> bool:
+    return any(record.entry.kind == OUTCOME for record in page.records)
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,160 @@
+"""Routes of files: upload files, list those of a session, read one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import NotFoundError, RequestError
+from durable_agent_host.http.body_parsing import FORM, SentFile, media_type_of, read_files
+from durable_agent_host.http.event_stream import PartStream
+from durable_agent_host.http.request_handling import Answer, Call, Host, named_session
+from durable_agent_host.http.response_views import header_value, json_answer
+from durable_agent_host.model.conversation_file import ConversationFile
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.session.entry_files import FileBytes
+from durable_agent_host.session.ownership import unknown_session
+from durable_agent_host.turn.file_names import OCTETS, check_media_type, check_name, disposition, media_type_of_name
+from durable_agent_host.turn.message_input import Said, file_reference, with_contents
+
+_SAFE: Final = {
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "sandbox; default-src 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "private, no-cache",
+}
+"""Keeps a browser from executing a file or guessing its type."""
+
+
+async def upload_files(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``POST /agents/{agent}/sessions/{session}/files``: store files that messages can refer to."""
+    agent, session_id = named_session(host, call)
+    media_type = media_type_of(call.headers)
+    is_form = media_type == FORM
+    files = read_files(call.body, call.headers["content-type"]) if is_form else [_raw_file(call, media_type)]
+    uploads = client.files(agent, session_id, owner=call.owner).uploads
+    added = await uploads.add(*map(_bytes_of, files))
+    body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, one) for one in added]}
+    return json_answer(HTTPStatus.CREATED, body, {"x-ms-session-id": header_value(session_id)})
+
+
+async def list_files(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET /agents/{agent}/sessions/{session}/files``: files that callers sent and agents made, newest first."""
+    agent, session_id = named_session(host, call)
+    session = await client.session(agent, session_id)
+    stored = client.files(agent, session_id, session)
+    stored.service_files = host.service_files_of(agent).of
+    stored.of_answers_only = host.gate.identifies
+    files = await stored.all()
+    if session is None and not files:
+        raise unknown_session(agent, session_id)
+    body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, one) for one in files]}
+    return json_answer(HTTPStatus.OK, body, {"x-ms-session-id": header_value(session_id)})
+
+
+async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``GET`` or ``HEAD /agents/{agent}/sessions/{session}/files/{file}``: the bytes, with type and name."""
+    agent, session_id = named_session(host, call)
+    file_id = call.path_part("file")
+    service = host.service_files_of(agent)
+    session = await client.session(agent, session_id)
+    files = client.files(agent, session_id, session)
+    files.service_files = service.of
+    files.of_answers_only = host.gate.identifies
+    file = await files.find(file_id)
+    if file is None and session is None:
+        raise unknown_session(agent, session_id)
+    if file is None:
+        raise NotFoundError(f"session {session_id!r} of agent {agent!r} has no file {file_id[:100]!r}")
+    headers = _headers_of(file)
+    if f'"{_etag(file)}"' in call.headers.get("if-none-match", ""):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    if call.method == "HEAD" and file.size is not None:
+        return Response(headers=headers | {"content-length": str(file.size)})
+    if file.service is None and file.piece is not None and not file.is_text and call.method == "GET":
+        return PartStream(await files.slices(file), headers | {"content-length": str(file.size)})
+    if file.service is None:
+        data = await files.read(file)
+    else:
+        served = await service.read(file.service)
+        data = served.data
+        headers = _headers_of(
+            replace(file, name=file.name or served.name, media_type=file.media_type or served.media_type)
+        )
+    if call.method == "HEAD":
+        return Response(headers=headers | {"content-length": str(len(data))})
+    return Response(data, headers=headers)
+
+
+def with_sent_files(said: Said, files: Sequence[SentFile]) -> Said:
+    """Refer to the files of a form in the message that came with them. Guarantee: pure.
+
+    Args:
+        said: the message.
+        files: stored as uploads before the turn begins.
+    """
+    named = [
+        file_reference(sha256(data).hexdigest(), name, media_type or media_type_of_name(name))
+        for name, media_type, data in files
+    ]
+    return with_contents(said, named)
+
+
+async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Sequence[SentFile]) -> None:
+    """Store the files of a form as uploads of the request's session. Guarantee: idempotent."""
+    if files:
+        uploads = client.files(request.agent, request.session_id, owner=request.session_owner).uploads
+        await uploads.add(*map(_bytes_of, files))
+
+
+def _bytes_of(file: SentFile) -> FileBytes:
+    """Copy a file out of the request's body; do not copy when the body is the file."""
+    whole: Any = file.data.obj
+    data = whole if isinstance(whole, bytes) and len(whole) == len(file.data) else bytes(file.data)
+    return FileBytes(file.name, file.media_type or media_type_of_name(file.name), data)
+
+
+def _raw_file(call: Call, media_type: str) -> SentFile:
+    """Read an upload whose body is the file; the query names it."""
+    if not (body := call.body):
+        raise RequestError("the body is empty: send the file, or a form with files")
+    given = call.query.get("name")
+    name = check_name(given, "the file") if given else None
+    return SentFile(name, check_media_type(media_type, "the body") if media_type else None, memoryview(body))
+
+
+def _view(call: Call, agent: str, session_id: str, file: ConversationFile) -> Mapping[str, Any]:
+    url = f"{call.base_url}/agents/{quote(agent)}/sessions/{quote(session_id, safe='')}/files"
+    return {
+        "id": file.file_id,
+        "name": file.name,
+        "media_type": file.media_type,
+        "size": file.size,
+        "role": file.role,
+        "turn_id": file.turn_id,
+        "file_url": f"{url}/{quote(file.file_id, safe='')}",
+    }
+
+
+def _headers_of(file: ConversationFile) -> dict[str, str]:
+    try:
+        media_type = check_media_type(file.media_type or media_type_of_name(file.name) or OCTETS, "a file")
+    except RequestError:  # a tool or a service may report any media type
+        media_type = OCTETS
+    media_type = OCTETS if "*" in media_type else media_type
+    name = file.name or file.file_id[:16]
+    return _SAFE | {
+        "content-type": f"{media_type}; charset=utf-8" if media_type == "text/plain" else media_type,
+        "content-disposition": disposition(name, media_type),
+        "etag": f'"{_etag(file)}"',
+    }
+
+
+def _etag(file: ConversationFile) -> str:
+    return sha256(file.file_id.encode("utf-8", "replace")).hexdigest()[:32]

@@ -1,0 +1,292 @@
+"""Functions written for `azure.functions.HttpRequest`, in an app that streams.
+
+Theory of operation: importing ``azurefunctions.extensions.http.fastapi`` switches the whole app to HTTP streaming. The
+worker then passes every HTTP function a FastAPI request, expects a FastAPI response, and refuses to load functions with
+other annotations. `adapt_http_function` wraps such a function in one that the worker loads. Functions annotated with
+the extension's request are left alone. Source: ``http_v2.py`` and ``bindings/meta.py`` of azure-functions-runtime 1.3;
+the classic worker does the same.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from functools import partial, wraps
+from http import HTTPStatus
+from typing import Any, Final, get_type_hints
+
+import azure.functions as func
+from azure.functions.decorators.constants import HTTP_TRIGGER
+from azurefunctions.extensions.http.fastapi import Request, Response
+from starlette.requests import ClientDisconnect
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import RegistrationError
+from durable_agent_host.http.body_parsing import BodyLimit
+from durable_agent_host.http.gate import Gate, IncomingRequest
+from durable_agent_host.http.problem_details import problem
+from durable_agent_host.http.request_handling import CALLER_LEFT, answer_or_problem
+from durable_agent_host.http.workflow_routes import Asked, WorkflowRoute
+
+UserFunction = Callable[..., Any]
+TurnsOfBinding = Callable[[str], TurnClient]
+"""Makes the turn client of a call; takes the value of the durable client's binding."""
+
+_UPSTREAM: Final = "agent_framework_azurefunctions"
+_OUR_PACKAGES: Final = frozenset({"durable_agent_host", _UPSTREAM})
+_CLIENT: Final = "durableClient"
+_NOT_FOR_CACHES: Final = "private, no-store"
+"""Shared caches do not know the caller, and store a 404 as well. Source: RFC 9111, sections 3 and 4.2.2."""
+_FOREIGN_PAGE_HEADER = "x-functions-host-foreign-page"
+_FOREIGN_PAGE = (
+    "pages of other origins may not call this ({}): list the page's origin under Host.CORS in local.settings.json"
+)
+"""The embedded host lets such pages call anonymous functions, as `func start` does; our routes are not for them."""
+
+
+def adapt_http_functions(
+    functions: Iterable[Any], gate: Gate, turns_of: TurnsOfBinding, max_request_bytes: int
+) -> None:
+    """Let FastAPI requests call an app's HTTP functions; upstream's functions pass the gate first.
+
+    Args:
+        functions: the app's, as built by the SDK; changed in place.
+        gate: checks upstream's. Our own call it themselves; the app's own functions are not checked.
+        turns_of: makes the turn client of a call of upstream's functions.
+        max_request_bytes: the largest body of upstream's functions; those of the app's own have no limit here.
+    """
+    for function in functions:
+        trigger = function.get_trigger()
+        if trigger is None or trigger.get_binding_name() != HTTP_TRIGGER:
+            continue
+        called = function.get_user_function()
+        is_upstreams = called.__module__.partition(".")[0] == _UPSTREAM
+        function._func = adapt_http_function(  # noqa: SLF001 - as the SDK's own decorators replace it
+            called,
+            trigger.name,
+            route=WorkflowRoute(str(trigger.route), gate, BodyLimit(max_request_bytes)) if is_upstreams else None,
+            turns_of=_turns_of(function, turns_of),
+        )
+
+
+def adapt_http_function(
+    function: UserFunction,
+    parameter: str,
+    *,
+    route: WorkflowRoute | None = None,
+    turns_of: Callable[[Mapping[str, Any]], TurnClient],
+) -> UserFunction:
+    """Let a FastAPI request call a function that takes `azure.functions.HttpRequest`.
+
+    Args:
+        function: of an HTTP trigger, ``async def`` or ``def``; the latter runs in a thread. Ours read the body
+            themselves, once they know the caller.
+        parameter: name of the trigger's parameter.
+        route: of upstream's function: serves the request by calling it; what it raises becomes the answer.
+        turns_of: makes the turn client that the route needs, from the function's arguments.
+
+    Returns:
+        A function with the same parameters; the given one when its request is annotated as FastAPI's, or when its
+        annotations cannot be read, which the worker reports.
+    """
+    if not _takes_functions_request(function, parameter):
+        return function
+
+    package = function.__module__.partition(".")[0]
+    is_ours = package in _OUR_PACKAGES
+    is_routes = package in _OUR_PACKAGES - {_UPSTREAM}
+
+    async def call(arguments: Mapping[str, Any], asked: Asked) -> Any:
+        given = {**arguments, parameter: functions_request(arguments[parameter], asked)}
+        if inspect.iscoroutinefunction(function):
+            return await function(**given)
+        return await asyncio.to_thread(function, **given)
+
+    async def answer(**arguments: Any) -> Response:
+        request = arguments[parameter]
+        page = request.headers.get(_FOREIGN_PAGE_HEADER)
+        if is_ours and page is not None:
+            return write_response(problem(HTTPStatus.FORBIDDEN, _FOREIGN_PAGE.format(page)))
+        asked = Asked(_query_of(request), {name: str(value) for name, value in request.path_params.items()})
+        if route is not None:
+            upstream = partial(call, arguments)
+            serve = partial(route.serve, incoming(request, asked.query), asked, request.stream(), upstream)
+            line = f"{request.method} {request.url.path}"
+            return write_response(await answer_or_problem(line, partial(serve, turns_of(arguments)), route.gate))
+        try:
+            asked = asked if is_routes else asked._replace(body=await request.body())
+        except ClientDisconnect:
+            return Response(status_code=CALLER_LEFT)
+        return write_response(await call(arguments, asked))
+
+    return _in_place_of(function, parameter, answer, is_ours=is_ours)
+
+
+def _in_place_of(
+    function: UserFunction, parameter: str, answer: Callable[..., Awaitable[Response]], *, is_ours: bool
+) -> UserFunction:
+    """Give the answering function the name and parameters of another, as the worker reads them."""
+
+    @wraps(function)
+    async def adapted(**arguments: Any) -> Response:
+        answered = await answer(**arguments)
+        if is_ours:
+            answered.headers.setdefault("cache-control", _NOT_FOR_CACHES)
+        return answered
+
+    annotations = {name: hint for name, hint in inspect.get_annotations(function).items() if name != "return"}
+    adapted.__annotations__ = annotations | {parameter: Request}
+    if "return" in inspect.get_annotations(function):
+        adapted.__annotations__["return"] = Response
+    return adapted
+
+
+def _turns_of(function: Any, turns_of: TurnsOfBinding) -> Callable[[Mapping[str, Any]], TurnClient]:
+    """Return what makes a turn client from a function's arguments, which include a durable client."""
+    client = next((one.name for one in function.get_bindings() if one.get_binding_name() == _CLIENT), "")
+    return lambda arguments: turns_of(arguments[client])
+
+
+def _takes_functions_request(function: UserFunction, parameter: str) -> bool:
+    try:
+        hint = get_type_hints(function).get(parameter, func.HttpRequest)
+    except (NameError, TypeError):
+        return False
+    return inspect.isclass(hint) and issubclass(hint, func.HttpRequest)
+
+
+class StreamedRequest(func.HttpRequest):
+    """A request whose body can be read piece by piece if it was not read before.
+
+    Args:
+        method: HTTP method.
+        url: as sent.
+        stream: the body's pieces, once.
+        span: trace id and flags of the request's own span, or None.
+        more: arguments of the SDK's class.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        url: str,
+        *,
+        stream: Callable[[], AsyncGenerator[bytes]],
+        span: tuple[int, int] | None,
+        **more: Any,
+    ) -> None:
+        super().__init__(method, url, **more)
+        self.stream = stream
+        self.span = span
+
+
+def functions_request(request: Request, asked: Asked) -> func.HttpRequest:
+    """Return a FastAPI request in the form in which the Functions host passes it to functions.
+
+    Args:
+        request: the original one; a body that was not read stays in its stream.
+        asked: what it asks for.
+    """
+    return StreamedRequest(
+        request.method,
+        _url(request),
+        headers=_headers_of(request),
+        params=dict(asked.query),
+        route_params=dict(asked.path),
+        body=asked.body,
+        stream=request.stream,
+        span=_span_of(request),
+    )
+
+
+def _headers_of(request: Request) -> dict[str, str]:
+    """Join repeated headers by commas."""
+    headers: dict[str, str] = {}
+    for name, value in request.headers.items():
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return headers
+
+
+def _span_of(request: Request) -> tuple[int, int] | None:
+    """Return the trace of the span that FastAPI (0.165) makes for a request when the app has configured a tracer."""
+    span: Any = getattr(request.scope.get("fastapi.telemetry"), "span", None)
+    if span is None or not (context := span.get_span_context()).is_valid:
+        return None
+    return context.trace_id, int(context.trace_flags)
+
+
+def _query_of(request: Request) -> dict[str, str]:
+    """Join repeated query parameters by commas; leave out empty ones."""
+    query: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if value:
+            query[name] = f"{query[name]},{value}" if name in query else value
+    return query
+
+
+def incoming(request: Request, query: Mapping[str, str]) -> IncomingRequest:
+    """Return a request as the gate sees it. Guarantee: pure.
+
+    Args:
+        request: the original one.
+        query: its parameters.
+    """
+    return IncomingRequest(_headers_of(request), query, request.method.upper(), request.url.path)
+
+
+def _url(request: Request) -> str:
+    """Return the URL as sent, escapes included."""
+    path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    return f"{request.url.scheme}://{request.url.netloc}{path}{'?' if query else ''}{query}"
+
+
+def write_response(returned: Any) -> Response:
+    """Convert what a function returned to a FastAPI response.
+
+    Guarantee: pure.
+
+    Args:
+        returned: a response of either kind, a text, or None.
+
+    Returns:
+        The response; a text is ``text/plain``, None is an empty response.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if isinstance(returned, Response):
+        return returned
+    if returned is None:
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+    if isinstance(returned, str):
+        return Response(returned, media_type="text/plain")
+    if not isinstance(returned, func.HttpResponse):
+        raise TypeError(f"an HTTP function returned {type(returned).__name__}: return azure.functions.HttpResponse")
+    response = Response(returned.get_body(), status_code=int(returned.status_code))
+    for name, value in returned.headers.items():
+        if name.lower() != "content-length":
+            response.headers.append(name, value)
+    if "content-type" not in response.headers:
+        text = returned.mimetype.startswith("text/")
+        response.headers["content-type"] = (
+            f"{returned.mimetype}; charset={returned.charset}" if text else returned.mimetype
+        )
+    return response
+
+
+def check_auth_level(level: Any) -> func.AuthLevel:
+    """Return the auth level of an app's routes, given as a level or by name.
+
+    Guarantee: pure.
+
+    Args:
+        level: a level, or its name in any case.
+
+    Raises:
+        RegistrationError: there is no such level.
+    """
+    found = func.AuthLevel.__members__.get(level.upper()) if isinstance(level, str) else level
+    if not isinstance(found, func.AuthLevel):
+        names = ", ".join(f"func.AuthLevel.{name}" for name in func.AuthLevel.__members__)
+        raise RegistrationError(f"http_auth_level is {level!r}: give one of {names}")
+    return found

@@ -1,0 +1,181 @@
+"""The routes that show what a turn sent to the model, and what came back."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
+
+from durable_agent_host.codec.strict_json import parse_strict
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import NotFoundError
+from durable_agent_host.http.parse import parse_limit
+from durable_agent_host.http.request_handling import Answer, Call, Host
+from durable_agent_host.http.response_views import json_answer, turn_headers
+from durable_agent_host.http.step_routes import parse_place
+from durable_agent_host.http.turn_routes import named_turn, turn_conflict
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.turn import Turn, TurnRequest
+from durable_agent_host.turn.call_body import CallBody
+from durable_agent_host.turn.event_folding import FinalResponse
+from durable_agent_host.turn.model_call_reader import CallReader, Side
+from durable_agent_host.turn.test_generator import text_of_test, why_no_test
+from durable_agent_host.turn.turn_redactor import Redactor
+
+INLINE_CHARACTERS: Final = 512 * 1024
+"""Largest body, in characters, in the JSON answer; a larger one must be downloaded."""
+
+_CALLS: Final = 100
+_SIDES: Final[tuple[Side, Side]] = ("request", "answer")
+
+
+async def list_calls(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET …/turns/{turn}/calls``: the model calls of a turn without their bodies; ``limit`` from ``cursor``."""
+    limit = parse_limit(call.query.get("limit"), default=_CALLS)
+    first = parse_place(call.query.get("cursor"))
+    turn = await named_turn(host, call, client)
+    request = turn.request
+    redactor = client.keeper.redactor_of(turn.request.agent)
+    calls = (await _read_calls(host, turn)).calls()
+    shown = [_shown(one, redactor) for one in calls[first : first + limit]]
+    following = str(first + limit) if first + limit < len(calls) else None
+    return json_answer(HTTPStatus.OK, {"calls": shown, "cursor": following}, turn_headers(request))
+
+
+async def read_call(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET …/turns/{turn}/calls/{call}``: one call with both bodies, as far as they are kept."""
+    turn = await named_turn(host, call, client)
+    request = turn.request
+    redactor = client.keeper.redactor_of(turn.request.agent)
+    reader = await _read_calls(host, turn)
+    view = _shown(_named_call(call, reader, turn), redactor)
+    name = view["name"]
+    final_response = host.final_response_of(request.agent)
+    url = f"{_turn_url(call, request)}/calls/{quote(name, safe='')}"
+    for side in _SIDES:
+        shown = await asyncio.to_thread(_body_view, reader, name, side, final_response, redactor)
+        if shown is not None:
+            view[side] = {**(view[side] or {}), **shown, "url": f"{url}/{side}"}
+    return json_answer(HTTPStatus.OK, view, turn_headers(request))
+
+
+async def read_body(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``GET …/turns/{turn}/calls/{call}/{body}``: ``request`` or ``answer`` as a download; names what is not kept."""
+    turn = await named_turn(host, call, client)
+    redactor = client.keeper.redactor_of(turn.request.agent)
+    reader = await _read_calls(host, turn)
+    name = _named_call(call, reader, turn)["name"]
+    asked = call.path_part("body")
+    side: Side | None = next((one for one in _SIDES if one == asked), None)
+    final_response = host.final_response_of(turn.request.agent)
+    body = await asyncio.to_thread(reader.body, name, side, final_response) if side is not None else None
+    if body is None:
+        raise NotFoundError(f"call {name!r} has no body {asked[:40]!r}: ask for 'request' or 'answer'")
+    text, is_whole = await asyncio.to_thread(_text, body[0], redactor)
+    headers = {
+        "content-type": "application/json; charset=utf-8" if is_whole else "text/plain; charset=utf-8",
+        "content-disposition": f'attachment; filename="{name}-{asked}.{"json" if is_whole else "txt"}"',
+        "x-content-type-options": "nosniff",
+        "cache-control": "private, no-store",
+    }
+    return Response(text.encode("utf-8", "replace"), headers=headers | turn_headers(turn.request))
+
+
+async def read_test(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET …/turns/{turn}/test``: the turn as a pytest test, with the model's answers as a recording."""
+    turn = await named_turn(host, call, client)
+    redactor = client.keeper.redactor_of(turn.request.agent)
+    reader = await _read_calls(host, turn)
+    if (reason := why_no_test(turn)) is not None:
+        return turn_conflict(turn, reason)
+    final_response = host.final_response_of(turn.request.agent)
+    made: list[tuple[Any, Any]] = []
+    for one in reader.calls():
+        if one["replayed"] or one["outcome"] != "completed":
+            continue
+        name = one["name"]
+        bodies = [await asyncio.to_thread(_document, reader, name, side, final_response, redactor) for side in _SIDES]
+        if any(body is None for body in bodies):
+            return turn_conflict(turn, f"call {name} of the turn is not kept as a whole, so it cannot be played")
+        made.append((json.loads(str(bodies[0])), json.loads(str(bodies[1]))))
+    path = f"{urlsplit(call.base_url).path}/agents/{quote(turn.request.agent)}/run"
+    text = text_of_test(turn, made, path)
+    if text is None:
+        return turn_conflict(turn, "the turn has no calls that are kept, or they are not of the Responses API")
+    named = {"content-disposition": f'attachment; filename="test_turn_{turn.request.turn_id[:12]}.py"'}
+    headers = turn_headers(turn.request) | (named if turn.request.turn_id.isalnum() else {})
+    return func.HttpResponse(text, mimetype="text/x-python", charset="utf-8", headers=headers)
+
+
+async def _read_calls(host: Host, turn: Turn) -> CallReader:
+    """Read the log of a turn."""
+    request = turn.request
+    log = host.open_log()
+    reader = CallReader(has_ended=turn.outcome is not None)
+    offset = 0
+    more = True
+    while more:
+        page = await log.read(turn_log_id(request.agent, request.session_id, request.turn_id), offset)
+        reader.read(page.records)
+        offset = page.next_offset
+        more = page.has_more
+    return reader
+
+
+def _named_call(call: Call, reader: CallReader, turn: Turn) -> dict[str, Any]:
+    name = call.path_part("call")
+    for one in reader.calls():
+        if one["name"] == name and not one["replayed"]:
+            return one
+    raise NotFoundError(f"turn {turn.request.turn_id!r} has no model call {name[:40]!r}, or it was not kept")
+
+
+def _shown(call: Mapping[str, Any], redactor: Redactor | None) -> dict[str, Any]:
+    return dict(call) if redactor is None else {**call, "redacted": True}
+
+
+def _body_view(
+    reader: CallReader, name: str, side: Side, final_response: FinalResponse, redactor: Redactor | None
+) -> dict[str, Any] | None:
+    """Return a body: as JSON when it is complete, otherwise the known parts; None when there is none."""
+    if (found := reader.body(name, side, final_response)) is None:
+        return None
+    body, form = found
+    view: dict[str, Any] = {"form": form} if form else {}
+    view["complete"] = body.is_complete
+    if not body.is_complete:
+        view["missing_characters"] = body.missing_characters
+    text, is_whole = _text(body, redactor)
+    if len(text) > INLINE_CHARACTERS:
+        return view | {"body": None, "too_large": True}
+    return view | ({"body": json.loads(text)} if is_whole else {"body": None, "text": text})
+
+
+def _document(
+    reader: CallReader, name: str, side: Side, final_response: FinalResponse, redactor: Redactor | None
+) -> str | None:
+    """Return a body's redacted JSON; None when it is not complete, or no JSON."""
+    found = reader.body(name, side, final_response)
+    text, is_whole = _text(found[0], redactor) if found is not None else ("", False)
+    return text if is_whole else None
+
+
+def _text(body: CallBody, redactor: Redactor | None) -> tuple[str, bool]:
+    """Return a body's redacted text, and whether it is a complete JSON document."""
+    if body.is_complete:
+        try:
+            value: Any = parse_strict(body.head)
+        except (ValueError, RecursionError):
+            return (body.head if redactor is None else redactor.text(body.head)), False
+        return (body.head if redactor is None else json.dumps(redactor.value(value), ensure_ascii=False)), True
+    text = f"{body.head}\n[… {body.missing_characters} characters that are not kept …]\n{body.tail}"
+    return (text if redactor is None else redactor.text(text)), False
+
+
+def _turn_url(call: Call, request: TurnRequest) -> str:
+    session = f"{call.base_url}/agents/{quote(request.agent)}/sessions/{quote(request.session_id, safe='')}"
+    return f"{session}/turns/{quote(request.turn_id, safe='')}"

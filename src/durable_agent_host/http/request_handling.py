@@ -1,0 +1,393 @@
+"""What every handler receives, and how a request reaches it: through the gate, with errors turned into answers."""
+
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any, Final, cast
+from urllib.parse import parse_qsl, urlsplit
+
+import azure.functions as func
+from azurefunctions.extensions.http.fastapi import Response
+from starlette.requests import ClientDisconnect
+
+from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
+from durable_agent_host.errors import (
+    MAKE_ROOM,
+    BodiesTooLargeError,
+    DiskFullError,
+    DurableAgentHostError,
+    NotFoundError,
+    RequestTooLargeError,
+)
+from durable_agent_host.http.body_parsing import BodyLimit, read_body
+from durable_agent_host.http.event_stream import DocumentStream, EventStream, PartStream, each_in_turn, in_slices
+from durable_agent_host.http.gate import DISK_FULL, Action, Gate, IncomingRequest, wait_for_even_time
+from durable_agent_host.http.parse import RunCall, parse_run, refuse_repeated
+from durable_agent_host.http.problem_details import problem, problem_of_error
+from durable_agent_host.http.rate_limits import StreamReaders
+from durable_agent_host.model.budget import Price
+from durable_agent_host.model.conversation_file import ServiceFileReader
+from durable_agent_host.model.history_locations import Histories
+from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.principal import Owner
+from durable_agent_host.model.repair_rules import RepairRules
+from durable_agent_host.model.turn import Caller
+from durable_agent_host.settings import Settings
+from durable_agent_host.turn.event_folding import FinalResponse
+from durable_agent_host.turn.request_options import AllowedOptions
+from durable_agent_host.turn.trace_ids import traceparent_in
+from durable_agent_host.turn.turn_requests import Place
+from durable_agent_host.turn_log.protocol import TurnLog
+
+# Removes from answers the mark that prefixes names in ids; see `durable_agent_host.session.ownership`.
+#
+# A caller who chooses a taken name must see what a free name would show. The mark is a hash that nobody is shown, so
+# wherever it occurs in the caller's answer, it is the mark.
+
+
+def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark: str) -> AnswerT:
+    """Remove the caller's mark from the ids in an answer.
+
+    Args:
+        answer: of a handler. Of files the headers alone are looked at: what they hold is what was said.
+        mark: the caller's; empty when no id of the request can have it.
+
+    Returns:
+        The answer; the same object when it contains no mark.
+    """
+    if not mark:
+        return answer
+    if isinstance(answer, EventStream):
+        answer.map(lambda events: _events_without(events, mark.encode()))
+    if isinstance(answer, DocumentStream):
+        answer.map(lambda parts: _parts_without(parts, mark.encode()))
+    if isinstance(answer, Response):
+        answer.raw_headers = [(name, value.replace(mark.encode(), b"")) for name, value in answer.raw_headers]
+        return answer
+    body = answer.get_body()
+    headers = cast("Any", answer.headers)
+    if mark.encode() not in body and not any(mark in value for value in headers.values()):
+        return answer
+    told = {name: value.replace(mark, "") for name, value in headers.items()}
+    return cast(
+        "Any",
+        func.HttpResponse(
+            body.replace(mark.encode(), b""),
+            status_code=answer.status_code,
+            headers=told,
+            mimetype=answer.mimetype,
+            charset=answer.charset,
+        ),
+    )
+
+
+async def _events_without(events: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
+    async with aclosing(events):
+        async for told in events:  # each is one whole event
+            yield told.replace(mark, b"")
+
+
+async def _parts_without(parts: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
+    waiting = b""  # it may end with a part of the mark
+    async with aclosing(parts):
+        async for part in parts:
+            whole = (waiting + part).replace(mark, b"")
+            kept = max(0, len(whole) - len(mark) + 1)
+            yield whole[:kept]
+            waiting = whole[kept:]
+    yield waiting
+
+
+logger = logging.getLogger(__name__)
+CALLER_LEFT: Final = 499
+"""The caller has left before its request was read. Source: nginx."""
+_WITHOUT_SESSIONS: Final = frozenset[Action]({"agents.list", "metrics.read"})
+"""What shows nothing that is stored, and is answered without the key of it, too."""
+_MAY_HAVE_BEGUN: Final = "check the session, or send it again with the same Idempotency-Key"
+_STORE_AWAY: Final = (
+    "the durable store does not respond, or refuses: the host's log says more. The request may have begun: "
+    f"{_MAY_HAVE_BEGUN}"
+)
+_STORE_FULL: Final = (
+    f"{DISK_FULL}: {MAKE_ROOM}. The request may have begun, and then goes on by itself once there is room: "
+    f"{_MAY_HAVE_BEGUN}"
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    """The app, as handlers see it.
+
+    Attributes:
+        agents: descriptions of the agents reachable by HTTP, by name; a live view.
+        settings: limits and timeouts.
+        open_log: returns the turn log of the process; the first call opens its store.
+        service_files_of: an agent's name → the files kept by its chat client's service.
+        hosted: lists all agents with how they are reached, as upstream's health route does.
+        repair_rules_of: an agent's name → what its chat client's service requires of a stored conversation.
+        made_by_of: an agent's name → which overlays apply to its sessions; None when it compacts nothing.
+        prices_of: an agent's name → the prices of its models; empty when the app gives none.
+        final_response_of: an agent's name → what finds the whole answer in an event of its service's streams.
+        histories: where the agents' conversations are kept, by name; a live view.
+        gate: decides who may do what.
+        allowed_options: options that clients may set, by agent name; a live view.
+        metrics: renders this process's metrics in Prometheus text format.
+    """
+
+    agents: Mapping[str, str | None]
+    settings: Settings
+    open_log: Callable[[], TurnLog]
+    service_files_of: Callable[[str], ServiceFileReader]
+    hosted: Callable[[], list[dict[str, Any]]] = list
+    repair_rules_of: Callable[[str], RepairRules] = lambda _: RepairRules()
+    made_by_of: Callable[[str], str | None] = lambda _: None
+    prices_of: Callable[[str], Mapping[str, Price]] = lambda _: {}
+    final_response_of: Callable[[str], FinalResponse] = lambda _: lambda _: None
+    histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
+    gate: Gate = field(default_factory=Gate)
+    allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])
+    metrics: Callable[[], str] = str
+
+    @cached_property
+    def readers(self) -> StreamReaders:
+        """The clients that follow turns."""
+        return StreamReaders(self.settings.max_stream_readers)
+
+    def known(self, name: str) -> str | None:
+        """Find an agent by the name in a URL, ignoring case; None when no such agent is reachable by HTTP."""
+        return next((known for known in self.agents if known.casefold() == name.casefold()), None)
+
+    def agent(self, name: str) -> str:
+        """Find an agent by the name in a URL, ignoring case.
+
+        Raises:
+            NotFoundError: no such agent is reachable by HTTP.
+        """
+        if (known := self.known(name)) is not None:
+            return known
+        hosted = ", ".join(sorted(self.agents)) or "none"
+        raise NotFoundError(f"there is no agent {name!r} here; hosted are: {hosted}")
+
+
+class Call:
+    """One request to a route.
+
+    Args:
+        request: as the Functions SDK has it.
+        max_request_bytes: the largest body of ``run``.
+
+    Attributes:
+        caller: on whose behalf, as identified by the gate.
+        place: the session on the path, once the caller is known.
+        body: set by `read_body`.
+        again: makes the answer again, for a client that reads slowly; None where only a ``GET`` can be made again.
+    """
+
+    again: "Callable[[], Awaitable[Answer]] | None" = None
+
+    def __init__(self, request: func.HttpRequest, max_request_bytes: int = 0) -> None:
+        self._request = request
+        self._max_request_bytes = max_request_bytes
+        self.caller = Caller()
+        self.place: Place | None = None
+        self.body = b""
+
+    @property
+    def owner(self) -> Owner | None:
+        """The owner or future owner of the session on the path; None where nobody is identified."""
+        return self.place and self.place.owner
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, case-insensitive."""
+        return cast("Mapping[str, str]", self._request.headers)
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The query's parameters."""
+        return cast("Mapping[str, str]", self._request.params)
+
+    @property
+    def method(self) -> str:
+        """The HTTP method, in upper case."""
+        return str(self._request.method).upper()
+
+    @property
+    def incoming(self) -> IncomingRequest:
+        """The request as the gate sees it."""
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        return IncomingRequest(headers, self.query, self.method, urlsplit(self._url).path)
+
+    async def read_body(self, limit: BodyLimit, gate: Gate) -> None:
+        """Read the body, once; raises as `durable_agent_host.http.body_parsing.read_body` does."""
+        with gate.arriving(self.caller) as count:
+            self.body = await read_body(self.headers, self.stream(), limit, count)
+
+    def stream(self) -> AsyncIterator[bytes]:
+        """Read the body piece by piece, for a route that streams it; only once."""
+        return cast("Any", self._request).stream()
+
+    def path_part(self, name: str) -> str:
+        """Return a part of the path by its name in the route's template, decoded; empty when absent."""
+        return str(self._request.route_params.get(name, ""))
+
+    @property
+    def base_url(self) -> str:
+        """The URL of the app's routes, prefix included, without a trailing slash; below ``/agents`` only."""
+        return self._url.partition("/agents")[0]
+
+    @property
+    def line(self) -> str:
+        """Method and URL for the log, without the query, which may contain a key."""
+        return f"{self._request.method} {self._url}"
+
+    @property
+    def _url(self) -> str:
+        return str(self._request.url).partition("?")[0]
+
+    @cached_property
+    def run(self) -> RunCall:
+        """What a call of ``run`` asks for; raises as `parse_run` and `refuse_repeated` do."""
+        refuse_repeated(name for name, _ in parse_qsl(urlsplit(str(self._request.url)).query))  # no empty ones
+        return parse_run(self.body, self.headers, self.query, max_bytes=self._max_request_bytes)
+
+
+Answer = func.HttpResponse | Response
+"""A response of the Functions SDK, or of the streaming extension where it streams."""
+
+Handler = Callable[[Host, Call, TurnClient], Awaitable[Answer]]
+
+
+def named_session(host: Host, call: Call) -> tuple[str, str]:
+    """Read agent and session from the path.
+
+    Returns:
+        The agent's registered name, and the stored id of the session that the caller means.
+
+    Raises:
+        NotFoundError: no such agent is reachable by HTTP.
+        RequestError: the session id is not usable.
+    """
+    agent = host.agent(call.path_part("agent"))
+    name = check_session_id(call.path_part("session"))
+    return agent, name if call.place is None else call.place.session_id
+
+
+async def serve(
+    action: Action,
+    handler: Handler,
+    host: Host,
+    req: func.HttpRequest,
+    client: TurnClient,
+    *,
+    limit: BodyLimit,
+    is_open: bool = False,
+    may_begin: bool = False,
+) -> Answer:
+    """Answer a request: through the gate, by its handler. Raises nothing.
+
+    Args:
+        action: what the handler does, for the gate.
+        handler: the route's handler.
+        host: the app.
+        req: the request.
+        client: holds the request's durable client.
+        limit: of the body, which is read once the caller is known.
+        is_open: everybody is let in, and nobody is identified.
+        may_begin: the handler may begin the session on the path, which must not be somebody else's.
+
+    Returns:
+        The handler's answer, or a problem; unexpected errors are logged and not shown.
+    """
+    call = Call(req, host.settings.max_request_bytes)
+
+    async def admit() -> None:
+        if is_open:
+            return
+        call.caller = _in_trace(await host.gate.identify(call.incoming), getattr(req, "span", None))
+        if action not in _WITHOUT_SESSIONS:  # not all that is stored is read in a way that would tell
+            await client.check_keys()
+        client.documents.access = access = host.gate.access(call.caller, action)
+        if access is not None and (may_begin or (access.has_own_names and call.path_part("session"))):
+            call.place = await client.claims.place_of(*named_session(host, call), begins=may_begin)
+
+    async def work() -> Answer:
+        host.gate.check_room(action)
+        async with working():
+            return await handler(host, call, client)
+
+    async def again() -> Answer:
+        answer = await (call.again() if call.again else handler(host, call, client))
+        return without_mark(answer, client.claims.known_mark)
+
+    def working() -> AbstractAsyncContextManager[None]:
+        return host.gate.working(call.caller, action)
+
+    answer = without_mark(await _served(admit, work, host, call, client, limit=limit), client.claims.known_mark)
+    if call.method == "GET" or call.again:
+        answer = await in_slices(answer, again)
+    if isinstance(answer, DocumentStream | PartStream):
+        answer.map(lambda parts: each_in_turn(parts, working))
+    return answer
+
+
+async def _served(
+    admit: Callable[[], Awaitable[None]],
+    work: Callable[[], Awaitable[Answer]],
+    host: Host,
+    call: Call,
+    client: TurnClient,
+    *,
+    limit: BodyLimit,
+) -> Answer:
+    began = time.monotonic()
+
+    async def answer() -> Answer:
+        try:
+            await admit()
+            await call.read_body(limit, host.gate)
+            return await work()
+        except NotFoundError:
+            if client.documents.access is not None:
+                await wait_for_even_time(began)
+            raise
+
+    return await answer_or_problem(call.line, answer, host.gate)
+
+
+async def answer_or_problem(line: str, answer: Callable[[], Awaitable[Answer]], gate: Gate) -> Answer:
+    """Answer a request, or say as a problem what is wrong. Raises nothing.
+
+    Args:
+        line: method and URL for the log, without the query.
+        answer: answers the request.
+        gate: knows whether the disk is full.
+    """
+    try:
+        return await answer()
+    except (RequestTooLargeError, BodiesTooLargeError) as error:
+        # Otherwise the server reads the rest of the body in order to reuse the connection.
+        return problem_of_error(error, headers={"connection": "close"})
+    except ClientDisconnect:
+        return Response(status_code=CALLER_LEFT)
+    except DurableAgentHostError as error:
+        return problem_of_error(error)
+    except Exception as error:
+        if is_store_trouble(error):
+            logger.warning("%s: the durable store does not answer, or refuses: %s", line, error)
+            if gate.is_disk_full:
+                return problem_of_error(DiskFullError(_STORE_FULL))
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, _STORE_AWAY, headers={"Retry-After": "5"})
+        logger.exception("%s failed", line)
+        return problem_of_error(error)
+
+
+def _in_trace(caller: Caller, span: tuple[int, int] | None) -> Caller:
+    """Put the caller's request into the trace of its HTTP span, if it has one."""
+    if span is None:
+        return caller
+    return replace(caller, traceparent=traceparent_in(caller.traceparent, *span))

@@ -1,0 +1,332 @@
+"""Turns and sessions as JSON for clients. Pure."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import asdict
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+import azure.functions as func
+
+from durable_agent_host.codec.entity_state import encode_spent, encode_stats
+from durable_agent_host.codec.extension_data import extension_of
+from durable_agent_host.codec.message import response_id_of
+from durable_agent_host.codec.schema_validation import place_of
+from durable_agent_host.codec.strict_json import encode_strict
+from durable_agent_host.concurrency.cooperative_yield import give_way
+from durable_agent_host.concurrency.thread_offload import aside
+from durable_agent_host.errors import StateError
+from durable_agent_host.http.problem_details import problem_body
+from durable_agent_host.model.budget import Spent
+from durable_agent_host.model.session import Session
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
+from durable_agent_host.segments.blob_cache import MAX_BYTES, PieceCache
+from durable_agent_host.segments.conversation_pages import Page
+from durable_agent_host.turn import event_names
+from durable_agent_host.turn.response_format import with_value
+
+# Large answers: encoded off the event loop and in parts, so that other requests proceed; sent as clients read them.
+#
+# Theory of operation. A client that does not read must cost the host little, whatever it asked for. So an answer is
+# sent slice by slice, and between two slices its body belongs to a cache of limited size. If others have displaced it
+# when the client reads on, it is made again, and must have the same bytes.
+
+SLICE_BYTES: Final = 192 * 1024
+BODIES: Final = PieceCache(largest_bytes=MAX_BYTES)
+"""Bodies that this process is sending, by their SHA-256."""
+
+
+async def large_answer(
+    count: int, view: Callable[[], Mapping[str, Any]], headers: Mapping[str, str]
+) -> func.HttpResponse:
+    """Answer 200 with JSON.
+
+    Args:
+        count: number of things in it; an answer about few is encoded on the loop.
+        view: builds the body; touches nothing that the loop changes at the same time.
+        headers: further headers.
+
+    Raises:
+        Exception: whatever the view raises.
+    """
+    text = await aside(count, lambda: _written(view()))
+    return func.HttpResponse(text, status_code=int(HTTPStatus.OK), mimetype="application/json", headers=dict(headers))
+
+
+async def slices_of(body: bytes, again: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes]:
+    """Divide a large body into slices; between two of them, only `BODIES` holds it.
+
+    Args:
+        body: all of it.
+        again: makes it again.
+
+    Returns:
+        The slices; they raise `StateError` if what is made again has other bytes.
+    """
+    digest = await _digest(body)
+    size = len(body)
+    BODIES.put(digest, body, size)
+    return _slices(digest, size, again)
+
+
+async def _slices(digest: str, size: int, again: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes]:
+    for start in range(0, size, SLICE_BYTES):
+        if (body := BODIES.get(digest)) is None:
+            body = await again()
+            if await _digest(body) != digest:
+                raise StateError("what is sent has changed while the client read it: read it again")
+            BODIES.put(digest, body, size)
+        part = body[start : start + SLICE_BYTES]
+        del body
+        yield part
+
+
+async def _digest(body: bytes) -> str:
+    return await asyncio.to_thread(lambda: sha256(body).hexdigest())
+
+
+def _written(value: Any) -> str:
+    """Encode JSON as `encode_strict` does, pausing between the parts of its lists."""
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return f"{{{', '.join([f'{encode_strict(name)}: {_written(one)}' for name, one in members.items()])}}}"
+    if not isinstance(value, list):
+        return encode_strict(value)
+    parts: list[str] = []
+    for one in cast("list[Any]", value):
+        give_way()
+        parts.append(encode_strict(one))
+    return f"[{', '.join(parts)}]"
+
+
+def json_answer(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> func.HttpResponse:
+    """Answer with JSON. Guarantee: pure.
+
+    Args:
+        status: the HTTP status.
+        body: a JSON value.
+        headers: further headers.
+    """
+    return func.HttpResponse(
+        encode_strict(body), status_code=int(status), mimetype="application/json", headers=dict(headers)
+    )
+
+
+def turn_identity(request: TurnRequest) -> dict[str, Any]:
+    """Name a turn in a body. Guarantee: pure."""
+    return {
+        "session_id": request.session_id,
+        "thread_id": request.session_id,
+        "turn_id": request.turn_id,
+        "correlation_id": request.turn_id,
+    }
+
+
+def header_value(name: str) -> str:
+    """Write the id of a session or turn so that a header can carry it. Guarantee: pure.
+
+    Args:
+        name: the id; ids contain no percent sign.
+
+    Returns:
+        The id, percent-encoded as in URLs when it is not ASCII.
+    """
+    return name if name.isascii() else quote(name)
+
+
+def turn_headers(request: TurnRequest) -> dict[str, str]:
+    """Name a turn in headers. Guarantee: pure."""
+    session_id = header_value(request.session_id)
+    return {
+        "x-ms-session-id": session_id,
+        "x-ms-thread-id": session_id,
+        "x-ms-turn-id": header_value(request.turn_id),
+    }
+
+
+def turn_urls(base: str, request: TurnRequest) -> dict[str, str]:
+    """Return a turn's URLs. Guarantee: pure.
+
+    Args:
+        base: URL of the app's routes, prefix included, without a trailing slash.
+        request: the turn's request.
+
+    Returns:
+        ``session_url``, ``turn_url`` and ``events_url``.
+    """
+    session_url = f"{base}/agents/{quote(request.agent)}/sessions/{quote(request.session_id, safe='')}"
+    turn_url = f"{session_url}/turns/{request.turn_id}"
+    return {"session_url": session_url, "turn_url": turn_url, "events_url": f"{turn_url}/events"}
+
+
+def accepted_view(request: TurnRequest) -> dict[str, Any]:
+    """Return the body of a 202. Guarantee: pure."""
+    return {"status": "accepted", "message": request.message} | turn_identity(request)
+
+
+def waiting_view(turn: Turn) -> dict[str, Any]:
+    """Return a turn's calls that wait for a person. Guarantee: pure.
+
+    Args:
+        turn: with pending calls.
+
+    Returns:
+        ``status`` (``waiting_for_approval``), ``message`` and ``pending_approvals``: ``call_id``, ``name``,
+        ``arguments``, ``reason``, or ``truncated`` where they are too long; the turn's events have them in full.
+    """
+    waits = {"status": "waiting_for_approval", "pending_approvals": [dict(call) for call in turn.pending]}
+    return turn_identity(turn.request) | {"message": turn.request.message} | waits
+
+
+def answer_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
+    """Return the JSON answer of ``run``. Guarantee: pure.
+
+    Args:
+        request: the turn's request.
+        outcome: completed or cancelled.
+
+    Returns:
+        The body; ``status`` is ``success`` or ``cancelled``. ``value`` repeats a structured answer.
+    """
+    view = {
+        "response": outcome.text,
+        "message": request.message,
+        "status": "success" if outcome.status == "completed" else outcome.status,
+        "message_count": outcome.message_count,
+        "usage": outcome.usage,
+    } | turn_identity(request)
+    if outcome.redacted:
+        view["redacted"] = True
+    return with_value(view, outcome.text, request.response_format) if outcome.status == "completed" else view
+
+
+def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dict[str, Any]]:
+    """Return the last event of a turn. Guarantee: pure.
+
+    Args:
+        request: the turn's request.
+        outcome: how it ended.
+
+    Returns:
+        ``turn.completed`` or ``turn.cancelled`` with the JSON answer of ``run``, or ``turn.failed`` with the problem.
+    """
+    if outcome.status == "cancelled":
+        return event_names.TURN_CANCELLED, answer_view(request, outcome)
+    if outcome.error is not None:
+        return event_names.TURN_FAILED, problem_body(outcome.error, **turn_identity(request))
+    return event_names.TURN_COMPLETED, answer_view(request, outcome)
+
+
+def turn_view(turn: Turn) -> dict[str, Any]:
+    """Return the turn's current state. Guarantee: pure.
+
+    Args:
+        turn: one that runs, waits or has ended.
+
+    Returns:
+        The view; ``asked_by`` when the caller was known, ``approvals`` given by known persons, ``model`` and
+        ``service_tier`` when the turn has ended and the provider reported them, ``options`` when it had some.
+    """
+    view = turn_identity(turn.request) | {
+        "agent": turn.request.agent,
+        "message": turn.request.message,
+        "created_at": turn.request.created_at,
+        "status": "running",
+    }
+    if turn.pending:
+        view |= waiting_view(turn)
+    if turn.request.options:
+        view["options"] = dict(turn.request.options)
+    if turn.request.principal:
+        view["asked_by"] = {"principal": turn.request.principal, "tenant": turn.request.tenant}
+    if approvals := [{"call_id": name, **approval_view(one)} for name, one in turn.answers.items() if one.get("by")]:
+        view["approvals"] = approvals
+    if turn.outcome is not None:
+        view |= {
+            "status": turn.outcome.status,
+            "response": turn.outcome.text if turn.outcome.status in {"completed", "cancelled"} else None,
+            "error": turn.outcome.error,
+            "usage": turn.outcome.usage,
+            "message_count": turn.outcome.message_count,
+            "ended_at": turn.outcome.ended_at,
+            "stats": encode_stats(turn.outcome.stats),
+            **(turn.outcome.served or {}),
+        }
+        if turn.outcome.redacted:
+            view["redacted"] = True
+        view |= spent_view(turn.outcome.spent)
+        if turn.outcome.status == "completed":
+            view = with_value(view, turn.outcome.text, turn.request.response_format)
+    return view
+
+
+def approval_view(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a person's answer to a call. Guarantee: pure.
+
+    Args:
+        answer: as it travelled with the turn.
+
+    Returns:
+        The answer; ``truncated: true`` replaces a reason and arguments that did not travel because they were too large
+        or are to be redacted.
+    """
+    shown = dict(answer)
+    if shown.pop("stored", None):
+        shown |= {"reason": None, "arguments": None, "truncated": True}
+    return shown
+
+
+def spent_view(spent: Spent | None) -> dict[str, Any]:
+    """Return what a turn or session has spent; empty when nothing counts it. Guarantee: pure."""
+    return {} if spent is None else {"spent": encode_spent(spent)}
+
+
+def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the messages of an entry; an entry of an unknown type may have none, or others."""
+    messages: Any = entry.get("messages")
+    if not isinstance(messages, list):
+        return []
+    return [cast("dict[str, Any]", one) for one in cast("list[Any]", messages) if isinstance(one, dict)]
+
+
+def session_view(agent: str, session_id: str, session: Session, page: Page) -> dict[str, Any]:
+    """Return a page of a conversation as it is stored. Guarantee: pure."""
+    messages = [
+        {"createdAt": entry.get("createdAt")}
+        | message
+        | {"turn_id": entry.get("correlationId")}
+        | ({"redacted": True} if extension_of(entry).get("redacted") else {})
+        for entry in page.entries
+        for message in _messages_of(entry)
+    ]
+    response_ids = {entry.get("correlationId"): response_id_of(entry) for entry in page.entries}
+    view: dict[str, Any] = {
+        "agent": agent,
+        "session_id": session_id,
+        "thread_id": session_id,
+        "message_count": session.message_count,
+        "messages": messages,
+        "previous": None if page.previous is None else str(page.previous),
+        "running_turn_id": session.running,
+        "queued_turn_ids": list(session.queue),
+        "turns": [
+            {
+                "turn_id": receipt.turn_id,
+                "status": receipt.status,
+                "ended_at": receipt.ended_at,
+                "error": receipt.error,
+                "response_id": response_ids.get(receipt.turn_id),
+                "stats": encode_stats(receipt.stats) if receipt.stats else None,
+                **spent_view(receipt.spent),
+            }
+            for receipt in page.receipts
+        ],
+    }
+    view |= spent_view(session.spent)
+    if page.left_out:
+        view["left_out"] = [{**asdict(one), "path": place_of(tuple(one.path))} for one in page.left_out]
+    if page.problems:
+        view["problems"] = [asdict(problem) for problem in page.problems]
+    return view

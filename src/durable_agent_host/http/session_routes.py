@@ -1,0 +1,358 @@
+"""Routes of sessions: list, read, export, import, verify, repair, fork, delete, and their contexts."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+import azure.functions as func
+from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
+
+from durable_agent_host.codec.entity_state import document_digest, owner_of_document
+from durable_agent_host.concurrency.cooperative_yield import give_way
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import DurableAgentHostError, RequestError, TurnRejectedError
+from durable_agent_host.http.event_stream import DocumentStream
+from durable_agent_host.http.parse import MAX_LIMIT, parse_cursor, parse_fork, parse_limit, parse_place
+from durable_agent_host.http.problem_details import problem_of_error
+from durable_agent_host.http.request_handling import Answer, Call, Host, named_session
+from durable_agent_host.http.response_views import header_value, json_answer, large_answer, session_view
+from durable_agent_host.http.session_search import find_sessions, parse_search
+from durable_agent_host.model.history_locations import Histories
+from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
+from durable_agent_host.model.overlay import StandIn
+from durable_agent_host.session.context_selection import (
+    RECORD,
+    StoredContext,
+    context_messages,
+    name_of_stand_in,
+    place_of_name,
+)
+from durable_agent_host.session.ownership import unknown_session
+from durable_agent_host.session.repair import Difference
+
+_TOKENIZER: Final = CharacterEstimatorTokenizer()
+
+
+def context_view(
+    agent: str,
+    session_id: str,
+    context: StoredContext,
+    *,
+    made_by: str | None,
+    between: Callable[[], object] = lambda: None,
+) -> dict[str, Any]:
+    """Return the context of a conversation. Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+        context: the context that was read.
+        made_by: the agent's compaction strategies; None when it compacts nothing.
+        between: called before each message, so that other work can run.
+
+    Returns:
+        The view. A message of the record has its ``turn_id``; a message that replaces others has ``stands_for``: the
+        first and last turn, and the number of messages.
+
+    Raises:
+        CorruptStateError: an entry cannot be read.
+    """
+    session, overlay, entries = context
+    messages = context_messages(entries, overlay, count=session.message_count, between=between)
+    names = [cast("str", message.additional_properties.pop(RECORD)) for message in messages]
+    pieces = overlay.pieces if overlay is not None else ()
+    stand_ins = {name_of_stand_in(one.name): one for one in pieces if isinstance(one, StandIn)}
+    annotate_message_groups(messages, tokenizer=_TOKENIZER)
+    shown: list[dict[str, Any]] = []
+    for name in names:
+        between()
+        place = place_of_name(name)
+        if place is None:
+            shown.append(_stand_in_view(stand_ins[name]))
+            continue
+        entry = entries[place.entry]
+        message = cast("list[Mapping[str, Any]]", entry["messages"])[place.message]
+        shown.append({"createdAt": entry.get("createdAt"), **message, "turn_id": entry.get("correlationId")})
+    return {
+        "agent": agent,
+        "session_id": session_id,
+        "thread_id": session_id,
+        "message_count": session.message_count,
+        "context": {
+            "made_by": made_by,
+            "is_whole": overlay is None,
+            "kept_by_service": bool((session.agent_session or {}).get("service_session_id")),
+            "estimated_tokens": included_token_count(messages),
+            "messages": shown,
+        },
+    }
+
+
+def _stand_in_view(stand_in: StandIn) -> dict[str, Any]:
+    stands_for = {
+        "first_turn_id": stand_in.first_turn_id,
+        "last_turn_id": stand_in.last_turn_id,
+        "messages": stand_in.count,
+    }
+    return {**stand_in.message, "stands_for": stands_for}
+
+
+_LOGGER = logging.getLogger(__name__)
+_DRAIN_SECONDS: Final = 5.0
+_KEPT_MARK: Final = ".before-repair-"
+_VIEWS: Final = frozenset({None, "record", "context"})
+
+
+async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET /agents/{agent}/sessions``: the matching sessions, newest first, ``limit`` at a time from ``cursor``."""
+    agent = host.agent(call.path_part("agent"))
+    params = call.query
+    limit = parse_limit(params.get("limit"))
+    cursor = parse_cursor(params.get("cursor"))
+    search = parse_search(params)
+    listed = await client.documents.listed(agent)
+    mark = await client.claims.mark()
+    page, following = await find_sessions(client, agent, search, listed, limit=limit, cursor=cursor, mark=mark)
+    url = f"{call.base_url}/agents/{quote(agent)}/sessions"
+    sessions = [
+        {"session_id": key, "last_used_at": used, "session_url": f"{url}/{quote(key, safe='')}"} | details
+        for (used, key), details in page
+    ]
+    return json_answer(HTTPStatus.OK, {"agent": agent, "sessions": sessions, "cursor": following}, {})
+
+
+async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET /agents/{agent}/sessions/{session}``: the newest messages of the record, or those before a cursor.
+
+    With ``view=context``, what the model receives.
+    """
+    agent, session_id = named_session(host, call)
+    if (chosen := call.query.get("view")) not in _VIEWS:
+        raise RequestError(
+            f"'view' is {chosen!r}: leave it out or use view=record for the conversation, or view=context"
+        )
+    if chosen == "context":
+        return await _read_context(host, agent, session_id, client)
+    limit = parse_limit(call.query.get("limit"), default=MAX_LIMIT)
+    read = await client.documents.page(agent, session_id, before=parse_place(call.query.get("cursor")), limit=limit)
+    if read is None:
+        raise unknown_session(agent, session_id)
+    name = header_value(session_id)
+    names = {"x-ms-session-id": name, "x-ms-thread-id": name}
+    return await large_answer(len(read[1].entries), lambda: session_view(agent, session_id, *read), names)
+
+
+async def _read_context(host: Host, agent: str, session_id: str, client: TurnClient) -> func.HttpResponse:
+    made_by = host.made_by_of(agent)
+    context = await client.contexts.read(agent, session_id, made_by=made_by)
+    if context is None:
+        raise unknown_session(agent, session_id)
+    name = header_value(session_id)
+    names = {"x-ms-session-id": name, "x-ms-thread-id": name}
+    view = partial(context_view, agent, session_id, context, made_by=made_by, between=give_way)
+    return await large_answer(len(context.entries), view, names)
+
+
+async def reset_context(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``POST /agents/{agent}/sessions/{session}/context/reset``: discard what compaction decided."""
+    agent, session_id = named_session(host, call)
+    had_overlay = await client.contexts.reset(agent, session_id)
+    if had_overlay is None:
+        raise unknown_session(agent, session_id)
+    answer = {"agent": agent, "session_id": session_id, "status": "reset" if had_overlay else "unchanged"}
+    return json_answer(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
+
+
+async def export_session(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``GET /agents/{agent}/sessions/{session}/export``: the whole session, streamed as one document."""
+    agent, session_id = named_session(host, call)
+    document = await client.copies.export(agent, session_id)
+    if document is None:
+        raise unknown_session(agent, session_id)
+    return DocumentStream(document, {"x-ms-session-id": header_value(session_id)})
+
+
+async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``POST /agents/{agent}/sessions/{session}/import``: store an exported document as a new session."""
+    agent, session_id = named_session(host, call)
+    most = host.settings.max_import_bytes
+    body = call.stream()
+    access = client.documents.access
+    name = call.path_part("session")
+    free_id = partial(client.claims.free_id, agent, name) if access is not None and access.has_own_names else None
+    try:
+        imported = await client.copies.import_document(
+            agent, session_id, body, max_bytes=most, owner=call.owner, free_id=free_id
+        )
+    except DurableAgentHostError as error:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):  # a client that is still sending does not read the answer
+                async for _ in body:
+                    pass
+        return problem_of_error(error, headers={"connection": "close"})
+    answer = {
+        "agent": agent,
+        "session_id": session_id,
+        "message_count": imported.message_count,
+        "taken_on_trust": imported.on_trust + ([_SPENDING] if imported.has_spent else []),
+    }
+    return json_answer(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(session_id)})
+
+
+_SPENDING: Final = "the session itself says what it has spent, from which its budget continues"
+
+
+async def verify_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``GET /agents/{agent}/sessions/{session}/verify``: what a model's service would reject, and how to repair it."""
+    agent, session_id = named_session(host, call)
+    if (chosen := call.query.get("view")) not in {None, "diff"}:
+        raise RequestError(f"'view' is {chosen!r}: leave it out, or use view=diff for what repair would change")
+    differences: list[Difference] = []
+    rules = host.repair_rules_of(agent)
+    state, changes = await client.documents.verify(agent, session_id, rules=rules, note=differences.append)
+    if state is None:
+        raise unknown_session(agent, session_id)
+    problems = [asdict(change) for change in changes]
+    answer: dict[str, Any] = {"agent": agent, "session_id": session_id, "problems": problems}
+    if chosen:
+        answer["differences"] = [asdict(one) for one in differences[:SHOWN_DIFFERENCES]]
+        answer["differences_left_out"] = max(len(differences) - SHOWN_DIFFERENCES, 0)
+    return json_answer(HTTPStatus.OK, answer, {})
+
+
+SHOWN_DIFFERENCES: Final = 100
+"""How many entries ``?view=diff`` shows before and after a repair."""
+
+
+_REPAIR_TRIES: Final = 3
+
+
+async def repair_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``POST /agents/{agent}/sessions/{session}/repair``: mend it; the original stays as a session of its own.
+
+    A session that changes meanwhile is read again: an earlier request that a crash cut off may have mended it.
+    """
+    agent, session_id = named_session(host, call)
+    tries = 0
+    while True:
+        state = await client.documents.read(agent, session_id)
+        if state is None:
+            raise unknown_session(agent, session_id)
+        _history(host, agent).refuse(agent, "repair")
+        kept = kept_name(session_id, document_digest(state), client.claims.known_mark)
+        try:
+            rules = host.repair_rules_of(agent)
+            changes = await client.documents.repair(agent, session_id, rules=rules, keep_as=kept)
+            break
+        except TurnRejectedError:
+            tries += 1
+            if tries == _REPAIR_TRIES or await client.documents.read(agent, session_id) == state:
+                raise
+    if changes:
+        _LOGGER.info("session %r of agent %s repaired: %d changes, original kept", session_id, agent, len(changes))
+    answer = {
+        "agent": agent,
+        "session_id": session_id,
+        "changes": [asdict(change) for change in changes],
+        "original_session_id": kept if changes else None,
+    }
+    return json_answer(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
+
+
+async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``POST /agents/{agent}/sessions/{session}/fork``: a new session that begins with a copy of the conversation."""
+    agent, session_id = named_session(host, call)
+    new_id, at_turn, is_before = parse_fork(call.body)
+    if await client.documents.read(agent, session_id) is None:
+        raise unknown_session(agent, session_id)
+    if at_turn:
+        _history(host, agent).refuse(agent, "fork at")
+
+    async def fork(copy_id: str) -> int | None:
+        if await client.documents.is_taken(agent, copy_id):
+            raise TurnRejectedError(f"agent {agent!r} already has a session {copy_id!r}: fork under another id")
+        return await client.copies.fork(agent, session_id, copy_id, at_turn=at_turn, is_before=is_before)
+
+    name = new_id
+    new_id = await client.claims.free_id(agent, new_id) if new_id else uuid.uuid4().hex
+    try:
+        count = await fork(new_id)
+    except TurnRejectedError:  # somebody else may have begun a session of this name in between
+        if not name or (other := await client.claims.free_id(agent, name)) == new_id:
+            raise
+        count = await fork(other)
+        new_id = other
+    if count is None:
+        raise unknown_session(agent, session_id)
+    answer = {
+        "agent": agent,
+        "session_id": new_id,
+        "forked_from": session_id,
+        "message_count": count,
+        "session_url": f"{call.base_url}/agents/{quote(agent)}/sessions/{quote(new_id, safe='')}",
+    }
+    return json_answer(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(new_id)})
+
+
+async def delete_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+    """``DELETE /agents/{agent}/sessions/{session}``: erase it, its receipts, turns and logs; says what.
+
+    Of a session that has not begun, the caller's uploads.
+    """
+    agent, session_id = named_session(host, call)
+    history = _history(host, agent)
+    kept = call.query.get("history")
+    if kept not in (None, "kept"):
+        raise RequestError(f"'history' is {kept!r}: leave it out, or use history=kept to delete only what the host has")
+    access = client.documents.access
+    state = await client.documents.held(agent, session_id)
+    if state is not None:
+        owner = owner_of_document(state)
+    elif await client.files(agent, session_id).uploads.all():
+        owner = None if access is None else access.owner
+    else:
+        raise unknown_session(agent, session_id)
+    if state is not None and kept is None:
+        history.refuse(agent, "delete")
+    await client.check_log()
+    if state is not None and kept is None:
+        await client.documents.clear_elsewhere(agent, session_id)
+    erased = await client.erasures.erase(
+        agent,
+        session_id,
+        owner=owner,
+        keeps_history=kept is not None,
+        seconds=host.settings.wait_seconds,
+    )
+    answer: dict[str, Any] = {"agent": agent, "session_id": session_id}
+    answer |= {"status": "deleting"} if erased is None else {"status": "deleted", "erased": erased}
+    if left := [*(history.owners if kept else ()), *history.copies]:
+        answer["kept_by"] = left
+    return json_answer(HTTPStatus.ACCEPTED if erased is None else HTTPStatus.OK, answer, {})
+
+
+def kept_name(session_id: str, digest: str, owners_mark: str = "") -> str:
+    """Return the id of the session that keeps the original document of a repaired one. Guarantee: pure.
+
+    Args:
+        session_id: of the repaired session.
+        digest: of its document.
+        owners_mark: what precedes the name in ids of the owner's sessions whose names are taken.
+
+    Returns:
+        An id that is the same for the same document.
+    """
+    mark = _KEPT_MARK + digest[:8]
+    hidden = len(owners_mark) if session_id.startswith(owners_mark) else 0
+    return session_id[: hidden + MAX_SESSION_ID_CHARACTERS - len(mark)] + mark
+
+
+def _history(host: Host, agent: str) -> Histories:
+    return host.histories.get(agent, Histories())

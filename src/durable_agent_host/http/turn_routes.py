@@ -1,0 +1,279 @@
+"""Routes of turns: run one, read one, follow one, cancel one."""
+
+import asyncio
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+import azure.functions as func
+
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import NotFoundError, TurnTimedOutError
+from durable_agent_host.http.event_stream import EventStream, check_readable, early_outcome, follow_turn, has_all_events
+from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
+from durable_agent_host.http.parse import RunCall
+from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
+from durable_agent_host.http.request_handling import Answer, Call, Host, named_session
+from durable_agent_host.http.response_views import (
+    accepted_view,
+    answer_view,
+    json_answer,
+    turn_headers,
+    turn_identity,
+    turn_urls,
+    turn_view,
+    waiting_view,
+)
+from durable_agent_host.http.sse import parse_resume
+from durable_agent_host.model.ids import check_session_id
+from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
+from durable_agent_host.turn.request_options import check_options
+from durable_agent_host.turn.turn_requests import Place, request_of_client
+
+_PARSED_AT_ONCE: Final = 16 * 1024
+"""Bodies longer than this many bytes are parsed off the event loop: a schema of some kilobytes takes a second."""
+
+ADMISSION_SECONDS: Final = 2.0
+"""A 202 waits this long for the turn to be admitted; later refusals show in the turn's status."""
+
+
+async def run(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``POST /agents/{agent}/run``: run a turn, and wait for its answer unless asked not to, or stream it."""
+    agent = host.agent(call.path_part("agent"))
+    if len(call.body) > _PARSED_AT_ONCE:
+        await asyncio.to_thread(lambda: call.run)
+    asked = call.run
+    if not asked.session_id or client.documents.access is None:  # a session named by the host is nobody else's
+        return await _run_in(host, call, client, Place(asked.session_id or "", None))
+    place = await client.claims.place_of(agent, asked.session_id, of_turn=True)
+    try:
+        return await _run_in(host, call, client, place)
+    except NotFoundError:  # somebody else began a session of this name in between
+        if (other := await client.claims.place_of(agent, asked.session_id)) == place:
+            raise
+        return await _run_in(host, call, client, other)
+
+
+async def _run_in(host: Host, call: Call, client: TurnClient, place: Place) -> Answer:
+    """Run a turn in a session.
+
+    Raises:
+        NotFoundError: somebody else began it first.
+    """
+    agent = host.agent(call.path_part("agent"))
+    asked = replace(call.run, session_id=place.session_id or None)
+    key = asked.idempotency_key
+    request = place.claim(
+        _turn_request(host, agent, asked, call.caller, await client.claims.id_secret() if key else "")
+    )
+    if key:
+        request = await client.as_begun(request, key, call.caller)
+    await keep_sent_files(client, request, asked.files)
+    headers = turn_headers(request)
+    shown = await client.keeper.shown(request)
+    ended = await (client.start_once(request, key) if key else client.start(request))
+    urls = turn_urls(call.base_url, request)
+    if not asked.wait:
+        known = ended.outcome if ended else await _admission(host, client, request)
+        if known is not None and known.status == "rejected" and known.error is not None:
+            return problem_of_outcome(known.error, headers=headers, **turn_identity(request), **urls)
+        return json_answer(HTTPStatus.ACCEPTED, accepted_view(shown) | urls, headers | {"Location": urls["turn_url"]})
+    if asked.wants_events:
+        return await _streamed_run(host, call, client, shown, ended)
+    try:
+        turn = ended or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
+    except TurnTimedOutError as error:
+        return problem_of_error(
+            error, headers=headers | {"Location": urls["turn_url"]}, **turn_identity(request), **urls
+        )
+    await client.claims.refuse_foreign(request, turn.outcome)
+    if (outcome := turn.outcome) is None:
+        return json_answer(HTTPStatus.ACCEPTED, waiting_view(turn) | urls, headers | {"Location": urls["turn_url"]})
+    if outcome.error is not None:
+        said = {"response": outcome.text} if outcome.status == "cancelled" else {}
+        names = turn_identity(request) | {"turn_status": outcome.status} | urls | said
+        return problem_of_outcome(outcome.error, headers=headers, **names)
+    return _answer(call, client, request, shown, outcome)
+
+
+def _answer(
+    call: Call, client: TurnClient, request: TurnRequest, shown: TurnRequest, outcome: TurnOutcome
+) -> func.HttpResponse:
+    """Answer with a turn's outcome, and note how the answer is made again."""
+    headers = turn_headers(request)
+
+    def answer(outcome: TurnOutcome) -> func.HttpResponse:
+        if call.run.wants_json:
+            return json_answer(HTTPStatus.OK, answer_view(shown, outcome), headers)
+        text = outcome.text.encode(errors="replace")  # a model may cut a text inside a character
+        return func.HttpResponse(text, status_code=200, mimetype="text/plain", headers=headers)
+
+    async def again() -> Answer:
+        turn = await client.find(request.agent, request.session_id, request.turn_id)
+        if turn is None or turn.outcome is None:
+            raise NotFoundError(f"turn {request.turn_id!r} was deleted while its answer was read")
+        return answer(turn.outcome)
+
+    call.again = again
+    return answer(outcome)
+
+
+async def read_turn(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``GET /agents/{agent}/sessions/{session}/turns/{turn}``: status, answer, usage."""
+    turn = await named_turn(host, call, client)
+    return json_answer(HTTPStatus.OK, turn_view(turn), turn_headers(turn.request))
+
+
+async def read_events(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``GET /agents/{agent}/sessions/{session}/turns/{turn}/events``: its past and future events."""
+    last = parse_resume(call.headers.get("last-event-id"), call.query.get("after"))
+    turn = await named_turn(host, call, client)
+    await client.check_log()
+    await check_readable(host.open_log(), turn.request, _first_offset(last))
+    return await _stream(host, call, client, turn.request, last_event_id=last, turn=turn)
+
+
+async def cancel_turn(host: Host, call: Call, client: TurnClient) -> Answer:
+    """``POST …/turns/{turn}/cancel``: 202 it is being cancelled, 200 it was cancelled, 409 it ended otherwise."""
+    turn = await named_turn(host, call, client)
+    urls = turn_urls(call.base_url, turn.request)
+    headers = turn_headers(turn.request) | {"Location": urls["turn_url"]}
+    if turn.outcome is None:
+        await client.cancel(turn)
+        return json_answer(HTTPStatus.ACCEPTED, turn_identity(turn.request) | {"status": "cancelling"} | urls, headers)
+    if turn.outcome.status == "cancelled":
+        return json_answer(HTTPStatus.OK, await view_for_caller(host, call, client, turn) | urls, headers)
+    return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
+
+
+async def view_for_caller(host: Host, call: Call, client: TurnClient, turn: Turn) -> dict[str, Any]:
+    """Return a turn's state for a caller who has changed it: without what was said if the caller may not read it.
+
+    Args:
+        host: knows who may do what.
+        call: to a route below ``…/turns/{turn}``.
+        client: reads who the session's owner is.
+        turn: the turn as read.
+    """
+    access = host.gate.access(call.caller, "turn.read")
+    request = turn.request
+    if access is None or access.owner == request.session_owner:
+        return turn_view(turn)
+    owner = (await client.documents.look(request.agent, request.session_id)).owner
+    if await access.sees(request.agent, request.session_id, owner, exists=True):
+        return turn_view(turn)
+    return turn_identity(request) | {"agent": request.agent, "status": turn_view(turn)["status"]}
+
+
+def turn_conflict(turn: Turn, detail: str) -> func.HttpResponse:
+    """Answer 409 with a turn's status. Guarantee: pure.
+
+    Args:
+        turn: the turn as read.
+        detail: why the request cannot be carried out.
+    """
+    status = turn.outcome.status if turn.outcome else "running"
+    return problem(
+        HTTPStatus.CONFLICT,
+        detail,
+        headers=turn_headers(turn.request),
+        turn_status=status,
+        **turn_identity(turn.request),
+    )
+
+
+async def named_turn(host: Host, call: Call, client: TurnClient) -> Turn:
+    """Read the turn named by the path.
+
+    Args:
+        host: knows the agents.
+        call: to a route below ``…/turns/{turn}``.
+        client: reads the turn.
+
+    Returns:
+        The turn.
+
+    Raises:
+        NotFoundError: there is no such agent, or the session has no such turn.
+    """
+    agent, session_id = named_session(host, call)
+    turn_id = check_session_id(call.path_part("turn"))
+    turn = await client.find(agent, session_id, turn_id)
+    if turn is None:
+        raise NotFoundError(f"session {session_id!r} of agent {agent!r} has no turn {turn_id!r}")
+    return turn
+
+
+async def _admission(
+    host: Host, client: TurnClient, request: TurnRequest, *, seconds: float = ADMISSION_SECONDS
+) -> TurnOutcome | None:
+    """Wait until a turn is admitted or refused; where sessions have owners, until it is known to be the caller's.
+
+    Raises:
+        NotFoundError: somebody else began the session first.
+    """
+    if client.documents.access is not None:
+        seconds = host.settings.wait_seconds
+    known = await client.admission(request, seconds=seconds)
+    await client.claims.refuse_foreign(request, known)
+    return known
+
+
+async def _streamed_run(host: Host, call: Call, client: TurnClient, request: TurnRequest, ended: Turn | None) -> Answer:
+    """Stream a turn; what is refused before it runs gets a status and no stream."""
+    if ended is None and client.documents.access is not None:
+        await _admission(host, client, request)
+    if ended is None:
+        outcome = await early_outcome(host.open_log(), client, request)
+    else:
+        outcome = ended.outcome if ended.outcome and ended.outcome.status == "rejected" else None
+    if outcome is not None and outcome.error is not None:
+        return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
+    return await _stream(host, call, client, request, last_event_id=call.run.last_event_id, turn=ended)
+
+
+async def _stream(
+    host: Host, call: Call, client: TurnClient, request: TurnRequest, *, last_event_id: int | None, turn: Turn | None
+) -> Answer:
+    """Stream a turn's events; 204 for a client that has them all, which an ``EventSource`` takes as the end."""
+    heartbeat = host.settings.stream_heartbeat_seconds
+    log = host.open_log()
+    outcome = turn.outcome if turn else None
+    if outcome and last_event_id is not None and await has_all_events(log, request, outcome, last_event_id):
+        return func.HttpResponse(status_code=HTTPStatus.NO_CONTENT, headers=turn_headers(request))
+    events = follow_turn(
+        log,
+        client,
+        request,
+        _first_offset(last_event_id),
+        heartbeat_seconds=heartbeat,
+        has_ended=outcome is not None,
+        working=lambda: host.gate.working(call.caller, "turn.follow"),
+    )
+    return EventStream(events, turn_headers(request), host.readers.enter(request.turn_id))
+
+
+def _first_offset(last_event_id: int | None) -> int:
+    return 0 if last_event_id is None else last_event_id + 1
+
+
+def _turn_request(host: Host, agent: str, asked: RunCall, caller: Caller, secret: str) -> TurnRequest:
+    options = check_options(asked.options, host.allowed_options.get(agent, {}))
+    said = with_sent_files(asked.said, asked.files)
+    return request_of_client(
+        agent,
+        said,
+        caller=caller,
+        session_id=asked.session_id,
+        key=asked.idempotency_key,
+        secret=secret,
+        new_id=lambda: uuid.uuid4().hex,
+        created_at=datetime.now(UTC).isoformat(),
+        request_hash=asked.request_hash,
+        response_format=asked.response_format,
+        enable_tool_calls=asked.enable_tool_calls,
+        options=options,
+        policy=asked.policy,
+    )

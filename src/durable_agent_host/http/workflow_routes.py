@@ -1,0 +1,213 @@
+"""Upstream's own routes, those of workflows: they pass the gate, too.
+
+A workflow run has no document to name its owner, so its id does: the id that the caller gives or receives is followed
+by a mark derived from the caller and a secret of the app. Whoever names a run gets their own mark: for them, somebody
+else's run does not exist, and the answer is upstream's own, after the same reads. Nobody can compute the id of somebody
+else's run, and the workflow's agents have sessions of that id.
+
+The durable client writes ids into URLs unescaped, so ids are checked first: after a ``?`` or ``#`` the mark would not
+be part of the path, and an escape would be decoded.
+
+Upstream's functions take bodies of any size, pass on what the durable store says of a failed run, with the stacks of
+the functions that failed, and raise what its client raises. The routes limit bodies, leave the stacks out, and answer
+with problems.
+"""
+
+import json
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+import azure.functions as func
+
+from durable_agent_host.codec.strict_json import encode_strict
+from durable_agent_host.durable.turn_client import TurnClient
+from durable_agent_host.errors import RegistrationError, RequestError
+from durable_agent_host.http.body_parsing import BodyLimit, read_body, refuse_python_objects, text_of
+from durable_agent_host.http.gate import Action, AskedSession, Gate, IncomingRequest
+from durable_agent_host.http.problem_details import problem
+from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.principal import Owner, Principal
+from durable_agent_host.turn.error_texts import failure_reason
+
+_ACTIONS: Final[Mapping[str, Action]] = {
+    "run": "workflow.run",
+    "status": "workflow.read",
+    "respond": "workflow.respond",
+}
+"""Second part of ``workflow/{name}/…`` → what it does. Source: agent-framework-azurefunctions 1.0.0b260922."""
+
+_PREFIX: Final = "workflow/"
+_RUN_ID: Final = "runId"
+_INSTANCE_ID: Final = "instanceId"
+_REQUEST_ID: Final = "requestId"
+_NOT_IN_IDS: Final = frozenset("/\\#?")
+"""Characters that upstream refuses in a run id, and the Durable extension in an instance id."""
+_MARK_CHARACTERS: Final = 24
+_MOST_CHARACTERS: Final = 100
+"""Maximum length of an instance id. Source: ``TaskHubClient`` of the Durable extension; upstream checks it, too."""
+
+_AT_WORK: Final = "the run {!r} has not ended: follow it by its status, or start another one under another runId"
+_FAILED: Final = "Failed"
+"""Upstream's name for the status of a failed run."""
+
+
+class Asked(NamedTuple):
+    """What a request asks for.
+
+    Attributes:
+        query: parameters.
+        path: the values of the route, by name.
+        body: empty when it was not read.
+    """
+
+    query: Mapping[str, str]
+    path: Mapping[str, str]
+    body: bytes = b""
+
+
+CallUpstream = Callable[[Asked], Awaitable[func.HttpResponse]]
+
+
+def run_of(owner: Owner, run_id: str, secret: str) -> str:
+    """Name a workflow's run as its owner's. Guarantee: pure; a name that it returned stays as it is.
+
+    Args:
+        owner: of the run.
+        run_id: the caller's name for it.
+        secret: of the app.
+    """
+    bare, _, mark = run_id.rpartition(".")
+    if bare and mark == _mark(owner, bare, secret):
+        return run_id
+    return f"{run_id}.{_mark(owner, run_id, secret)}"
+
+
+def _mark(owner: Owner, run_id: str, *secret: str) -> str:
+    return derived_id("workflow-run", owner.tenant, owner.principal, run_id, *secret)[:_MARK_CHARACTERS]
+
+
+def _is_of_before(owner: Owner, run_id: str) -> bool:
+    """Return whether an earlier version, whose marks had no secret, named the run as its owner's."""
+    bare, _, mark = run_id.rpartition(".")
+    return bool(bare) and mark == _mark(owner, bare)
+
+
+def _can_be_named(given: Mapping[str, str], *names: str) -> bool:
+    """Return whether ids stay unchanged in a URL."""
+    named = [given[name] for name in names if name in given]
+    return all(_NOT_IN_IDS.isdisjoint(one) and one.strip(". ") and unquote(one) == one for one in named)
+
+
+def _new_run(owner: Owner, query: Mapping[str, str], secret: str) -> str:
+    """Name a run that a caller starts.
+
+    Raises:
+        RequestError: the caller's id is too long to add the mark.
+    """
+    asked = query.get(_RUN_ID) or uuid.uuid4().hex
+    if len(own := run_of(owner, asked, secret)) > _MOST_CHARACTERS:
+        most = _MOST_CHARACTERS - _MARK_CHARACTERS - 1
+        raise RequestError(f"runId has {len(asked)} characters, and {most} are allowed: the host adds some")
+    return own
+
+
+def _without_stacks(answer: func.HttpResponse) -> func.HttpResponse:
+    """Return upstream's answer; where it shows a failed run, with the reason alone."""
+    body = answer.get_body()
+    shown: Any = json.loads(body) if f'"{_FAILED}"'.encode() in body else {}
+    if shown.get("runtimeStatus") != _FAILED:
+        return answer
+    shown |= {name: failure_reason(str(shown[name])) for name in ("output", "error") if shown.get(name) is not None}
+    return func.HttpResponse(encode_strict(shown), status_code=answer.status_code, mimetype=answer.mimetype)
+
+
+class WorkflowRoute:
+    """A route of upstream's.
+
+    Args:
+        template: the route's, after the host's prefix.
+        gate: checks the caller.
+        limit: of the body.
+
+    Attributes:
+        gate: checks the caller.
+
+    Raises:
+        RegistrationError: this version does not know the route or what it does.
+    """
+
+    def __init__(self, template: str, gate: Gate, limit: BodyLimit) -> None:
+        self._name, _, rest = template.removeprefix(_PREFIX).partition("/")
+        action = _ACTIONS.get(rest.partition("/")[0])
+        if not template.startswith(_PREFIX) or action is None:
+            raise RegistrationError(
+                f"the route {template!r} of agent-framework-azurefunctions is not known here: install the version "
+                "of requirements.txt"
+            )
+        self._action: Action = action
+        self.gate = gate
+        self._limit = limit
+
+    async def serve(
+        self,
+        request: IncomingRequest,
+        asked: Asked,
+        stream: AsyncIterator[bytes],
+        upstream: CallUpstream,
+        turns: TurnClient,
+    ) -> func.HttpResponse:
+        """Answer a request by upstream's function.
+
+        Args:
+            request: as the gate sees it.
+            asked: without the body.
+            stream: the body's pieces.
+            upstream: calls the function.
+            turns: reads the app's secret, and whether a run has ended.
+
+        Raises:
+            DurableAgentHostError: what the gate raises, or the request cannot be carried out.
+            ClientDisconnect: the client disconnected.
+        """
+        caller = await self.gate.identify(request)
+        own = await self._enter(caller.principal, asked, turns)
+        self.gate.check_room(self._action)
+        with self.gate.arriving(caller) as count:
+            own = own._replace(body=await read_body(request.headers, stream, self._limit, count))
+        refuse_python_objects(text_of(own.body))  # upstream fails at other encodings
+        try:
+            answer = await upstream(own)
+        except RecursionError:
+            if not own.body:
+                raise
+            raise RequestError("the body is JSON that is nested too deeply") from None
+        except Exception:  # the SDK has no type for a run that cannot be started
+            run_id = own.query[_RUN_ID] if self._action == "workflow.run" and _RUN_ID in asked.query else ""
+            if not run_id or not await turns.is_at_work(run_id):
+                raise
+            return problem(HTTPStatus.CONFLICT, _AT_WORK.format(run_id))
+        return _without_stacks(answer)
+
+    async def _enter(self, principal: Principal | None, asked: Asked, turns: TurnClient) -> Asked:
+        """Return what the request names for its caller; raises what the gate raises."""
+        query = asked.query
+        path = asked.path
+        if self._action == "workflow.run" and not _can_be_named(query, _RUN_ID):
+            raise RequestError(f"runId is {query[_RUN_ID]!r}: use letters, digits, '-', '_', '.', ':' and the like")
+        if not _can_be_named(path, _INSTANCE_ID, _REQUEST_ID):
+            path = {**path, _INSTANCE_ID: uuid.uuid4().hex}  # there is no such run
+        if principal is None:
+            return Asked(query, path)
+        owner = principal.owner
+        secret = await turns.claims.id_secret()
+        if self._action == "workflow.run":
+            return Asked({**query, _RUN_ID: _new_run(owner, query, secret)}, path)
+        named = path.get(_INSTANCE_ID, "")
+        own = named if _is_of_before(owner, named) else run_of(owner, named, secret)
+        session = AskedSession(self._name, named, None)
+        if own != named and await self.gate.authorized(principal, self._action, session):
+            own = named
+        return Asked(query, {**path, _INSTANCE_ID: own})

@@ -1,0 +1,76 @@
+"""Where the older part of a conversation is stored: references to pieces outside the session's entity."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class SegmentRef:
+    """A reference to a segment, or to an index of segments.
+
+    Attributes:
+        name: of the piece: SHA-256 of its bytes, 64 hexadecimal digits.
+        home: of the piece.
+        entries: how many entries of the conversation are below it.
+        size: bytes of the JSON of the segments below it, before compression and without large contents.
+        depth: 0 for a segment, 1 for an index of segments, and so on.
+        turns: for a segment, short marks of its turns, see `durable_agent_host.session.sealing.turn_mark`.
+        has_contents: whether entries below it refer to large contents of their own.
+    """
+
+    name: str
+    home: str
+    entries: int
+    size: int
+    depth: int = 0
+    turns: str = ""
+    has_contents: bool = False
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """The part of a session that is stored in pieces.
+
+    Attributes:
+        home: where the session writes; empty until then.
+        homes: homes that the session may refer to, its own first.
+        homes_at: name and home of the piece that lists further ones, of a fork of a fork of a fork; see
+            `durable_agent_host.segments.conversation_reader.Record.homes`.
+        refs: the sealed entries, oldest first; deeper ones come before flatter ones.
+        seen: short marks of turns whose receipts are in pieces, oldest first.
+        agent_session: name and home of the piece with the framework's session, when it is too large for the head.
+        overlay: likewise for the overlay.
+    """
+
+    home: str = ""
+    homes: tuple[str, ...] = ()
+    refs: tuple[SegmentRef, ...] = ()
+    seen: str = ""
+    agent_session: tuple[str, str] | None = None
+    homes_at: tuple[str, str] | None = None
+    overlay: tuple[str, str] | None = None
+
+    @property
+    def entries(self) -> int:
+        """How many entries are sealed."""
+        return sum(ref.entries for ref in self.refs)
+
+
+NOTHING_SEALED: Final = Sealed()
+
+
+@dataclass(frozen=True)
+class Sealing:
+    """What a turn's end moves out of the session's head; the session's ``commit`` applies it.
+
+    Attributes:
+        instead_of: digest of the state seen by the activity: the head's entries to seal, and the previous sealed part.
+        taken: how many entries at the front of the head are sealed.
+        receipts: short marks of the turns whose receipts leave the head, see `durable_agent_host.session.sealing`.
+        sealed: the sealed part from now on.
+    """
+
+    instead_of: str
+    taken: int
+    receipts: str
+    sealed: Sealed

@@ -1,0 +1,218 @@
+"""Blocks of a message in neutral contents, and back. Does not use the SDK.
+
+The first content of a block has item metadata, see `providers.stamps`. A container that no call names has an empty text
+with metadata of the type ``container``, which is not a block.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Final, cast
+
+from agent_framework import Annotation, Content
+
+from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
+from durable_agent_host.providers.anthropic.message_accumulator import Block
+from durable_agent_host.providers.item_metadata import ItemMetadata, restore_item
+
+# Adjacent text blocks as one text with its citations, and back.
+#
+# The service starts a new block where a citation starts, in the middle of a sentence. One content has the full text,
+# so it reads as the model wrote it; the metadata records where it was cut, and each citation its region.
+
+_NAMES: Final[dict[str, dict[str, str]]] = {
+    "web_search_result_location": {"title": "title", "url": "url", "cited_text": "snippet"},
+    "search_result_location": {"title": "title", "source": "url", "cited_text": "snippet"},
+}
+_OTHER_NAMES: Final = {"document_title": "title", "file_id": "file_id", "cited_text": "snippet"}
+"""Type of citation → its fields in a neutral annotation, with their names there. Others are additional properties."""
+
+
+def merge_text(blocks: Sequence[Block]) -> Content:
+    """Make one text of text blocks. Guarantee: pure."""
+    content = Content("text", text="".join(_block_text(block) for block in blocks))
+    annotations = [
+        _annotation(cast("Block", citation), start, end)
+        for block, (start, end) in zip(blocks, _regions(_lengths(blocks)), strict=True)
+        for citation in cast("list[Any]", block.get("citations") or [])
+        if isinstance(citation, dict)
+    ]
+    content.annotations = annotations or None
+    return content
+
+
+def missing_fields(blocks: Sequence[Block], content: Content) -> Block:
+    """Return the fields of blocks that a text lacks: where it was cut, or the blocks if they have other fields.
+
+    Guarantee: pure.
+
+    Args:
+        blocks: from the service.
+        content: the result of `merge_text` for them.
+    """
+    cuts = {"cuts": _lengths(blocks)} if len(blocks) > 1 else {}
+    return cuts if split_text(content, cuts) == list(blocks) else {"blocks": list(blocks)}
+
+
+def split_text(content: Content, metadata: Mapping[str, Any]) -> list[Block]:
+    """Cut a text into its blocks again, the inverse of `merge_text`.
+
+    Guarantee: pure.
+
+    Args:
+        content: of type text.
+        metadata: of the content.
+    """
+    if (stored_blocks := metadata.get("blocks")) is not None:
+        return cast("list[Block]", stored_blocks)
+    text = content.text or ""
+    blocks: list[Block] = []
+    citations = [_citation(cast("Mapping[str, Any]", annotation)) for annotation in content.annotations or ()]
+    for start, end in _regions(cast("list[int]", metadata.get("cuts")) or [len(text)]):
+        block_citations = [annotation for region, annotation in citations if region == (start, end)]
+        blocks.append(
+            {"type": "text", "text": text[start:end]} | ({"citations": block_citations} if block_citations else {})
+        )
+    return blocks
+
+
+def streamed_annotations(citation: Any) -> list[Annotation]:
+    """Make annotations of a citation that has just streamed. Guarantee: pure."""
+    return [_annotation(cast("Block", citation), None, None)] if isinstance(citation, dict) else []
+
+
+def _block_text(block: Block) -> str:
+    return str(block.get("text") or "")
+
+
+def _lengths(blocks: Sequence[Block]) -> list[int]:
+    return [len(_block_text(block)) for block in blocks]
+
+
+def _regions(lengths: Sequence[int]) -> list[tuple[int, int]]:
+    return list(pairwise(accumulate(lengths, initial=0)))
+
+
+def _annotation(citation: Block, start: int | None, end: int | None) -> Annotation:
+    names = _NAMES.get(str(citation.get("type")), _OTHER_NAMES)
+    neutral_fields = {
+        names[name]: value for name, value in citation.items() if name in names and isinstance(value, str)
+    }
+    other_fields = {name: value for name, value in citation.items() if name not in names or not isinstance(value, str)}
+    annotation: dict[str, Any] = {"type": "citation", **neutral_fields, "additional_properties": other_fields}
+    if start is not None:
+        annotation["annotated_regions"] = [{"type": "text_span", "start_index": start, "end_index": end}]
+    return cast("Annotation", cast("object", annotation))
+
+
+def _citation(annotation: Mapping[str, Any]) -> tuple[tuple[Any, Any], Block]:
+    other_fields = cast("Block", annotation.get("additional_properties") or {})
+    names = {
+        neutral_name: service_name
+        for service_name, neutral_name in _NAMES.get(str(other_fields.get("type")), _OTHER_NAMES).items()
+    }
+    region = cast("list[Block]", annotation.get("annotated_regions") or [{}])[0]
+    service_fields = {names[name]: value for name, value in annotation.items() if name in names}
+    return (region.get("start_index"), region.get("end_index")), {**other_fields, **service_fields}
+
+
+CONTAINER: Final = "container"
+_METADATA: Final = ItemMetadata(PROVIDER)
+
+find_item_metadata: Final = _METADATA.find
+group_by_item: Final = _METADATA.group
+
+
+def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> list[Content]:
+    """Make the contents of one position of the output, from its finished blocks.
+
+    Guarantee: pure.
+
+    Args:
+        contents: as streamed; returned if the stream ended before the block did.
+        item: see `assembly`; None also for items of others.
+    """
+    if item is None or "blocks" not in item:
+        return contents
+    blocks = cast("list[Block]", item["blocks"])
+    container = cast("Mapping[str, Any] | None", item.get(CONTAINER))
+    if not blocks:
+        return [_container_carrier(container)] if container else contents
+    if blocks[0].get("type") == "text":
+        return [_text([*blocks, *_unfinished_text_blocks(contents[len(blocks) :])])]
+    group = _to_contents(blocks[0], contents)
+    if container:
+        group[0].additional_properties |= _container_properties(container)
+    return group
+
+
+def rebuild_blocks(group: Sequence[Content]) -> list[Block]:
+    """Rebuild the blocks of a group with metadata for sending: none for a container, several for a text that was cut.
+
+    Guarantee: pure; the blocks share values with the contents, and must not be changed.
+    """
+    metadata = cast("Block", group[0].additional_properties[STAMP])
+    if metadata["type"] == CONTAINER:
+        return []
+    if metadata["type"] == "text":
+        return split_text(group[0], metadata)
+    block = restore_item(metadata, _rebuild_fields(metadata["type"], group))
+    if metadata["type"] == "tool_use" and not block.get("id"):
+        block["id"] = group[0].call_id  # from the framework, for a call that the service never announced
+    return [block]
+
+
+def find_container(contents: Iterable[Content]) -> Mapping[str, Any] | None:
+    """Return the container that contents name last, from their properties. Guarantee: pure."""
+    properties = None
+    for content in contents:
+        if find_item_metadata(content) is not None and content.additional_properties.get("container_id"):
+            properties = content.additional_properties
+    return properties
+
+
+def _to_contents(block: Block, streamed_contents: Sequence[Content]) -> list[Content]:
+    kind = str(block.get("type"))
+    if kind == "tool_use" and streamed_contents and streamed_contents[0].type == "function_call":
+        group = list(streamed_contents)  # the framework renames some tools and does not change the arguments
+    else:
+        group = block_type(kind).contents(block)
+    _METADATA.attach(group, {"type": kind, **block}, _rebuild_fields(kind, group))
+    return group
+
+
+def _rebuild_fields(kind: str, group: Sequence[Content]) -> Block:
+    """Return a block's fields from its contents; only its type when they are malformed."""
+    try:
+        return {"type": kind, **block_type(kind).rebuild(group)}
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError):
+        return {"type": kind}
+
+
+def _text(blocks: Sequence[Block]) -> Content:
+    content = merge_text(blocks)
+    item = {"type": "text"}
+    _METADATA.attach([content], item, item, missing_fields(blocks, content))
+    return content
+
+
+def _unfinished_text_blocks(contents: Sequence[Content]) -> list[Block]:
+    return [{"type": "text", "text": content.text} for content in contents if content.type == "text" and content.text]
+
+
+def _container_properties(container: Mapping[str, Any]) -> dict[str, Any]:
+    expires = {"container_expires_at": container["expires_at"]} if container.get("expires_at") else {}
+    other_fields = {
+        name: value for name, value in container.items() if name not in {"id", "expires_at"} and value is not None
+    }
+    return {
+        "container_id": container.get("id"),
+        **expires,
+        **({"container_details": other_fields} if other_fields else {}),
+    }
+
+
+def _container_carrier(container: Mapping[str, Any]) -> Content:
+    carrier = Content("text", text="", additional_properties=_container_properties(container))
+    _METADATA.attach([carrier], {"type": CONTAINER, "id": container.get("id")}, {"type": CONTAINER})
+    return carrier

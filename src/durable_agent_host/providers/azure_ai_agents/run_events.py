@@ -1,0 +1,415 @@
+"""The events of a run as updates of the framework.
+
+A `RunReader` reads the events of one model call in order, either live or made from a run's steps by `run_calls`, and
+produces the same contents for both. Its state between events: the emitted calls, their blocks where the service
+finishes them in several events, the last message until its step ends.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, FinishReason
+
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
+from durable_agent_host.providers.azure_ai_agents.thread_messages import (
+    parse_annotations_from_agents,
+    parse_message_from_agents,
+)
+from durable_agent_host.providers.azure_ai_agents.tool_call_types import (
+    METADATA,
+    STEP_DEFAULTS,
+    approval_request,
+    find_call_kind,
+    function_call,
+    merge_call,
+    parse_call_from_agents,
+    remove_defaults,
+)
+
+Json = Mapping[str, Any]
+
+FINAL_STEP_STATUSES: Final = frozenset({"completed", "failed", "cancelled", "expired"})
+_FAILED_RUNS: Final = frozenset({"failed", "cancelled", "expired"})
+FINAL_STATUSES: Final = frozenset({"completed", "incomplete", "requires_action", *_FAILED_RUNS})
+"""Statuses in which a run does not wait for the service."""
+
+_RUN = "thread.run."
+_STEP = "thread.run.step."
+_MESSAGE = "thread.message."
+_REASONS: Final = {"max_completion_tokens": "length", "max_prompt_tokens": "length", "content_filter": "content_filter"}
+
+
+@dataclass(frozen=True)
+class AgentsEvent:
+    """The ``raw_representation`` of an update of the client.
+
+    Attributes:
+        name: of the event.
+        data: from the service, unchanged.
+        part: which item it belongs to, and the finished item where it has one.
+        finished_calls: calls of hosted tools that it ends: id, and whether the call failed.
+    """
+
+    name: str
+    data: Any
+    part: ItemPart | None = None
+    finished_calls: tuple[tuple[str, bool], ...] = ()
+
+
+def find_event(update: Any) -> AgentsEvent | None:
+    """Return the service's event in an update. Guarantee: pure.
+
+    Args:
+        update: of the chat client or of the agent.
+    """
+    event: Any = update.raw_representation
+    while type(event) in _UPDATES:
+        event = event.raw_representation
+    return event if type(event) is AgentsEvent else None
+
+
+_UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
+
+
+def is_truncated(updates: Iterable[Any]) -> bool:
+    """Return whether a stream ended before its run ended or waited for the app. Guarantee: pure."""
+    for update in updates:
+        event = find_event(update)
+        if event is None:
+            if getattr(update, "messages", None):  # of a call that was not streamed
+                return False
+            continue
+        name = event.name.removeprefix(_RUN)
+        if name != event.name and name in FINAL_STATUSES:
+            return False
+    return True
+
+
+def complete_item(contents: list[Content], item: Json | None) -> list[Content]:
+    """Make an item's contents from its finished block. Guarantee: pure.
+
+    Args:
+        contents: of the item, joined.
+        item: ``message`` or ``call``, and ``step``; or only a ``step``; None when it did not finish.
+    """
+    if item is None:
+        return contents
+    step = cast("Json", item.get("step") or {})
+    if "message" in item:
+        return parse_message_from_agents(item["message"], step)
+    if "call" in item:
+        return parse_call_from_agents(item["call"], step)
+    return [build_carrier(step)]
+
+
+def build_carrier(step: Json) -> Content:
+    """Make the content of a step that no other content represents. Guarantee: pure.
+
+    Args:
+        step: of a run, finished.
+    """
+    carrier = Content.from_text("")
+    block = remove_defaults(step, STEP_DEFAULTS)
+    kind = {"kind": block.pop("type")} if "type" in block else {}
+    METADATA.attach([carrier], {"type": "step", **kind, **block}, {})
+    return carrier
+
+
+@dataclass
+class RunReader:
+    """Reads the events of one model call.
+
+    Attributes:
+        thread_id: of the conversation.
+        run_id: once the service has sent it.
+        completed_call_ids: calls with results sent by this model call; of their steps only new data is emitted.
+        status: of the run, as last reported.
+        has_spoken: whether it has emitted a step's end or a message.
+    """
+
+    thread_id: str
+    run_id: str = ""
+    completed_call_ids: frozenset[str] = frozenset()
+    status: str = ""
+    _emitted_keys: set[str] = field(default_factory=set[str])
+    _last: ItemPart = field(default=ItemPart(None))
+    _calls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    _steps: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    _messages: dict[str, Json] = field(default_factory=dict[str, Json])
+
+    def read(self, name: str, data: Any) -> Iterator[ChatResponseUpdate]:
+        """Return the updates of an event.
+
+        Args:
+            name: of the event.
+            data: from the service, unchanged.
+
+        Raises:
+            RunEndedError: the event reports that the run has failed.
+        """
+        if name == "error":
+            event_fields: Json = cast("Json", data) if isinstance(data, Mapping) else {"message": str(data)}
+            inner: Any = event_fields.get("error", event_fields)
+            error = cast("Json", inner) if isinstance(inner, Mapping) else {"message": str(inner)}
+            raise RunEndedError("failed", error, self.run_id, has_acted=bool(self.completed_call_ids))
+        if not isinstance(data, Mapping):
+            yield self._update(AgentsEvent(name, data))
+            return
+        event = cast("Json", data)
+        if name == f"{_STEP}delta":
+            yield from self._read_step_delta(name, event)
+        elif name.startswith(_STEP):
+            yield from self._read_step(name, event)
+        elif name.startswith(_RUN):
+            yield from self._read_run(name, event)
+        elif name == f"{_MESSAGE}delta":
+            yield from self._read_message_delta(name, event)
+        elif name.startswith(_MESSAGE):
+            yield from self._read_message(name, event)
+        else:
+            yield self._update(AgentsEvent(name, event))
+
+    def read_ending(self, run: Json) -> None:
+        """Raise if a run has failed.
+
+        Args:
+            run: its current state.
+
+        Raises:
+            RunEndedError: it has failed, has expired or was cancelled.
+        """
+        status = str(run.get("status"))
+        if status in _FAILED_RUNS:
+            error = cast("Json", run.get("last_error") or {})
+            raise RunEndedError(
+                status, error, str(run.get("id") or self.run_id), has_acted=bool(self.completed_call_ids)
+            )
+
+    @property
+    def lacks_outputs(self) -> bool:
+        """Whether code has run with unknown output: streams omit it."""
+        return any(_is_silent(call) for call in self._calls.values())
+
+    def read_outputs(self, step: Json) -> Iterator[ChatResponseUpdate]:
+        """Emit the output of code, from a listed step.
+
+        Args:
+            step: of the run.
+        """
+        for index, call in enumerate(cast("list[Json]", _within(step, "step_details", "tool_calls") or ())):
+            call_key = _call_key(step, index)
+            if call_key in self._calls and _is_silent(self._calls[call_key]) and not _is_silent(call):
+                yield self._finish("thread.run.step.completed", call_key, dict(call))
+
+    def _update(self, event: AgentsEvent, *contents: Content, **more: Any) -> ChatResponseUpdate:
+        return ChatResponseUpdate(
+            role="assistant",
+            contents=list(contents),
+            conversation_id=self.thread_id,
+            response_id=self.run_id or None,
+            raw_representation=event,
+            **more,
+        )
+
+    def _read_message_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
+        message_id = str(event.get("id"))
+        self._emitted_keys.add(message_id)
+        for part in cast("list[Json]", _within(event, "delta", "content") or ()):
+            text = _within(part, "text", "value")
+            if not isinstance(text, str):
+                continue  # it is in the finished message
+            content = Content.from_text(text)
+            content.annotations = parse_annotations_from_agents(_within(part, "text", "annotations")) or None
+            yield self._update(AgentsEvent(name, part, self._part(message_id, str(part.get("index", 0)))), content)
+
+    def _part(self, message_id: str, part: str) -> ItemPart:
+        """Return the same object for every fragment of a part, so that the fold recognizes continuations."""
+        if self._last.place != message_id or self._last.part != part:
+            self._last = ItemPart(message_id, part)
+        return self._last
+
+    def _read_message(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
+        message_id = str(event.get("id"))
+        if name not in {f"{_MESSAGE}completed", f"{_MESSAGE}incomplete"}:
+            yield self._update(AgentsEvent(name, event))
+            return
+        self._messages[message_id] = event
+        contents = [] if message_id in self._emitted_keys else parse_message_from_agents(event)
+        self._emitted_keys.add(message_id)
+        part = ItemPart(message_id, item={"id": message_id, "message": event})
+        yield self._update(AgentsEvent(name, event, part), *_strip_metadata(contents))
+
+    def _read_step_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
+        for call in cast("list[Json]", _within(event, "delta", "step_details", "tool_calls") or ()):
+            call_key = _call_key(event, call.get("index", 0))
+            if (finished_call := self._calls.get(call_key)) is not None:  # its output arrives after its end
+                yield self._finish(name, call_key, merge_call(finished_call, call))
+                continue
+            yield from self._read_call_delta(name, call_key, call)
+
+    def _read_call_delta(self, name: str, call_key: str, call: Json) -> Iterator[ChatResponseUpdate]:
+        row = find_call_kind(call)
+        payload = cast("Json", call.get(row.payload) or {}) if row.payload else call
+        if call.get("id"):
+            self._steps.setdefault(call_key, {})["id"] = call["id"]
+        call_id = self._steps.get(call_key, {}).get("id")
+        argument = payload.get(row.argument) if row.argument else None
+        content: Content | None = None
+        match row.family:
+            case "code":
+                script = Content.from_text(
+                    argument if isinstance(argument, str) else "", additional_properties={"language": "python"}
+                )
+                content = Content("code_interpreter_tool_call", call_id=call_id, inputs=[script])
+            case "function":
+                content = function_call(call_id, payload.get("name"), argument or "")
+            case "search" if call_key not in self._emitted_keys:
+                content = Content("search_tool_call", call_id=call_id, tool_name=str(call.get("type")), arguments={})
+            case _:
+                pass  # a server's call may still need an approval
+        if content is None:
+            yield self._update(AgentsEvent(name, call))
+            return
+        self._emitted_keys.add(call_key)
+        yield self._update(AgentsEvent(name, call, ItemPart(call_key)), content)
+
+    def _read_step(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
+        if event.get("status") not in FINAL_STEP_STATUSES and name.removeprefix(_STEP) not in FINAL_STEP_STATUSES:
+            yield self._update(AgentsEvent(name, event))
+            return
+        details = event.get("step_details")
+        step = {key: value for key, value in event.items() if key != "step_details"}
+        calls: Any = _within(details, "tool_calls")
+        message_id = _within(details, "message_creation", "message_id")
+        if _are_calls(calls) and _within(details, "type") == "tool_calls":
+            yield from self._read_calls(name, event, step, cast("list[Any]", calls))
+        elif message_id in self._messages:
+            item = {"id": message_id, "message": self._messages[message_id], "step": step}
+            yield self._update(AgentsEvent(name, event, ItemPart(str(message_id), item=item)))
+        else:
+            item = {"id": event.get("id"), "step": event}
+            part = ItemPart(str(event.get("id")), item=item)
+            yield self._update(AgentsEvent(name, event, part), _strip_metadata([build_carrier(event)])[0])
+
+    def _read_calls(
+        self, name: str, event: Json, step: dict[str, Any], calls: list[Any]
+    ) -> Iterator[ChatResponseUpdate]:
+        """Emit finished calls; functions were emitted when called, so only their step is emitted."""
+        function_calls = [call for call in calls if _within(call, "type") == "function"]
+        if function_calls:
+            call_refs = [{"id": _within(call, "id"), "type": _within(call, "type")} for call in calls]
+            step_without_payloads = {**step, "step_details": {**event["step_details"], "tool_calls": call_refs}}
+            part = ItemPart(str(event.get("id")), item={"id": event.get("id"), "step": step_without_payloads})
+            yield self._update(
+                AgentsEvent(name, event, part), _strip_metadata([build_carrier(step_without_payloads)])[0]
+            )
+            step = {"id": event.get("id")}
+        for index, call in enumerate(calls):
+            if call in function_calls:
+                continue
+            call_key = _call_key(event, index)
+            self._steps[call_key] = {**self._steps.get(call_key, {}), "step": step}
+            yield self._finish(name, call_key, dict(cast("Json", call)))
+            step = {"id": event.get("id")}
+
+    def _finish(self, name: str, call_key: str, call: dict[str, Any]) -> ChatResponseUpdate:
+        """Emit a finished call, again when its output arrives later."""
+        self._calls[call_key] = call
+        step: dict[str, Any] = self._steps.get(call_key, {}).get("step") or {}
+        item = {"id": call.get("id"), "call": call, "step": step}
+        contents = _strip_metadata(parse_call_from_agents(call, step))
+        if call_key in self._emitted_keys:
+            contents = contents[1:]
+        self._emitted_keys.add(call_key)
+        has_failed = step.get("status") in _FAILED_RUNS
+        finished_calls = ((str(call.get("id") or ""), has_failed),)
+        return self._update(AgentsEvent(name, call, ItemPart(call_key, item=item), finished_calls), *contents)
+
+    def _read_run(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
+        self.run_id = str(run.get("id") or self.run_id)
+        self.status = str(run.get("status") or name.removeprefix(_RUN))
+        event = AgentsEvent(name, run)
+        self.read_ending(run)
+        if self.status == "requires_action":
+            yield from self._read_action(name, run)
+            return
+        if self.status not in FINAL_STATUSES:
+            token = {"thread_id": self.thread_id, "run_id": self.run_id}
+            yield self._update(event, continuation_token=cast("Any", token))
+            return
+        contents = _usage_contents(run)
+        reason: FinishReason | str = "stop"
+        if self.status == "incomplete":
+            detail = str(_within(run, "incomplete_details", "reason") or "unknown")
+            reason = _REASONS.get(detail, detail)
+            contents.append(Content.from_error(message=f"the run is incomplete: {detail}", error_code=detail))
+        yield self._update(event, *contents, finish_reason=cast("Any", reason), model=run.get("model"))
+
+    def _read_action(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
+        action = cast("Json", run.get("required_action") or {})
+        keys_by_call_id = {entry.get("id"): call_key for call_key, entry in self._steps.items()}
+        calls: Any = _within(action, str(action.get("type")), "tool_calls")
+        if not _are_calls(calls):
+            raise ProviderError(
+                f"the run {self.run_id} waits for {action.get('type')!r}, which the client cannot give: ask without "
+                "the tool that needs it",
+                retryable=False,
+            )
+        for call in cast("list[Json]", calls):
+            call_id = str(call.get("id"))
+            if action.get("type") == "submit_tool_approval":
+                yield self._update(AgentsEvent(name, call), approval_request(call))
+                continue
+            call_key = keys_by_call_id.get(call_id, call_id)
+            item = {"id": call_id, "call": {**call, "run_id": self.run_id}, "step": {}}
+            contents = [] if call_key in self._emitted_keys else _strip_metadata(parse_call_from_agents(call, {}))
+            yield self._update(AgentsEvent(name, call, ItemPart(call_key, item=item)), *contents)
+        more: Any = {"finish_reason": "tool_calls", "model": run.get("model")}
+        yield self._update(AgentsEvent(name, run), *_usage_contents(run), **more)
+
+
+def _usage_contents(run: Json) -> list[Content]:
+    usage = run.get("usage")
+    if not isinstance(usage, Mapping):
+        return []
+    usage_fields = cast("Json", usage)
+    names = {"input_token_count": "prompt_tokens", "output_token_count": "completion_tokens"}
+    details: dict[str, Any] = {
+        framework_name: usage_fields.get(service_name) for framework_name, service_name in names.items()
+    }
+    details["total_token_count"] = usage_fields.get("total_tokens")
+    return [Content.from_usage(cast("Any", {name: n for name, n in details.items() if isinstance(n, int)}))]
+
+
+def _is_silent(call: Json) -> bool:
+    return call.get("type") == "code_interpreter" and not _within(call, "code_interpreter", "outputs")
+
+
+def _are_calls(calls: Any) -> bool:
+    call_list = cast("list[Any]", calls) if isinstance(calls, list) else []
+    return bool(call_list) and all(isinstance(call, Mapping) for call in call_list)
+
+
+def _call_key(event: Json, index: Any) -> str:
+    return f"{event.get('id')}:{index}"
+
+
+def _strip_metadata(contents: list[Content]) -> list[Content]:
+    """Remove the item metadata, which the fold attaches to the finished contents."""
+    for content in contents:
+        content.additional_properties = {
+            name: value for name, value in content.additional_properties.items() if not name.startswith(_HOST_PREFIX)
+        }
+    return contents
+
+
+_HOST_PREFIX: Final = "durable_agent_host."
+
+
+def _within(value: Any, *names: str) -> Any:
+    for name in names:
+        value = cast("Json", value).get(name) if isinstance(value, Mapping) else None
+    return value

@@ -1,0 +1,172 @@
+"""The guard of `connections` for SDKs that use aiohttp: limits on responses, lines and events."""
+
+# ruff: noqa: SLF001 - aiohttp has no public way to change a response
+
+import io
+import json
+from typing import Any, Final
+
+from durable_agent_host.agent.http_exchange import Exchange, sent
+from durable_agent_host.agent.response_limits import AnswerMeter, received
+from durable_agent_host.errors import ProviderError
+from durable_agent_host.providers.response_cleanup import track_response
+from durable_agent_host.providers.stream_completion import is_complete_json
+
+EVENT_STREAM: Final = "text/event-stream"
+_LONG_BYTES: Final = 512 * 1024
+_MAX_PLAIN_LINE_BYTES: Final = 1024 * 1024
+"""Maximum line that is not an event, which Google's SDK reads character by character."""
+
+
+class BoundedSession:
+    """A session of aiohttp with limited responses.
+
+    Args:
+        session: of the SDK; shared.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        """Return unguarded attributes of the original."""
+        return getattr(self._session, name)
+
+    async def request(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a request; its response raises `ProviderError` when it is too large."""
+        from multidict import CIMultiDict  # noqa: PLC0415 - loaded with aiohttp
+
+        method, url = (
+            kwargs.get(name, args[at] if at < len(args) else "") for at, name in enumerate(("method", "url"))
+        )
+        body = kwargs.get("data")
+        exchange = await sent(method, url, json.dumps(kwargs["json"]) if kwargs.get("json") is not None else body)
+        if (
+            isinstance(body, bytes)
+            and len(body) > _LONG_BYTES
+            and type(self._session).__module__.startswith("aiohttp.")  # google-auth's may send it twice
+        ):
+            kwargs["data"] = io.BytesIO(body)  # bytes would be copied again, and sent in one step
+        response = await self._session.request(*args, **kwargs)
+        aiohttp_response = getattr(response, "_response", response)  # google-auth wraps it
+        track_response(aiohttp_response)
+        kind = str(aiohttp_response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+        # aiohttp decompresses it; azure.core would decompress it again
+        headers = [
+            (name, value) for name, value in aiohttp_response.headers.items() if name.lower() != "content-encoding"
+        ]
+        aiohttp_response._headers = type(aiohttp_response.headers)(CIMultiDict(headers))
+        aiohttp_response._cache.pop("headers", None)
+        if exchange is not None:
+            exchange.answered(aiohttp_response.status, is_stream=kind == EVENT_STREAM)
+        _fail_on_close(aiohttp_response)
+        aiohttp_response.content = BoundedContent(
+            aiohttp_response.content, is_stream=kind == EVENT_STREAM, exchange=exchange
+        )
+        return response
+
+
+def _fail_on_close(response: Any) -> None:
+    """Fail a pending read when the connection closes; aiohttp waits forever after broken chunks."""
+    content = response.content
+
+    def fail(_: Any) -> None:
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(_connection_closed_error())
+
+    if response.connection is not None and (closed_future := response.connection.protocol.closed) is not None:
+        closed_future.add_done_callback(fail)
+
+
+def _connection_closed_error() -> Exception:
+    from aiohttp import ClientPayloadError  # noqa: PLC0415 - loaded by the caller
+
+    return ClientPayloadError("the connection was closed before the end of the response")
+
+
+class BoundedContent:
+    """The body of a response, decompressed by aiohttp step by step.
+
+    Args:
+        content: aiohttp's reader.
+        is_stream: whether it is a stream of events.
+        exchange: receives the data; or None.
+    """
+
+    def __init__(self, content: Any, *, is_stream: bool, exchange: Exchange | None = None) -> None:
+        self._content = content
+        self._exchange = exchange
+        self._meter = AnswerMeter(is_stream=is_stream)
+        self._ready = b""
+        self._position = 0
+
+    def __getattr__(self, name: str) -> Any:
+        """Return unguarded attributes of the original."""
+        return getattr(self._content, name)
+
+    async def read(self, n: int = -1) -> bytes:
+        """Read all, or the available data; a chunk may be longer than requested."""
+        if n >= 0:
+            return await self.readany()
+        parts: list[bytes] = []
+        try:
+            while chunk := await self.readany():
+                parts.append(chunk)
+        except Exception:
+            if received().crossed is not None or not is_complete_json(parts):
+                raise
+        return b"".join(parts)
+
+    async def readany(self) -> bytes:
+        """Read the available data; empty at the end."""
+        if self._position < len(self._ready):
+            ready = self._ready[self._position :]
+            self._ready = b""
+            self._position = 0
+            return ready
+        while raw := await self._read_available():
+            if ready := self._meter.take(raw):
+                return self._record_chunk(ready)
+        return self._record_chunk(self._meter.rest())
+
+    async def _read_available(self) -> bytes:
+        """Read aiohttp's buffer; aiohttp raises an error before it returns the data that arrived before the error."""
+        try:
+            return await self._content.readany()
+        except Exception as error:
+            data: bytes = self._content._read_nowait(-1)
+            if data:
+                return data
+            if isinstance(error, RuntimeError):  # aiohttp's for a connection that is closed already
+                raise _connection_closed_error() from error
+            raise
+
+    def _record_chunk(self, chunk: bytes) -> bytes:
+        if self._exchange is not None and chunk:
+            self._exchange.take(chunk)
+        return chunk
+
+    async def readline(self, **_: Any) -> bytes:
+        """Read a line with its end, ignoring the SDK's own length limit; empty at the end."""
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            end = self._ready.find(b"\n", self._position) + 1
+            part = self._ready[self._position : end or None]
+            self._position += len(part)
+            size += len(part)
+            parts.append(part)
+            self._meter.check_line(size)
+            if end:
+                break
+            self._ready = await self.readany()
+            self._position = 0
+            if not self._ready:
+                break
+        line = b"".join(parts)
+        if len(line) > _MAX_PLAIN_LINE_BYTES and not line.startswith(b"data:"):
+            raise ProviderError(
+                "the model's service sent a long line that is not an event: check the endpoint's address",
+                retryable=False,
+            )
+        return line

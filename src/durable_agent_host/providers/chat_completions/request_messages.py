@@ -1,0 +1,217 @@
+"""Writes a conversation for Chat Completions: every call directly followed by its results."""
+
+import hashlib
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, cast
+
+from agent_framework import Content
+
+from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.provider_item import LOST_RESULT
+from durable_agent_host.providers.chat_completions.content_mapping import transcripts
+from durable_agent_host.providers.chat_completions.message_metadata import (
+    MAX_CALL_ID_CHARACTERS,
+    METADATA,
+    rebuild_message,
+)
+from durable_agent_host.providers.tool_call_names import accepted_name
+
+Wire = dict[str, Any]
+
+_MEDIA: Final = frozenset({"data", "uri"})
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def assistant_messages(contents: Sequence[Content], service: str, now: float) -> list[Wire]:
+    """Write the contents of an assistant's message.
+
+    Guarantee: pure.
+
+    Args:
+        contents: of one message.
+        service: the host of the request.
+        now: POSIX time; expired audio is sent back as its transcript.
+
+    Returns:
+        One message for each original one; contents of other origin become one. Messages without content are omitted.
+    """
+    messages: list[Wire] = []
+    for is_plain, groups in groupby(METADATA.group(contents), key=lambda group: METADATA.find(group[0]) is None):
+        if is_plain:
+            plain_contents = [content for group in groups for content in group]
+            messages.append(_with_short_ids(rebuild_message(plain_contents, service)))
+        else:
+            messages += [_with_audio(rebuild_message(group, service), group, now) for group in groups]
+    return [message for message in messages if _has_content(message)]
+
+
+def _has_content(message: Mapping[str, Any]) -> bool:
+    return bool(message.keys() - {"role", "content"}) or bool(message.get("content"))
+
+
+def _with_audio(message: Wire, group: Sequence[Content], now: float) -> Wire:
+    audio: Any = message.get("audio")
+    if not isinstance(audio, dict):
+        transcript = transcripts(group)
+        return message | {"content": transcript} if transcript and not message.get("content") else message
+    audio_fields = cast("dict[str, Any]", audio)
+    expires: Any = audio_fields.get("expires_at")
+    if audio_fields.get("id") and not (isinstance(expires, int | float) and expires <= now):
+        return message | {"audio": {"id": audio_fields["id"]}}
+    other_fields = {name: value for name, value in message.items() if name != "audio"}
+    return other_fields | {"content": message.get("content") or transcripts(group) or None}
+
+
+def _with_short_ids(message: Wire) -> Wire:
+    calls = cast("list[Wire]", message.get("tool_calls") or [])
+    return message | ({"tool_calls": [call | {"id": short_id(call["id"])} for call in calls]} if calls else {})
+
+
+def short_id(call_id: Any) -> str:
+    """Return an id for a call that OpenAI accepts; longer ones come from other services. Guarantee: pure."""
+    text = str(call_id)
+    return text if len(text) <= MAX_CALL_ID_CHARACTERS else "call_" + hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def extract_media(contents: Iterable[Content]) -> list[Content]:
+    """List images and files that only a user's message can carry: from results, and an assistant's of other origin.
+
+    Guarantee: pure.
+
+    Args:
+        contents: of a message of a tool or of an assistant.
+    """
+    media: list[Content] = []
+    for group in METADATA.group(contents):
+        if METADATA.find(group[0]) is not None:
+            continue
+        for content in group:
+            results = content.items or [] if content.type == "function_result" else [content]
+            media += [item for item in results if item.type in _MEDIA]
+    return media
+
+
+def pair_messages(messages: Iterable[Wire]) -> list[Wire]:
+    """Put the results of calls directly after the message with the calls.
+
+    Guarantee: pure and idempotent.
+
+    Args:
+        messages: of a request, in order.
+
+    Returns:
+        The messages. A call without a result gets one that reports it as unknown; results without a call are omitted.
+        A result belongs to the nearest earlier call with its id, since ids may be reused; calls of one message that
+        share an id are distinguished by order.
+    """
+    request_messages = list(messages)
+    uses = _IdPositions()
+    results = _IdPositions()
+    for position, message in enumerate(resting(request_messages)):
+        if message.get("role") == "tool":
+            call_id = message.get("tool_call_id")
+            results.add({call_id, short_id(call_id)}, position)
+        else:
+            uses.add({str(call.get("id")) for call in _calls(message)}, position)
+    used_positions: set[int] = set()
+    ordered_messages: list[Wire] = []
+    for position, message in enumerate(resting(request_messages)):
+        if message.get("role") == "tool":
+            continue
+        calls = _calls(message)
+        ids = _unique_ids(calls)
+        ordered_messages.append(message if ids == [call.get("id") for call in calls] else _with_ids(message, ids))
+        # Results after the next use of one of the ids belong to that call.
+        end = min(
+            (uses.first_after(str(call.get("id")), position, len(request_messages)) for call in calls),
+            default=len(request_messages),
+        )
+        for call, sent_id in zip(calls, ids, strict=True):
+            result = next(
+                (
+                    result_position
+                    for result_position in results.between(call.get("id"), position, end)
+                    if result_position not in used_positions
+                ),
+                None,
+            )
+            if result is None:
+                ordered_messages.append({"role": "tool", "tool_call_id": sent_id, "content": LOST_RESULT})
+            else:
+                used_positions.add(result)
+                ordered_messages.append(request_messages[result] | {"tool_call_id": sent_id})
+    return ordered_messages
+
+
+def _unique_ids(calls: Sequence[Wire]) -> list[Any]:
+    """Return the ids to send for the calls of one message, each once: OpenAI rejects two results of one id."""
+    use_counts: Counter[Any] = Counter()
+    ids: list[Any] = []
+    for call_id in (call.get("id") for call in calls):
+        use_counts[call_id] += 1
+        ids.append(
+            call_id if use_counts[call_id] == 1 else "call_" + derived_id(str(call_id), str(use_counts[call_id]))
+        )
+    return ids
+
+
+def _with_ids(message: Wire, ids: Sequence[Any]) -> Wire:
+    return message | {
+        "tool_calls": [call | {"id": sent_id} for call, sent_id in zip(_calls(message), ids, strict=True)]
+    }
+
+
+def with_valid_names(messages: Iterable[Wire], tool_names: Collection[str]) -> list[Wire]:
+    """Give calls names that OpenAI accepts.
+
+    Guarantee: pure; the messages are not changed.
+
+    Args:
+        messages: of a request, in order.
+        tool_names: names of the request's tools.
+    """
+    return [_with_names(message, tool_names) if _calls(message) else message for message in resting(messages)]
+
+
+def _with_names(message: Wire, tool_names: Collection[str]) -> Wire:
+    return message | {"tool_calls": [_with_name(call, tool_names) for call in _calls(message)]}
+
+
+def _with_name(call: Wire, tool_names: Collection[str]) -> Wire:
+    kind = "custom" if "custom" in call else "function"
+    function_fields = cast("Wire", call.get(kind) or {"arguments": ""})
+    name = accepted_name(function_fields.get("name"), _NAME, tool_names)
+    return call if name == function_fields.get("name") else call | {kind: function_fields | {"name": name}}
+
+
+class _IdPositions:
+    """The positions of ids in a conversation."""
+
+    def __init__(self) -> None:
+        self._positions: dict[Any, list[int]] = {}
+
+    def add(self, ids: Iterable[Any], position: int) -> None:
+        """Record ids at a position that is not before the last one."""
+        for call_id in ids:
+            self._positions.setdefault(call_id, []).append(position)
+
+    def first_after(self, call_id: Any, position: int, end: int) -> int:
+        """Return the first position of an id after a position; the end when there is none."""
+        return next(self.between(call_id, position, end), end)
+
+    def between(self, call_id: Any, start: int, end: int) -> Iterator[int]:
+        """Return the positions of an id between two positions."""
+        positions = self._positions.get(call_id, [])
+        for index in range(bisect_right(positions, start), len(positions)):
+            if positions[index] >= end:
+                return
+            yield positions[index]
+
+
+def _calls(message: Mapping[str, Any]) -> list[Wire]:
+    return cast("list[Wire]", message.get("tool_calls") or [])

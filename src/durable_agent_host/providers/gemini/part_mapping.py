@@ -1,0 +1,320 @@
+"""Parts of Gemini's contents as neutral contents, and back. Does not use the SDK.
+
+Theory of operation. `PART_TYPES` has a row for each kind of part: the content that represents it, and the fields of the
+part that can be read from that content. Other fields (a thought signature, an outcome, an unknown field) are stored in
+its item metadata, so `to_parts` returns the unmodified part. A part of unknown kind is stored in full as metadata of an
+empty text. The result of a code run has the metadata on its outputs, because an image made by the code is a separate
+part. Texts have no metadata: streams split them anywhere, so they are joined, and a text that was a separate part,
+because it has a signature, is recorded as a span of the text.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from agent_framework import Content
+from agent_framework.exceptions import ContentError
+
+from durable_agent_host.model.provider_item import OWNER
+from durable_agent_host.providers.item_metadata import ItemMetadata, find_missing_fields, restore_item
+
+Part = dict[str, Any]
+"""A part as JSON, with the API's names."""
+
+METADATA: Final = ItemMetadata("gemini")
+SPANS: Final = "durable_agent_host.spans"
+"""Key in the ``additional_properties`` of a text: number → the start and end of a separate part in it, and the part's
+other fields.
+"""
+
+RESPONSE_METADATA: Final = "candidate"
+"""Type of the item with a response's fields outside of its parts; it is not sent back."""
+
+_RAW_PART: Final = "part"
+_EXTRA: Final = "beside"
+_SIGNATURE: Final = "thoughtSignature"
+_RESERVED: Final = frozenset({"type", "provider", "without", _EXTRA})
+
+_TOOL_NAMES: Final = {"GOOGLE_SEARCH_WEB": "web_search", "GOOGLE_SEARCH_IMAGE": "image_search"}
+"""The service's type of a hosted tool → the neutral name, where it differs from the lower-case type."""
+
+_OK: Final = "OUTCOME_OK"
+_FAILED: Final = frozenset({"OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED"})
+
+
+@dataclass(frozen=True)
+class _PartType:
+    """One kind of part.
+
+    Attributes:
+        value_type: type of its value in the part; None for a kind handled elsewhere.
+        read: its value and the id of its call → the content.
+        rebuild: the content → the value's fields in it.
+        always_has_metadata: whether the content has metadata even when it has the full part.
+    """
+
+    value_type: type | None
+    read: Callable[[Part, str], Content]
+    rebuild: Callable[[Content], Part]
+    always_has_metadata: bool = True
+
+
+def to_content(part: Part, call_id: str = "", *, earlier_text: str = "", span_index: int = 0) -> Content:
+    """Make the content that represents a part.
+
+    Guarantee: pure; `to_parts` restores the part.
+
+    Args:
+        part: from the service.
+        call_id: of the call that it is or belongs to.
+        earlier_text: for a text, the part of it before this one.
+        span_index: for a text, how many separate parts it has had.
+
+    Returns:
+        A content with metadata, or without if the content has all fields; for the result of a code run only the
+        output, to be put into a result. An empty text for a part of unknown kind.
+    """
+    kind, inner, extra_fields = _split_part(part)
+    row = PART_TYPES.get(kind)
+    if row is not None:
+        try:
+            content = row.read(inner, call_id)
+            if kind == "text" and extra_fields:
+                span = {"begin": len(earlier_text), "end": len(earlier_text) + len(part["text"]), _EXTRA: extra_fields}
+                content.additional_properties = {SPANS: {str(span_index): span}}
+                return content
+        except (KeyError, TypeError, ValueError, AttributeError, ContentError, RecursionError):
+            pass
+        else:
+            _attach_metadata(
+                content, row, {"type": kind, **inner, **({_EXTRA: extra_fields} if extra_fields else {})}, call_id
+            )
+            return content
+    carrier = Content("text", text="")
+    METADATA.attach([carrier], {"type": _RAW_PART, _EXTRA: part}, {})
+    return carrier
+
+
+def _attach_metadata(content: Content, row: _PartType, item: Part, call_id: str) -> None:
+    if content.type == "function_call":
+        item["id"] = call_id  # the result must name the call, even if the service sent no id
+    if content.type == "text_reasoning" and (extra_fields := item.get(_EXTRA)) and extra_fields.keys() == {_SIGNATURE}:
+        content.protected_data = extra_fields[_SIGNATURE]
+    rebuilt_fields = row.rebuild(content)
+    if (
+        not row.always_has_metadata
+        and not find_missing_fields(item, rebuilt_fields)
+        and rebuilt_fields.keys() <= item.keys()
+    ):
+        return
+    if content.type == "text_reasoning" and _EXTRA not in item:
+        content.additional_properties = {OWNER: METADATA.provider}
+        return
+    METADATA.attach([content], item, rebuilt_fields)
+
+
+def _split_part(part: Part) -> tuple[str, Part, Part]:
+    """Split a part into its kind, its value, and its other fields."""
+    kinds = [name for name, row in PART_TYPES.items() if isinstance(part.get(name), row.value_type or ())]
+    if len(kinds) != 1:
+        return _RAW_PART, {}, part
+    (kind,) = kinds
+    extra_fields = {name: value for name, value in part.items() if name != kind}
+    if kind == "text":
+        inner: Part = {"text": part["text"]}
+        if part.get("thought") is True:
+            del extra_fields["thought"]
+            return "thought", inner, extra_fields
+        return kind, inner, extra_fields
+    inner = part[kind]
+    return (_RAW_PART, {}, part) if inner.keys() & _RESERVED else (kind, inner, extra_fields)
+
+
+def to_parts(content: Content) -> list[Part] | None:
+    """Return the parts that a content represents.
+
+    Guarantee: pure, the inverse of `to_content`.
+
+    Args:
+        content: of any type.
+
+    Returns:
+        The parts to send back; an empty list if it is not sent. None when the content is not a part of Gemini's.
+    """
+    if content.type == "code_interpreter_tool_result":
+        raw_outputs: Any = content.outputs
+        outputs = cast("list[Content]", raw_outputs) if isinstance(raw_outputs, list) else []
+        return (
+            [part for output in outputs for part in to_parts(output) or ()]
+            if any(map(METADATA.find, outputs))
+            else None
+        )
+    if content.type == "text_reasoning" and content.additional_properties.get(OWNER) == METADATA.provider:
+        return [{"text": content.text, "thought": True}] if content.text else []
+    if content.type == "text" and SPANS in content.additional_properties:
+        return _split_text(content.text or "", content.additional_properties[SPANS])
+    metadata = METADATA.find(content)
+    if metadata is None:
+        return None
+    kind = metadata["type"]
+    if kind == RESPONSE_METADATA:
+        return []
+    if kind == _RAW_PART:
+        return [dict(metadata[_EXTRA])]
+    if (row := PART_TYPES.get(kind)) is None:
+        return None
+    try:
+        item = restore_item(metadata, row.rebuild(content))
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return None
+    del item["type"]
+    extra_fields = item.pop(_EXTRA, {})
+    return [{**item, "thought": True, **extra_fields}] if kind == "thought" else [{kind: item, **extra_fields}]
+
+
+def _split_text(text: str, spans: Mapping[str, Any]) -> list[Part]:
+    """Split a text into its parts."""
+    parts: list[Part] = []
+    position = 0
+    for span_index in sorted(spans, key=int):
+        span = spans[span_index]
+        if text[position : span["begin"]]:
+            parts.append({"text": text[position : span["begin"]]})
+        parts.append({"text": text[span["begin"] : span["end"]], **span[_EXTRA]})
+        position = span["end"]
+    return [*parts, {"text": text[position:]}] if text[position:] else parts
+
+
+def code_result(call_id: str, outputs: list[Content]) -> Content:
+    """Make the result of a code run.
+
+    Guarantee: pure.
+
+    Args:
+        call_id: of the run.
+        outputs: from `to_content`; one or more.
+    """
+    has_error = any(output.type == "error" for output in outputs)
+    status = "failed" if has_error else "completed"
+    return Content.from_code_interpreter_tool_result(call_id=call_id, outputs=outputs, status=status)
+
+
+def is_text(content: Content) -> bool:
+    """Return whether a content is a fragment of the response text rather than a carrier. Guarantee: pure."""
+    return content.type == "text" and METADATA.find(content) is None
+
+
+def metadata_content(fields: Mapping[str, Any]) -> Content:
+    """Make the carrier of a response's fields outside of its parts. Guarantee: pure.
+
+    Args:
+        fields: with the API's names.
+    """
+    carrier = Content("text", text="")
+    METADATA.attach([carrier], {"type": RESPONSE_METADATA, **fields}, {})
+    return carrier
+
+
+def _read_thought(inner: Part, _call_id: str) -> Content:
+    return Content.from_text_reasoning(text=inner["text"])
+
+
+def _rebuild_thought(content: Content) -> Part:
+    signature_fields = {_EXTRA: {_SIGNATURE: content.protected_data}} if content.protected_data else {}
+    return {"text": content.text, **signature_fields}
+
+
+def _read_code(inner: Part, call_id: str) -> Content:
+    language = {"language": inner["language"].lower()} if "language" in inner else None
+    script = Content.from_text(inner["code"], additional_properties=language)
+    return Content.from_code_interpreter_tool_call(call_id=call_id, inputs=[script], status="completed")
+
+
+def _rebuild_code(content: Content) -> Part:
+    (script,) = cast("list[Content]", content.inputs)
+    language = script.additional_properties.get("language")
+    return {"code": script.text, **({"language": language.upper()} if language else {})}
+
+
+def _read_result(inner: Part, _call_id: str) -> Content:
+    text = inner.get("output") or ""
+    outcome = inner.get("outcome")
+    if outcome in _FAILED:
+        return Content.from_error(message=text, error_code=outcome)
+    return Content.from_text(text)
+
+
+def _rebuild_result(content: Content) -> Part:
+    if content.type == "error":
+        return {"output": content.message, "outcome": content.error_code}
+    return {"output": content.text, "outcome": _OK}
+
+
+def _read_call(inner: Part, call_id: str) -> Content:
+    return Content.from_function_call(call_id, inner["name"], arguments=dict(inner.get("args") or {}))
+
+
+def _rebuild_call(content: Content) -> Part:
+    arguments: Any = content.arguments
+    args = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
+    return {"name": content.name, "args": args}
+
+
+def _tool_name(inner: Part) -> str:
+    kind = str(inner.get("toolType") or "tool")
+    return _TOOL_NAMES.get(kind, kind.lower())
+
+
+def _read_tool_call(inner: Part, call_id: str) -> Content:
+    arguments = dict(inner.get("args") or {})
+    return Content.from_search_tool_call(call_id, tool_name=_tool_name(inner), arguments=arguments, status="completed")
+
+
+def _rebuild_tool_call(content: Content) -> Part:
+    arguments: Any = content.arguments
+    return {"args": json.loads(arguments) if isinstance(arguments, str) else dict(arguments or {})}
+
+
+def _read_tool_result(inner: Part, call_id: str) -> Content:
+    result = inner.get("response")
+    return Content.from_search_tool_result(call_id, tool_name=_tool_name(inner), result=result, status="completed")
+
+
+def _rebuild_tool_result(content: Content) -> Part:
+    return {} if content.result is None else {"response": content.result}
+
+
+def _read_inline(inner: Part, _call_id: str) -> Content:
+    uri = f"data:{inner['mimeType']};base64,{inner['data']}"
+    return Content.from_uri(uri, media_type=inner["mimeType"], name=inner.get("displayName"))
+
+
+def _rebuild_inline(content: Content) -> Part:
+    data = str(content.uri).partition(";base64,")[2]
+    return {"mimeType": content.media_type, "data": data} | ({"displayName": content.name} if content.name else {})
+
+
+def _read_file(inner: Part, _call_id: str) -> Content:
+    return Content.from_uri(inner["fileUri"], media_type=inner.get("mimeType"), name=inner.get("displayName"))
+
+
+def _rebuild_file(content: Content) -> Part:
+    fields = {"fileUri": content.uri, "mimeType": content.media_type, "displayName": content.name}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+PART_TYPES: Final[dict[str, _PartType]] = {
+    "text": _PartType(
+        str, lambda inner, _: Content.from_text(inner["text"]), lambda content: {"text": content.text}, False
+    ),
+    "thought": _PartType(None, _read_thought, _rebuild_thought),
+    "executableCode": _PartType(dict, _read_code, _rebuild_code),
+    "codeExecutionResult": _PartType(dict, _read_result, _rebuild_result),
+    "functionCall": _PartType(dict, _read_call, _rebuild_call, False),
+    "toolCall": _PartType(dict, _read_tool_call, _rebuild_tool_call),
+    "toolResponse": _PartType(dict, _read_tool_result, _rebuild_tool_result),
+    "inlineData": _PartType(dict, _read_inline, _rebuild_inline),
+    "fileData": _PartType(dict, _read_file, _rebuild_file),
+}
+"""Name of a part's value → its row; ``thought`` is a text marked as such."""

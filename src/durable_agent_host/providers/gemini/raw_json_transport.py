@@ -1,0 +1,349 @@
+"""Passes parts through Google's SDK unchanged, in both directions.
+
+The SDK's types drop unknown fields of a response silently, and reject those of a request. The copy of the SDK's client
+here sends the parts of a conversation as JSON that the SDK does not read, and returns each response together with its
+original JSON, in ``sdk_http_response.body``.
+"""
+
+
+# ruff: noqa: SLF001 - the SDK has no public access to the JSON of a request or a response
+
+import base64
+import copy
+import json
+import re
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, cast
+
+from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.concurrency.thread_offload import aside
+from durable_agent_host.model.provider_item import LOST_RESULT
+from durable_agent_host.providers.tool_call_names import accepted_name
+
+# Signatures for function calls that Gemini 3 did not make itself.
+#
+# The models reject a turn in which the first call of a response has no thought signature. Calls by another model, or
+# by an earlier Gemini, have none; for these the service accepts a placeholder that turns the check off.
+#
+# Source: https://ai.google.dev/gemini-api/docs/thought-signatures, "transferring a conversation trace"
+
+_CHECKS: Final = re.compile(r"(^|/)gemini-([3-9]|\d\d)")
+UNCHECKED: Final = "skip_thought_signature_validator"
+
+
+def with_signatures(model: str, contents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give calls of the current turn without a signature the placeholder that the service accepts.
+
+    Guarantee: pure; the contents are not changed.
+
+    Args:
+        model: the requested model.
+        contents: of a request.
+
+    Returns:
+        The same contents, or copies where a signature was missing.
+    """
+    if _CHECKS.search(model) is None:
+        return list(contents)
+    request_indexes = [
+        n for n, content in enumerate(contents) if content["role"] != "model" and not _has(content, "functionResponse")
+    ]
+    turn_start = request_indexes[-1] if request_indexes else 0
+    return [
+        _with_placeholder(content) if n > turn_start and content["role"] == "model" else content
+        for n, content in enumerate(contents)
+    ]
+
+
+def _has(content: dict[str, Any], kind: str) -> bool:
+    return any(kind in part for part in content["parts"])
+
+
+def _with_placeholder(content: dict[str, Any]) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = content["parts"]
+    first = next((n for n, part in enumerate(parts) if "functionCall" in part), None)
+    if first is None or "thoughtSignature" in parts[first]:
+        return content
+    signed_part = {**parts[first], "thoughtSignature": UNCHECKED}
+    return {**content, "parts": [*parts[:first], signed_part, *parts[first + 1 :]]}
+
+
+# Calls and their responses in a request: as many responses as calls, directly after them.
+#
+# A turn can end with an open call: of a tool that the app only declares, or at the framework's limit of iterations. A
+# model can also call by any name, and the service rejects most of them. The stored conversation does not change; the
+# sent one is closed, with names that are accepted.
+
+Json = dict[str, Any]
+
+_CALL: Final = "functionCall"
+_RESPONSE: Final = "functionResponse"
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+
+
+def pair_calls(contents: Sequence[Json]) -> list[Json]:
+    """Add a response to calls without one, and remove responses without a call.
+
+    Guarantee: pure; the contents are not changed.
+
+    Args:
+        contents: of a request, in order; the calls of a last one may still wait for their responses.
+    """
+    paired_contents: list[Json] = []
+    pending_calls: list[Json] = []
+    for content in resting(contents):
+        parts = [
+            part
+            for part in content["parts"]
+            if _RESPONSE not in part or _remove_matching_call(pending_calls, part[_RESPONSE])
+        ]
+        missing_responses = [{_RESPONSE: _unknown_result(call)} for call in pending_calls]
+        if any(_RESPONSE in part for part in parts):
+            parts += missing_responses
+        elif missing_responses:
+            paired_contents.append({"role": "user", "parts": missing_responses})
+        if parts:
+            paired_contents.append({**content, "parts": parts})
+        pending_calls = [part[_CALL] for part in parts if _CALL in part]
+    return paired_contents
+
+
+def with_valid_names(contents: Sequence[Json], tool_names: Collection[str]) -> list[Json]:
+    """Give calls and their responses names that the service accepts.
+
+    Guarantee: pure; the contents are not changed.
+
+    Args:
+        contents: of a request.
+        tool_names: names of the request's functions.
+    """
+    return [
+        {**content, "parts": [_with_valid_name(part, tool_names) for part in content["parts"]]}
+        for content in resting(contents)
+    ]
+
+
+def _with_valid_name(part: Json, tool_names: Collection[str]) -> Json:
+    kind = next((kind for kind in (_CALL, _RESPONSE) if isinstance(part.get(kind), dict)), None)
+    if kind is None:
+        return part
+    name = accepted_name(part[kind].get("name"), _NAME, tool_names)
+    return part if name == part[kind].get("name") else {**part, kind: {**part[kind], "name": name}}
+
+
+def _remove_matching_call(pending_calls: list[Json], response: Json) -> bool:
+    """Remove the call that a response belongs to, and return whether there was one; ids are optional."""
+    for name in ("id", "name"):
+        for call in pending_calls:
+            if response.get(name) and call.get(name) == response[name]:
+                pending_calls.remove(call)
+                return True
+    return False
+
+
+def _unknown_result(call: Json) -> Json:
+    call_fields = {name: call[name] for name in ("id", "name") if name in call}
+    return {**call_fields, "response": {"result": LOST_RESULT}}
+
+
+_PLACEHOLDER = "."
+_LONG_URL: Final = 512 * 1024
+_CHECKED_CHARACTERS: Final = 256 * 1024
+"""A multiple of four. Other threads run between two such parts."""
+_TOOLS: Final = frozenset({"toolCall", "toolResponse"})
+
+
+def with_raw_json(client: Any) -> Any:
+    """Copy a client of Google's SDK so that it keeps the JSON of requests and responses.
+
+    Guarantee: pure; the client is not changed, and shares its connections with the copy.
+
+    Args:
+        client: of the class ``google.genai.Client``; others are returned unchanged.
+
+    Returns:
+        The copy.
+    """
+    if not any(base.__module__.startswith("google.genai") for base in type(client).__mro__):
+        return client
+    client_copy = copy_with(client, _SharedConnections)
+    async_client = copy_with(client.aio, _SharedConnections)
+    client_copy._aio = async_client
+    async_client._models = copy_with(async_client.models, _RawJsonModels)
+    return client_copy
+
+
+def raw_json(response: Any) -> dict[str, Any]:
+    """Return the JSON of a response, or of a chunk.
+
+    Args:
+        response: of the SDK; one from another source is written as the SDK parsed it.
+    """
+    http: Any = getattr(response, "sdk_http_response", None)
+    body: Any = getattr(http, "body", None)
+    response_json = json.loads(body) if body else response.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return cast("dict[str, Any]", response_json) if isinstance(response_json, dict) else {}
+
+
+def raw_part(part_json: Mapping[str, Any]) -> Any:
+    """Make a part of the SDK that is sent as exactly this JSON.
+
+    Args:
+        part_json: with the API's names; not interpreted.
+    """
+    part = _raw_part_class().model_construct()
+    part.part_json = dict(part_json)
+    return part
+
+
+def long_data_part(uri: str, media_type: str) -> Any:
+    """Make a part from a long data URL without decoding it: the framework decodes it, and the SDK encodes it again.
+
+    Args:
+        uri: of any kind.
+        media_type: of the data.
+
+    Returns:
+        The part; None for a short URL, and one that is not valid base64.
+    """
+    if len(uri) <= _LONG_URL or not uri.startswith("data:"):
+        return None
+    data = uri.partition(";base64,")[2]
+    try:
+        for start in resting(range(0, len(data), _CHECKED_CHARACTERS)):
+            base64.b64decode(data[start : start + _CHECKED_CHARACTERS], validate=True)
+    except ValueError:
+        return None
+    return raw_part({"inlineData": {"data": data, "mimeType": media_type}}) if data else None
+
+
+def request_json(contents: Sequence[Any]) -> list[dict[str, Any]]:
+    """Write the contents of a request as JSON.
+
+    Args:
+        contents: of the SDK, with parts of any origin.
+    """
+    return [
+        {"role": content.role, "parts": [_part_json(part) for part in content.parts or ()]}
+        for content in resting(contents)
+    ]
+
+
+def _part_json(part: Any) -> dict[str, Any]:
+    if isinstance(part, _raw_part_class()):
+        return {
+            name: _with_accepted_names(value) if name in _TOOLS else value for name, value in part.part_json.items()
+        }
+    return cast("dict[str, Any]", part.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def _with_accepted_names(tool: Any) -> Any:
+    """Write the type of a hosted tool under the name used in the recorded requests that were accepted."""
+    tool_fields: Any = tool
+    if not isinstance(tool, dict):
+        return tool_fields
+    return {"tool_type" if name == "toolType" else name: value for name, value in tool_fields.items()}
+
+
+@cache
+def _raw_part_class() -> type[Any]:
+    from google.genai.types import Part  # noqa: PLC0415 - only where the client is installed
+    from pydantic import PrivateAttr  # noqa: PLC0415 - comes with it
+
+    class RawPart(Part):
+        _part_json: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
+
+        @property
+        def part_json(self) -> dict[str, Any]:
+            return self._part_json
+
+        @part_json.setter
+        def part_json(self, part_json: dict[str, Any]) -> None:
+            self._part_json = part_json
+
+    return RawPart
+
+
+def _tool_names(config: Any) -> frozenset[str]:
+    """Return the names of the functions that a request declares."""
+    tools: Any = getattr(config, "tools", None) or ()
+    declarations = (getattr(tool, "function_declarations", None) or () for tool in tools)
+    return frozenset(str(function.name) for functions in declarations for function in functions)
+
+
+class _SharedConnections:
+    """A copy shares the connections of its original and must not close them when it is collected."""
+
+    def __del__(self) -> None:
+        pass
+
+
+class _RawJsonModels:
+    """Overrides the SDK's ``AsyncModels``."""
+
+    _api_client: Any
+
+    async def generate_content_stream(self, *, model: str, contents: Any, config: Any = None) -> AsyncIterator[Any]:
+        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents, config))
+        models: Any = super(_RawJsonModels, call.models(self))
+        stream = await models.generate_content_stream(model=model, contents=_PLACEHOLDER, config=config)
+        return call.with_bodies(stream)
+
+    async def generate_content(self, *, model: str, contents: Any, config: Any = None) -> Any:
+        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents, config))
+        models: Any = super(_RawJsonModels, call.models(self))
+        return call.with_body(await models.generate_content(model=model, contents=_PLACEHOLDER, config=config))
+
+
+class _Call:
+    """The SDK's API client for one call: changes the request and records the response."""
+
+    def __init__(self, api: Any, model: str, contents: Any, config: Any) -> None:
+        self._api = api
+        contents_json = with_valid_names(request_json(contents), _tool_names(config))
+        self._contents = with_signatures(model, pair_calls(contents_json))
+        self._body: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    def models(self, models: Any) -> Any:
+        """Copy the SDK's models for this call."""
+        call_models = copy.copy(models)
+        call_models._api_client = self
+        return call_models
+
+    async def async_request(self, method: str, path: str, request: dict[str, Any], options: Any = None) -> Any:
+        """Send a request with the contents of the call."""
+        response = await self._api.async_request(method, path, {**request, "contents": self._contents}, options)
+        self._body = response.body
+        return response
+
+    async def async_request_streamed(self, method: str, path: str, request: dict[str, Any], options: Any = None) -> Any:
+        """Send a request with the contents of the call, and record each chunk."""
+        chunks = await self._api.async_request_streamed(method, path, {**request, "contents": self._contents}, options)
+        return self._record_chunks(chunks)
+
+    async def _record_chunks(self, chunks: Any) -> AsyncIterator[Any]:
+        try:
+            async for chunk in chunks:
+                self._body = chunk.body
+                yield chunk
+        finally:
+            await chunks.aclose()
+
+    async def with_bodies(self, stream: Any) -> AsyncIterator[Any]:
+        """Yield the chunks of a stream with their JSON."""
+        try:
+            async for chunk in stream:
+                yield self.with_body(chunk)
+        finally:
+            await stream.aclose()
+
+    def with_body(self, response: Any) -> Any:
+        """Put the JSON of a response into it."""
+        if response.sdk_http_response is not None:
+            response.sdk_http_response.body = self._body
+        return response

@@ -1,0 +1,174 @@
+"""The provider for clients without a registered one: only the framework's contents are stored."""
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from agent_framework import ChatResponse, Content, Message
+
+from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.errors import NotFoundError, ProviderError
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
+from durable_agent_host.model.provider_item import STAMP, Forgotten, ItemPart, is_carrier
+from durable_agent_host.model.repair_rules import RepairRules
+from durable_agent_host.providers import http_client_guards, stream_completion
+from durable_agent_host.providers.client_errors import explain_client_error
+from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
+
+_PROVIDERS: Final = "durable_agent_host.providers."
+
+
+class NeutralProvider:
+    """Implements `agent.provider.ModelProvider` for any client; other providers derive from it."""
+
+    @property
+    def repair_rules(self) -> RepairRules:
+        """The requirements of every service."""
+        return RepairRules()
+
+    @property
+    def target(self) -> ReplayTarget:
+        """The contents that the client can send of a conversation that another provider started.
+
+        A provider of this package uses the name of its folder in item metadata. An app's provider that attaches
+        metadata sets its name here.
+        """
+        folder, _, _ = type(self).__module__.removeprefix(_PROVIDERS).rpartition(".")
+        return ReplayTarget(folder if type(self).__module__.startswith(_PROVIDERS) else "")
+
+    def adapt(self, client: Any, /) -> Any:
+        """Return the client unchanged: it has no blocks of its own."""
+        return client
+
+    async def warm_up(self) -> None:
+        """Do nothing: the client's SDK is unknown."""
+
+    def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
+        """Guard the SDK clients recognized by their attributes; see `http_client_guards.sdk_clients`."""
+        return http_client_guards.sdk_clients(client, retries=retries)
+
+    def final_response(self, event: Any, /) -> Any:
+        """Return None: no event is known to have the full response."""
+        del event
+
+    def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
+        """Return None: no service is known to compact."""
+        del options
+
+    def read_item(self, update: Any, /) -> ItemPart | None:
+        """Return None: no update is known to belong to an item."""
+        del update
+
+    def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
+        """Return the contents unchanged."""
+        del item
+        return contents
+
+    def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
+        """Return nothing: the framework's contents have everything known."""
+        del update
+        return ()
+
+    def ended_early(self, updates: Iterable[Any], /) -> bool:
+        """Check for the end mark of the providers that are recognized by their events."""
+        return stream_completion.is_truncated(updates)
+
+    def goes_on(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
+        """Return None: no service is known to pause."""
+        del response
+
+    def check_message(self, message: Message, /) -> None:
+        """Accept every message: only the service can check it."""
+        del message
+
+    def replay(self, messages: Sequence[Message], /, *, session_id: str) -> list[Message]:
+        """Describe contents as text that only another provider's client can send."""
+        del session_id
+        return self.as_history(rewrite_for(messages, self.target))
+
+    def as_history(self, messages: Sequence[Message], /) -> list[Message]:
+        """Remove carriers of items, and completed hosted approvals."""
+        return remove_carriers(remove_completed_approvals(messages))
+
+    def carry(
+        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten], /
+    ) -> tuple[list[Message], dict[str, Any]]:
+        """Return both unchanged: the service stores nothing of the conversation."""
+        del new_losses
+        return list(messages), dict(stored_losses)
+
+    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
+        """List hosted files, which all services have."""
+        if content.type == "hosted_file" and content.file_id:
+            yield ServiceFile(content.file_id, content.name, content.media_type)
+
+    async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
+        """Download nothing: only the service's provider knows how."""
+        del client
+        raise NotFoundError(f"the file {file.file_id!r} is with the model's service, and cannot be read from there")
+
+    async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
+        """Do nothing: only the service's provider knows how."""
+        del client, continuation
+
+    def forgotten(self, error: BaseException, /) -> Forgotten | None:
+        """Return None: nothing is known of the service's data."""
+        del error
+
+    def explain(self, error: BaseException, /) -> ProviderError | None:
+        """Explain the errors that all chat clients have in common."""
+        return explain_client_error(error)
+
+
+def remove_carriers(messages: Iterable[Message]) -> list[Message]:
+    """Remove the contents that only carry another provider's item.
+
+    Guarantee: pure; the messages are not changed.
+
+    Args:
+        messages: a rehydrated conversation.
+
+    Returns:
+        The messages that still have contents, copies where a content was removed.
+    """
+    return remove_contents(messages, is_carrier)
+
+
+def remove_completed_approvals(messages: Sequence[Message]) -> list[Message]:
+    """Remove completed hosted approvals: the framework would treat them as open, and send the responses again.
+
+    Guarantee: pure; the messages are not changed.
+
+    Args:
+        messages: a rehydrated conversation.
+    """
+    contents = [content for message in resting(messages) for content in message.contents]
+    responded_ids = {content.id for content in contents if content.type == "function_approval_response"}
+
+    def is_completed(content: Content) -> bool:
+        call = content.function_call
+        if call is None or not call.hosted or content.id not in responded_ids:
+            return False
+        return content.type == "function_approval_response" or STAMP in content.additional_properties
+
+    return remove_contents(messages, is_completed) if responded_ids else list(messages)
+
+
+def remove_contents(messages: Iterable[Message], should_remove: Callable[[Content], bool]) -> list[Message]:
+    """Remove contents, and messages that have no others.
+
+    Guarantee: pure; the messages are not changed.
+
+    Args:
+        messages: a rehydrated conversation.
+        should_remove: whether to remove a content.
+    """
+    remaining_messages: list[Message] = []
+    for message in resting(messages):
+        contents = [content for content in message.contents if not should_remove(content)]
+        if len(contents) < len(message.contents):
+            message = copy.copy(message)  # noqa: PLW2901 - replaced by the copy
+            message.contents = contents
+        if contents:
+            remaining_messages.append(message)
+    return remaining_messages

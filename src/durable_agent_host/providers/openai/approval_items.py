@@ -1,0 +1,83 @@
+"""The provider's requests for approval and their responses, as part of the history.
+
+The framework treats both as open in its session, and drops earlier ones (``_tools.py`` of agent-framework-core 1.23);
+the provider requires the requests of a replayed history with their responses. So a request and its response are
+carried as the provider's own items.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from agent_framework import Content, Message
+
+from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.providers.openai.item_mapping import PROVIDER, find_item_metadata, rebuild_item
+from durable_agent_host.providers.openai.lost_state import with_contents
+
+REQUEST: Final = "mcp_approval_request"
+RESPONSE: Final = "mcp_approval_response"
+
+
+def as_history(messages: Sequence[Message]) -> list[Message]:
+    """Carry completed approvals as the provider's items, which the framework does not change.
+
+    Guarantee: pure and idempotent; the messages are not changed.
+
+    Args:
+        messages: sent to the model or received from it before.
+
+    Returns:
+        The messages, with copies of those that contain an approval response or its request.
+    """
+    contents = [content for message in resting(messages) for content in message.contents]
+    responded_ids = {content.id for content in contents if content.type == "function_approval_response"}
+    if not responded_ids:
+        return list(messages)
+    return [
+        with_contents(message, [_as_item_carrier(content, responded_ids) for content in message.contents])
+        for message in resting(messages)
+    ]
+
+
+def approval_request_id(content: Content) -> str | None:
+    """Return the id of an approval request. Guarantee: pure.
+
+    Args:
+        content: of any type.
+
+    Returns:
+        The request's id, or None if the content is not a request.
+    """
+    if content.type == "function_approval_request":
+        return content.id
+    metadata: Mapping[str, Any] = find_item_metadata(content) or {}
+    return cast("str | None", metadata.get("id")) if metadata.get("type") == REQUEST else None
+
+
+def approval_response_id(content: Content) -> str | None:
+    """Return the id of the request that an approval response belongs to. Guarantee: pure.
+
+    Args:
+        content: of any type.
+
+    Returns:
+        The request's id, or None if the content is not a response.
+    """
+    if content.type == "function_approval_response":
+        return content.id
+    metadata: Mapping[str, Any] = find_item_metadata(content) or {}
+    return cast("str", metadata["approval_request_id"]) if metadata.get("type") == RESPONSE else None
+
+
+def _as_item_carrier(content: Content, responded_ids: set[str | None]) -> Content:
+    call = content.function_call
+    if call is None or not call.hosted or content.id not in responded_ids:
+        return content
+    if content.type == "function_approval_response":
+        item = {"type": RESPONSE, "id": None, "approval_request_id": content.id, "approve": content.approved is True}
+        return Content("text", text="", additional_properties={STAMP: {"provider": PROVIDER, **item}})
+    if content.type == "function_approval_request" and find_item_metadata(content):
+        item = rebuild_item([content])
+        return Content("text", text="", additional_properties={STAMP: {"provider": PROVIDER, **item}})
+    return content

@@ -1,0 +1,295 @@
+"""Completes contents from the provider's finished items where the framework's stream parser omits data.
+
+Each function takes a finished item and the framework's contents of it, and returns the complete contents; it may change
+them in place. `item_types` maps types of items to these functions.
+
+Source: ``_parse_chunk_from_openai`` of agent-framework-openai 1.17, which has no branch for finished code runs, reads
+    the arguments of an MCP call before they are there, and keeps only the last part of a reasoning summary.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from agent_framework import Annotation, Content
+
+from durable_agent_host.providers.openai.item_rebuild import is_refusal
+
+
+def complete_message(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+    """Return one text per part; keep the stream's citations if complete, as they may have more data."""
+    texts: list[Content] = []
+    remaining = [content for content in contents if content.type == "text"]
+    for part in cast("list[dict[str, Any]]", item.get("content") or []):
+        text = str(part.get("text") or part.get("refusal") or "")
+        annotations = parse_annotations_from_openai(part)
+        is_refusal_part = part.get("type") == "refusal"
+        matches = (content for content in remaining if content.text == text and is_refusal(content) == is_refusal_part)
+        text_content = next(matches, None)
+        if text_content is None:
+            kind = {"core": {"model_output_kind": "refusal"}, "model_output_kind": "refusal"}
+            text_content = Content("text", text=text, additional_properties=kind if is_refusal_part else None)
+        else:
+            remaining = [content for content in remaining if content is not text_content]
+        streamed_annotations = [_strip_annotation_index(annotation) for annotation in text_content.annotations or ()]
+        is_complete = len(streamed_annotations) == len(annotations or ()) and all(
+            map(_includes_annotation, streamed_annotations, annotations or ())
+        )
+        text_content.annotations = (streamed_annotations or None) if is_complete else annotations
+        text_content.additional_properties = _strip_event_counters(text_content.additional_properties)
+        texts.append(text_content)
+    return texts + [content for content in contents if content.type != "text"]
+
+
+def _includes_annotation(streamed_annotation: Any, annotation: Any) -> bool:
+    """Return whether a streamed citation has all fields of the finished item's citation."""
+    return all(
+        _includes_annotation(streamed_annotation.get(name) or {}, value)
+        if name == "additional_properties"
+        else streamed_annotation.get(name) == value
+        for name, value in annotation.items()
+    )
+
+
+def complete_reasoning(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+    """Return one content for each part of summary and reasoning; the first has the encrypted payload."""
+    texts = [(str(part.get("text") or ""), False) for part in _parts(item, "summary")]
+    texts += [(str(part.get("text") or ""), True) for part in _parts(item, "content")]
+    marker = {"openai": {"reasoning_text": True}, "reasoning_text": True}
+    reasoning_contents = [
+        Content(
+            "text_reasoning",
+            id=item.get("id"),
+            text=text,
+            additional_properties=dict(marker) if is_reasoning_text else None,
+        )
+        for text, is_reasoning_text in texts or [("", False)]
+    ]
+    encrypted_content = item.get("encrypted_content")
+    reasoning_contents[0].protected_data = encrypted_content or next(
+        (content.protected_data for content in contents if content.protected_data), None
+    )
+    reasoning_contents[0].status = item.get("status")
+    return reasoning_contents
+
+
+def _parts(item: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", item.get(name) or [])
+
+
+def complete_function_call(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+    """Set the call's final arguments, name and ids, regardless of what its events contained."""
+    if not any(content.type == "function_call" for content in contents):
+        contents = [Content("function_call", call_id=item.get("call_id"), name=item.get("name")), *contents]
+    for content in contents:
+        if content.type == "function_call":
+            content.call_id = item.get("call_id") or content.call_id
+            content.name = item.get("name") or content.name
+            content.status = item.get("status") or content.status
+            content.arguments = item["arguments"] if item.get("arguments") is not None else content.arguments
+            content.additional_properties = _strip_event_counters(content.additional_properties)
+            if item.get("id"):
+                openai = cast("dict[str, Any]", content.additional_properties.get("openai") or {})
+                ids = {"fc_id": item["id"], "openai": openai | {"item_id": item["id"]}}
+                content.additional_properties = content.additional_properties | ids
+    return contents
+
+
+def complete_code(item: Mapping[str, Any], _contents: list[Content]) -> list[Content]:
+    """Build the call and its result from the item alone: the framework has no branch for finished code runs."""
+    properties = {"container_id": item["container_id"]} if item.get("container_id") else {}
+    call = Content(
+        "code_interpreter_tool_call",
+        call_id=item["id"],
+        inputs=[Content.from_text(item.get("code") or "")],
+        status=item.get("status"),
+        additional_properties=properties,
+    )
+    outputs = [_parse_output_from_openai(output) for output in item.get("outputs") or ()]
+    result = Content("code_interpreter_tool_result", call_id=item["id"], outputs=outputs, status=item.get("status"))
+    return [call, result]
+
+
+def _parse_output_from_openai(output: Mapping[str, Any]) -> Content:
+    if output.get("type") == "logs":
+        return Content.from_text(output.get("logs") or "")
+    if output.get("type") == "image" and output.get("url"):
+        url = str(output["url"])
+        if url.startswith("data:"):
+            return Content("data", uri=url, media_type=url[5:].partition(";")[0] or "image/png")
+        return Content("uri", uri=url, media_type="image/png")
+    return Content.from_text("", additional_properties={"openai_output": dict(output)})
+
+
+def complete_custom_call(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+    """Set the call's full input."""
+    for content in contents:
+        if content.type == "function_call":
+            content.arguments = item.get("input")
+    return contents
+
+
+def complete_mcp(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+    """Set the arguments, which are streamed after the event that the framework reads; add a result for a failure."""
+    names = {"call_id": item.get("id"), "tool_name": item.get("name"), "server_name": item.get("server_label")}
+    contents = _with_call(contents, "mcp_server_tool_call", names)
+    for content in contents:
+        if content.type == "mcp_server_tool_call":
+            content.arguments = item.get("arguments")
+            content.status = item.get("status")
+    if not item.get("error"):
+        return [
+            content for content in contents if content.type != "mcp_server_tool_result" or content.output is not None
+        ]
+    results = [content for content in contents if content.type == "mcp_server_tool_result"]
+    if not results:
+        results = [Content("mcp_server_tool_result", call_id=item.get("id"))]
+        contents = [*contents, *results]
+    for content in results:
+        content.additional_properties = content.additional_properties | {"error": item["error"]}
+    return contents
+
+
+def _with_call(contents: list[Content], kind: Any, names: Mapping[str, Any]) -> list[Content]:
+    """Add the call if the stream was joined after its first event, and keep each content once."""
+    contents = _each_once(contents)
+    return contents if any(content.type == kind for content in contents) else [Content(kind, **names), *contents]
+
+
+def _each_once(contents: Sequence[Content]) -> list[Content]:
+    """Keep the last content of each type, as an event may be repeated."""
+    return list({content.type: content for content in contents}.values())
+
+
+def complete_call(_item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+    """Keep each content once."""
+    return _each_once(contents)
+
+
+def complete_search(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+    """Set the queries, which the service sends when the search ends; the framework reads only its start."""
+    name = "web_search" if item["type"] == "web_search_call" else "file_search"
+    contents = _with_call(contents, "search_tool_call", {"call_id": item.get("id"), "tool_name": name})
+    for content in contents:
+        content.status = item.get("status")
+        if content.type == "search_tool_call" and item["type"] == "file_search_call":
+            content.arguments = {"queries": item.get("queries")}
+        elif content.type == "search_tool_call":
+            action = cast("dict[str, Any]", item.get("action") or {})
+            content.arguments = {name: value for name, value in action.items() if name != "sources"}
+        elif item["type"] == "web_search_call":
+            content.result = {"action": item.get("action")}
+    return contents
+
+
+def complete_approval(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+    """Add the request if the stream was joined after the event that starts the item."""
+    if contents:
+        return contents
+    server = item.get("server_label")
+    call = Content("function_call", hosted=True, server_name=server, additional_properties={"server_label": server})
+    call.call_id = item.get("id")
+    call.name = item.get("name")
+    call.arguments = item.get("arguments")
+    return [Content.from_function_approval_request(id=str(item.get("id") or ""), function_call=call)]
+
+
+def complete_image(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
+    """Remove the partial images of a stream, which are drafts of the finished image."""
+    if not item.get("result"):
+        return _each_once(contents)
+    return [content for content in contents if not _is_draft(content)][-2:]
+
+
+def _is_draft(content: Content) -> bool:
+    outputs = content.outputs
+    return isinstance(outputs, Content) and bool(outputs.additional_properties.get("is_partial_image"))
+
+
+def _strip_annotation_index(annotation: Annotation) -> Annotation:
+    """Remove the position in the stream: the list of citations is in order."""
+    fields = cast("dict[str, Any]", annotation)
+    properties = cast("dict[str, Any]", fields.get("additional_properties") or {})
+    remaining_properties = {name: value for name, value in properties.items() if name != "annotation_index"}
+    other_fields = {name: value for name, value in fields.items() if name != "additional_properties"}
+    return cast(
+        "Annotation",
+        cast(
+            "object", other_fields | ({"additional_properties": remaining_properties} if remaining_properties else {})
+        ),
+    )
+
+
+def _strip_event_counters(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Remove event counters, and empty log probabilities."""
+    remaining_properties: dict[str, Any] = {}
+    for name, value in properties.items():
+        if name in {"output_index", "sequence_number"} or (name == "logprobs" and not value):
+            continue
+        remaining_properties[name] = _strip_event_counters(cast("dict[str, Any]", value)) if name == "openai" else value
+        if name == "openai" and not remaining_properties[name]:
+            del remaining_properties[name]
+    return remaining_properties
+
+
+def tidy_open_item(contents: list[Content]) -> list[Content]:
+    """Tidy the streamed contents of an unfinished item.
+
+    Guarantee: pure except for its argument.
+
+    Args:
+        contents: of the item, joined; changed in place.
+
+    Returns:
+        The contents without blank reasoning, earlier drafts of images, and event counters.
+    """
+    drafts = [content for content in contents if content.type.startswith("image_generation")][:-2]
+    has_reasoning_text = any(content.type == "text_reasoning" and content.text for content in contents)
+    tidy_contents: list[Content] = []
+    for content in contents:
+        is_blank = content.type == "text_reasoning" and not (content.text or content.protected_data)
+        if (is_blank and has_reasoning_text) or any(content is draft for draft in drafts):
+            continue
+        content.additional_properties = _strip_event_counters(content.additional_properties)
+        content.annotations = [_strip_annotation_index(annotation) for annotation in content.annotations or ()] or None
+        for part in content.inputs or ():
+            part.additional_properties = {}
+        tidy_contents.append(content)
+    return tidy_contents
+
+
+def parse_annotations_from_openai(part: Mapping[str, Any]) -> list[Annotation] | None:
+    """Read the citations of a text part, like ``_parse_annotation_from_openai`` of the framework.
+
+    Guarantee: pure.
+
+    Args:
+        part: of a message item.
+
+    Returns:
+        Annotations in order, or None without any.
+    """
+    annotations: list[Annotation] = []
+    for annotation_item in cast("list[dict[str, Any]]", part.get("annotations") or []):
+        annotation: dict[str, Any] = {"type": "citation"}
+        names = {
+            "url": annotation_item.get("url") or annotation_item.get("filename"),
+            "title": annotation_item.get("title"),
+        }
+        annotation |= {name: value for name, value in names.items() if value is not None}
+        if "file_id" in annotation_item:
+            annotation["file_id"] = annotation_item["file_id"]
+        properties = {
+            name: annotation_item[name] for name in ("container_id", "index") if annotation_item.get(name) is not None
+        }
+        if properties:
+            annotation["additional_properties"] = properties
+        if "start_index" in annotation_item:
+            region = {
+                "type": "text_span",
+                "start_index": annotation_item["start_index"],
+                "end_index": annotation_item["end_index"],
+            }
+            annotation["annotated_regions"] = [region]
+        if len(annotation) > 1:  # an unknown kind may have no neutral field; the item's metadata has it
+            annotations.append(cast("Annotation", cast("object", annotation)))
+    return annotations or None

@@ -1,0 +1,377 @@
+"""Prepares a conversation for the Responses API: changes to messages and input items before a request.
+
+The API checks by id. A stored item that followed reasoning must come with that reasoning; reasoning must come with its
+encrypted payload, and with the item that followed it. If a part of such a group cannot be sent, the group is sent
+without ids, as plain text and calls, which the API accepts.
+
+Source: recorded requests (`multiturn/ci-replay-store-default`, `reasoning-modified-history-400`, `fn-*`).
+"""
+
+import copy
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from mimetypes import guess_type
+from typing import Any, Final
+
+from agent_framework import Content, Message
+
+from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.model.ids import derived_id
+from durable_agent_host.model.provider_item import LOST_RESULT, PART_OF, STAMP
+from durable_agent_host.providers.openai.approval_items import approval_request_id, approval_response_id
+from durable_agent_host.providers.openai.item_mapping import find_item_metadata, group_by_item, rebuild_item
+from durable_agent_host.providers.openai.item_rebuild import Item
+from durable_agent_host.providers.openai.item_types import ITEM_TYPES, MAX_ID_CHARACTERS, item_type
+from durable_agent_host.providers.openai.lost_state import LOST, with_contents
+from durable_agent_host.providers.tool_call_names import accepted_name
+
+# Closes open calls in a transcript that is sent in full: the API rejects a call without its result.
+#
+# A turn can end with an open call: of a tool that the app only declares, of a turn that was cancelled, or an approval
+# without a decision. The stored conversation does not change; the sent one is closed.
+
+_RESULT_TYPES: Final = frozenset({"function_result", "shell_tool_result", "computer_tool_result"})
+
+
+def with_closed_calls(messages: Sequence[Message]) -> list[Message]:
+    """Close open calls, and remove results without their call.
+
+    Guarantee: pure; the messages are not changed.
+
+    Args:
+        messages: a full conversation; the service stores no part of it.
+
+    Returns:
+        The messages. A function call without a result gets one that reports it as unknown; other calls of the app's
+        tools, and open approvals, are marked, so that they are omitted with everything that depends on them.
+    """
+    open_calls, orphan_results = _find_unpaired_calls(messages)
+    open_approvals, orphan_approvals = _find_unpaired_approvals(messages)
+    orphan_ids = orphan_results | orphan_approvals
+    open_ids = open_calls | open_approvals
+    if not orphan_ids and not open_ids:
+        return list(messages)
+    messages_to_send: list[Message] = []
+    for message in resting(messages):
+        paired_contents = [content for content in message.contents if id(content) not in orphan_ids]
+        open_functions = [content for content in paired_contents if id(content) in open_calls and _is_function(content)]
+        contents = [
+            _mark_lost(content) if id(content) in open_ids and not _is_function(content) else content
+            for content in paired_contents
+        ]
+        if contents or not message.contents:
+            messages_to_send.append(message if contents == list(message.contents) else with_contents(message, contents))
+        if open_functions:
+            results = [Content("function_result", call_id=call.call_id, result=LOST_RESULT) for call in open_functions]
+            messages_to_send.append(Message("tool", results))
+    return messages_to_send
+
+
+def _find_unpaired_calls(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
+    """Find calls without a result and function results without a call, by object identity.
+
+    A result belongs to the nearest open call of its id before it, since ids may recur in a later turn.
+    """
+    pending_calls: dict[str, list[Content]] = {}
+    orphan_results: set[int] = set()
+    for content in (content for message in resting(messages) for content in message.contents):
+        metadata = find_item_metadata(content) or {}
+        if _is_function(content) or item_type(metadata.get("type")).needs_result:
+            pending_calls.setdefault(str(metadata.get("call_id", content.call_id)), []).append(content)
+        elif content.type in _RESULT_TYPES:
+            if calls := pending_calls.get(str(content.call_id)):
+                calls.pop()
+            elif content.type == "function_result":
+                orphan_results.add(id(content))
+    return {id(content) for calls in pending_calls.values() for content in calls}, orphan_results
+
+
+def _find_unpaired_approvals(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
+    """Find approval items without a response, and other approval contents without a counterpart."""
+    contents = [content for message in resting(messages) for content in message.contents]
+    requests = [(content, request) for content in resting(contents) if (request := approval_request_id(content))]
+    request_ids = {request for _, request in requests}
+    responses = [(content, request) for content in resting(contents) if (request := approval_response_id(content))]
+    response_ids = {request for _, request in responses}
+    open_requests = [content for content, request in requests if request not in response_ids]
+    orphan_responses = [content for content, request in responses if request not in request_ids]
+    item_request_ids = {id(content) for content in open_requests if find_item_metadata(content)}
+    return item_request_ids, {id(content) for content in [*open_requests, *orphan_responses]} - item_request_ids
+
+
+def _is_function(content: Content) -> bool:
+    """Return whether a content is sent as a call of a function tool."""
+    metadata = find_item_metadata(content)
+    return content.type == "function_call" and (metadata is None or metadata.get("type") == "function_call")
+
+
+def _mark_lost(content: Content) -> Content:
+    metadata: Any = find_item_metadata(content)
+    clone = copy.copy(content)
+    clone.additional_properties = content.additional_properties | {STAMP: {**metadata, LOST: True}}
+    return clone
+
+
+_VALID_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+_KIND_PROPERTIES: Final = frozenset({"openai", "openai_content_type"})
+"""Keys of ``additional_properties`` by which the client recognizes the kind of a link."""
+_DATA_KIND: Final = re.compile(r"data:([^;,]*)")
+
+
+def replayable_messages(
+    messages: Sequence[Message], *, uses_service_storage: bool, can_send_reasoning: Callable[[Content], bool]
+) -> list[Message]:
+    """Remove the reasoning that cannot be replayed, and the ids that would require it.
+
+    Guarantee: pure; the messages are not changed.
+
+    Args:
+        messages: to be sent, history first.
+        uses_service_storage: whether the service stores what it is sent, and so knows the ids.
+        can_send_reasoning: whether the client can send reasoning that has no encrypted payload.
+
+    Returns:
+        The same messages, or copies where something was removed.
+    """
+    sendable_messages = _without_foreign_media(
+        [_with_media_types(_strip_malformed_items(message)) for message in resting(messages)]
+    )
+    return [
+        _make_replayable(message, uses_service_storage=uses_service_storage, can_send_reasoning=can_send_reasoning)
+        if message.role == "assistant"
+        else message
+        for message in resting(sendable_messages)
+    ]
+
+
+def _strip_malformed_items(message: Message) -> Message:
+    """Remove the metadata of malformed contents: the item that they represent cannot be sent."""
+    contents: list[Content] = []
+    for group in group_by_item(message.contents):
+        contents += (
+            group
+            if find_item_metadata(group[0]) is None or _is_complete(group)
+            else [_strip_metadata(content) for content in group]
+        )
+    return message if contents == list(message.contents) else with_contents(message, contents)
+
+
+def _is_complete(group: Sequence[Content]) -> bool:
+    try:
+        item = rebuild_item(group)
+    except (AttributeError, KeyError, TypeError):
+        return False
+    row = item_type(item["type"])
+    return all(name in item and (item[name] is not None or name in row.may_be_null) for name in row.required_fields)
+
+
+def _strip_metadata(content: Content) -> Content:
+    clone = copy.copy(content)
+    metadata_keys = {STAMP, PART_OF}
+    clone.additional_properties = {
+        name: v for name, v in content.additional_properties.items() if name not in metadata_keys
+    }
+    return clone
+
+
+def _with_media_types(message: Message) -> Message:
+    """Set the media type of every link, or convert it to text: the client rejects links without a media type."""
+    contents = [_with_media_type(content) for content in message.contents]
+    return message if contents == list(message.contents) else with_contents(message, contents)
+
+
+def _with_media_type(content: Content) -> Content:
+    if content.type == "function_result" and content.items:
+        items = [_with_media_type(item) for item in content.items]
+        if items == list(content.items):
+            return content
+        clone = copy.copy(content)
+        clone.items = items
+        clone.result = "\n".join(item.text for item in items if item.type == "text" and item.text)  # like the framework
+        return clone
+    if content.type not in {"data", "uri"} or content.media_type or not content.uri:
+        return content
+    if content.additional_properties.keys() & _KIND_PROPERTIES:
+        return content
+    kind = _DATA_KIND.match(content.uri)
+    media_type = (kind[1] or "text/plain") if kind else guess_type(content.uri)[0] or ""
+    if not kind and not media_type.startswith("image/"):
+        return Content.from_text(content.uri)
+    clone = copy.copy(content)
+    clone.media_type = media_type
+    return clone
+
+
+def _without_foreign_media(messages: Sequence[Message]) -> list[Message]:
+    """Move images of another provider's assistant to the user: the API accepts no image from an assistant."""
+    sendable_messages: list[Message] = []
+    for message in resting(messages):
+        media = [content for content in message.contents if message.role == "assistant" and _is_media(content)]
+        if not media:
+            sendable_messages.append(message)
+            continue
+        if other_contents := [content for content in message.contents if not _is_media(content)]:
+            sendable_messages.append(with_contents(message, other_contents))
+        sendable_messages.append(Message("user", media))
+    return sendable_messages
+
+
+def _is_media(content: Content) -> bool:
+    return (
+        content.type in {"data", "uri", "hosted_file"} and not {STAMP, PART_OF} & content.additional_properties.keys()
+    )
+
+
+def _make_replayable(
+    message: Message, *, uses_service_storage: bool, can_send_reasoning: Callable[[Content], bool]
+) -> Message:
+    groups = _merge_reasoning(group_by_item(message.contents))
+    contents: list[Content] = []
+    is_plain = False
+    for index, group in enumerate(groups):
+        next_group = groups[index + 1] if index + 1 < len(groups) else None
+        if group[0].type == "text_reasoning" and not (
+            can_send_reasoning(group[0]) or _can_precede(group, next_group, uses_service_storage=uses_service_storage)
+        ):
+            is_plain = True
+        elif is_plain or _is_lost(group):
+            is_plain = True
+            contents += _without_id(group, uses_service_storage=uses_service_storage)
+        else:
+            contents += group
+    return message if contents == list(message.contents) else with_contents(message, contents)
+
+
+def _merge_reasoning(groups: Iterable[list[Content]]) -> list[list[Content]]:
+    """Merge adjacent contents of one reasoning item that have no metadata."""
+    merged_groups: list[list[Content]] = []
+    for group in groups:
+        last_content = merged_groups[-1][-1] if merged_groups else None
+        is_more = (
+            last_content is not None
+            and last_content.type == group[0].type == "text_reasoning"
+            and last_content.id == group[0].id
+        )
+        if (
+            is_more
+            and last_content is not None
+            and last_content.id
+            and not (find_item_metadata(group[0]) or find_item_metadata(last_content))
+        ):
+            merged_groups[-1] += group
+        else:
+            merged_groups.append(group)
+    return merged_groups
+
+
+def _can_precede(group: Sequence[Content], next_group: Sequence[Content] | None, *, uses_service_storage: bool) -> bool:
+    is_encrypted = any(
+        content.protected_data or content.additional_properties.get("encrypted_content") for content in group
+    )
+    if not is_encrypted or not group[0].id or next_group is None or _is_lost(next_group):
+        return False
+    if (
+        any(next_group[0].type in row.unsent for row in ITEM_TYPES.values())
+        and find_item_metadata(next_group[0]) is None
+    ):
+        return False
+    # The API rejects a text without an id after stored reasoning (recorded). A text without metadata after an item of
+    # the API was interrupted or changed, and is not the result of that reasoning.
+    needs_id = uses_service_storage or find_item_metadata(group[0]) is not None
+    return not (needs_id and next_group[0].type == "text" and find_item_metadata(next_group[0]) is None)
+
+
+def _is_lost(group: Sequence[Content]) -> bool:
+    return bool((find_item_metadata(group[0]) or {}).get(LOST))
+
+
+def _without_id(group: list[Content], *, uses_service_storage: bool) -> list[Content]:
+    """Send a group so that it does not require the reasoning before it."""
+    metadata = find_item_metadata(group[0])
+    if metadata is None:
+        return group
+    row = item_type(metadata["type"])
+    if (row.needs_result or row.is_encrypted) and metadata.get(LOST):
+        return []
+    if row.is_id_optional:
+        first = copy.copy(group[0])
+        first.additional_properties = first.additional_properties | {STAMP: {**metadata, "id": None}}
+        return [first, *group[1:]]
+    if not uses_service_storage and not metadata.get(LOST):
+        return group
+    return [Content("text", text=row.describe(rebuild_item(group)))] if row.describe else []
+
+
+def accepted_item(item: Item) -> Item:
+    """Null the fields of an item that the API may not accept back; the stored item has them. Guarantee: pure.
+
+    Args:
+        item: rebuilt from its contents.
+
+    Returns:
+        The item, or a copy if fields were changed.
+    """
+    null_fields = item_type(item["type"]).always_null
+    return {**item, **dict.fromkeys(null_fields)} if null_fields else item
+
+
+def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
+    """Give every item ids that the API accepts.
+
+    Call ids over 64 characters come from other providers, repeated or malformed item ids from histories that lost their
+    own. The new ids derive from the old ones, so they are the same on every turn. A repeated item of another kind is
+    the same item, and is omitted.
+
+    Guarantee: pure.
+
+    Args:
+        items: of a request's input.
+
+    Returns:
+        New items where something changed.
+    """
+    valid_items: list[Item] = []
+    occurrence_counts: dict[str, int] = {}
+    for item in resting(items):
+        valid_item = dict(item)
+        call_id = valid_item.get("call_id")
+        item_id = valid_item.get("id")
+        kind = valid_item.get("type")
+        if isinstance(call_id, str) and len(call_id) > MAX_ID_CHARACTERS:
+            valid_item["call_id"] = "call_" + derived_id(call_id)
+        if item_id is not None and kind != "item_reference":
+            previous_count = occurrence_counts.get(str(item_id), 0)
+            occurrence_counts[str(item_id)] = previous_count + 1
+            row = item_type(kind)
+            is_valid = _VALID_ID.fullmatch(str(item_id)) is not None and not previous_count
+            if row.id_prefix and not (is_valid and str(item_id).startswith(row.id_prefix)):
+                valid_item["id"] = row.id_prefix + derived_id(str(item_id), str(call_id), str(previous_count))
+            elif not is_valid and not row.id_prefix:
+                if not row.is_id_optional:
+                    continue
+                del valid_item["id"]
+        valid_items.append(valid_item)
+    return valid_items
+
+
+def with_valid_names(items: Iterable[Item], tool_names: Collection[str]) -> list[Item]:
+    """Give function calls names that the API accepts: it rejects others, also of calls that it returned itself.
+
+    Guarantee: pure; the items are not changed.
+
+    Args:
+        items: of a request's input.
+        tool_names: names of the request's tools.
+
+    Returns:
+        The items, copies where the name changed.
+    """
+    return [
+        {**item, "name": name}
+        if item.get("type") == "function_call"
+        and (name := accepted_name(item.get("name"), _NAME, tool_names)) != item.get("name")
+        else item
+        for item in resting(items)
+    ]

@@ -1,0 +1,86 @@
+"""Half of a surrogate pair is sent as the replacement character, since UTF-8 cannot represent it.
+
+A model can cut a text inside a character, or write half of one as an escape, anywhere in its response: in a text, in
+arguments, in an id. It is stored unchanged, and every later request repeats it; so it is replaced where requests are
+written, which also covers the results of tools.
+"""
+
+# ruff: noqa: SLF001 - SDKs have no public way to write a body
+
+from typing import Any, Final, cast
+
+from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.concurrency.cooperative_yield import resting
+
+_PART_CHARACTERS: Final = 64 * 1024
+_BODIES: Final = ("json_data", "extra_json")
+
+
+def with_surrogate_replacement(sdk: Any) -> Any:
+    """Copy a client of an SDK so that it can send every string.
+
+    Guarantee: pure; bodies that the client can write are the same.
+
+    Args:
+        sdk: of OpenAI or Anthropic, which write bodies as UTF-8 without escapes.
+
+    Returns:
+        A copy that shares the connections.
+    """
+    return copy_with(sdk, _SurrogateReplacingMixin)
+
+
+def without_lone_surrogates(value: Any) -> Any:
+    """Make texts encodable as UTF-8.
+
+    Guarantee: pure.
+
+    Args:
+        value: JSON values at any depth.
+
+    Returns:
+        The same value, or a copy where something changed.
+    """
+    if isinstance(value, str):
+        return value if _is_utf8(value) else _replace_surrogates(value)
+    if isinstance(value, list):
+        return [without_lone_surrogates(element) for element in resting(cast("list[Any]", value))]
+    if isinstance(value, dict):
+        fields = cast("dict[Any, Any]", value)
+        return {without_lone_surrogates(name): without_lone_surrogates(element) for name, element in fields.items()}
+    return value
+
+
+def encode_text(text: str) -> bytes:
+    """Encode a text as UTF-8. Guarantee: pure."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _replace_surrogates(text).encode()
+
+
+def _replace_surrogates(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        for start in range(0, len(text), _PART_CHARACTERS):  # other threads run between two chunks
+            text[start : start + _PART_CHARACTERS].encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class _SurrogateReplacingMixin:
+    """The override; precedes the SDK's own class in the method resolution order."""
+
+    def _build_request(self, options: Any, **kwargs: Any) -> Any:
+        client: Any = super()
+        try:
+            return client._build_request(options, **kwargs)
+        except UnicodeEncodeError:
+            bodies = {name: without_lone_surrogates(getattr(options, name)) for name in _BODIES}
+            return client._build_request(options.model_copy(update=bodies), **kwargs)

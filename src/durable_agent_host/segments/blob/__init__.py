@@ -1,1 +1,0 @@
-"""Pieces in block blobs of Azure Storage."""

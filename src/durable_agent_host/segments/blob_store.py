@@ -1,0 +1,217 @@
+"""Pieces in block blobs of Azure Storage, which every function app has.
+
+Theory of operation. A piece is the blob ``{home}/{name}``, created on the condition that it does not exist; an existing
+one gets a new etag instead. A piece too large for one block is sent in blocks, which count once their list is
+committed. Deletion by age lists the blobs, and deletes each on the condition that it still has the listed etag, so a
+piece that was put again in between stays. A holder is the empty blob ``{home}/holders/{digest}`` with its name in the
+metadata.
+
+Clients of the SDK belong to one loop, so all requests run in the store's own `LoopThread`.
+"""
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any, Final
+
+from azure.storage.blob.aio import ContainerClient
+
+from durable_agent_host.concurrency.event_loop_thread import LoopThread
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.segments.protocol import CHECK_SECONDS, StoredPiece, has_its_bytes
+from durable_agent_host.storage.azure_blob_container import (
+    MAX_BLOCK_BYTES,
+    BlobContainer,
+    BlobMissingError,
+    BlobRange,
+    ListedBlob,
+    container_of_app,
+)
+
+CONTAINER: Final = "durable-agent-host-segments"
+_CHECK: Final = "check"
+_HOLDERS: Final = "holders/"
+_HOLDER: Final = "holder"
+_AT_ONCE: Final = 16
+_CLOCK_SECONDS: Final = 1.0
+"""The storage reports whole seconds, so something that appears this much older may have the same age."""
+
+
+class BlobSegmentStore:
+    """The pieces of one blob container. Implements `durable_agent_host.segments.protocol.SegmentStore`.
+
+    Args:
+        make_client: creates the container's client with a given transport, in the store's own loop, at the first use;
+            see `from_environment`.
+        give_up_seconds: how long a request is retried while the storage does not answer.
+        max_block_bytes: maximum size of a request with part of a piece.
+    """
+
+    def __init__(
+        self,
+        make_client: Callable[[Any], ContainerClient],
+        *,
+        give_up_seconds: float = 30.0,
+        max_block_bytes: int = MAX_BLOCK_BYTES,
+    ) -> None:
+        self._container = BlobContainer(make_client, give_up_seconds, what="stored parts of conversations")
+        self._max_block_bytes = max_block_bytes
+        self._loop = LoopThread("segments-blob")
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str], *, container: str = CONTAINER, **options: Any
+    ) -> "BlobSegmentStore":
+        """Use the storage account of a function app.
+
+        Args:
+            environment: the app's settings, see `container_of_app`.
+            container: its name; created if it is missing.
+            options: of the class.
+
+        Returns:
+            The store, not connected yet.
+
+        Raises:
+            SettingError: the settings name no storage account.
+        """
+        return cls(container_of_app(environment, container, what="the store of long conversations"), **options)
+
+    async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
+        """Store pieces; see the protocol."""
+        await self._loop.run(_all(self._put(f"{home}/{name}", body) for name, body in pieces.items()))
+
+    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+        """Read pieces and check them; see the protocol."""
+        wanted = list(dict.fromkeys(names))
+        bodies = await self._loop.run(_all(self._get(home, name) for name in wanted))
+        return dict(zip(wanted, bodies, strict=True))
+
+    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+        """Read a part of a piece; see the protocol."""
+        return (await self._loop.run(self._part(home, name, start, size))).data
+
+    async def pieces(self, home: str) -> AsyncGenerator[StoredPiece]:
+        """List the pieces of a home; see the protocol."""
+        for blob in await self._loop.run(self._pieces(home)):
+            yield StoredPiece(blob.name.rpartition("/")[2], blob.size, _least_age(blob))
+
+    async def homes(self) -> AsyncGenerator[str]:
+        """List the homes; see the protocol."""
+        for home in await self._loop.run(self._container.folders()):
+            yield home
+
+    async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+        """Delete pieces; see the protocol."""
+
+        async def work() -> int:
+            wanted = {f"{home}/{name}" for name in names}
+            blobs = [blob for blob in await self._pieces(home) if blob.name in wanted]
+            return sum(await _all(self._delete_if_old(blob, older_than_seconds) for blob in blobs))
+
+        return await self._loop.run(work())
+
+    async def hold(self, home: str, holder: str) -> None:
+        """Record a holder; see the protocol."""
+        metadata = {_HOLDER: base64.urlsafe_b64encode(holder.encode()).decode()}
+        await self._loop.run(self._container.mark(_holder_path(home, holder), b"", metadata=metadata))
+
+    async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
+        """Remove a holder; see the protocol."""
+
+        async def work() -> None:
+            for blob in await self._container.listed(_holder_path(home, holder)):
+                await self._delete_if_old(blob, older_than_seconds)
+
+        await self._loop.run(work())
+
+    async def holders(self, home: str) -> dict[str, float]:
+        """Return the holders of a home; see the protocol."""
+        found = await self._loop.run(self._container.listed(f"{home}/{_HOLDERS}", with_metadata=True))
+        return {base64.urlsafe_b64decode(blob.metadata[_HOLDER]).decode(): _least_age(blob) for blob in found}
+
+    async def check(self) -> None:
+        """Check that the container is writable; see the protocol."""
+        await self._loop.run(self._container.mark(_CHECK, b"", give_up_seconds=CHECK_SECONDS))
+
+    async def close(self) -> None:
+        """Close the connections and stop the loop."""
+        await self._loop.close(self._container.close())
+
+    async def _pieces(self, home: str) -> list[ListedBlob]:
+        holders = f"{home}/{_HOLDERS}"
+        return [blob for blob in await self._container.listed(f"{home}/") if not blob.name.startswith(holders)]
+
+    async def _delete_if_old(self, blob: ListedBlob, older_than_seconds: float) -> bool:
+        if older_than_seconds <= 0:
+            return await self._in_slot(self._container.delete, blob.name)
+        if _least_age(blob) < older_than_seconds:
+            return False
+        return await self._in_slot(self._container.delete, blob.name, etag=blob.etag)
+
+    async def _put(self, path: str, body: bytes) -> None:
+        """Create a blob, or touch it; again if another process deletes it in between."""
+        is_large = len(body) > self._max_block_bytes
+        if is_large and await self._in_slot(self._container.touch, path):
+            return
+        while True:
+            if is_large:
+                is_new = await self._put_in_blocks(path, body)
+            else:
+                is_new = await self._in_slot(self._container.create_whole, path, body)
+            if is_new or await self._in_slot(self._container.touch, path):
+                return
+
+    async def _put_in_blocks(self, path: str, body: bytes) -> bool:
+        view = memoryview(body)
+        size = self._max_block_bytes
+        blocks = {f"{start:016x}": view[start : start + size] for start in range(0, len(body), size)}
+        await _all(self._in_slot(self._container.stage, path, block_id, block) for block_id, block in blocks.items())
+        return await self._container.create_staged(path, list(blocks))
+
+    async def _part(self, home: str, name: str, start: int, size: int) -> BlobRange:
+        path = f"{home}/{name}"
+        try:
+            return await self._in_slot(self._container.read, path, start, size)
+        except BlobMissingError:
+            raise CorruptStateError(
+                f"the piece {name} of {home} is not in the storage account: restore the blob {path}"
+            ) from None
+
+    async def _get(self, home: str, name: str) -> bytes:
+        path = f"{home}/{name}"
+        size = self._max_block_bytes
+        first = await self._part(home, name, 0, size)
+        rest = await _all(self._part(home, name, start, size) for start in range(size, first.size, size))
+        body = b"".join([first.data, *(part.data for part in rest)])
+        if not has_its_bytes(name, body):
+            raise CorruptStateError(
+                f"the piece {name} of {home} has other bytes than were stored: restore the blob {path}"
+            )
+        return body
+
+    async def _in_slot[**P, T](self, request: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        async with self._slots:
+            return await request(*args, **kwargs)
+
+
+async def _all[T](work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Wait for all; the first failure cancels the others."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+def _least_age(blob: ListedBlob) -> float:
+    return max(blob.age_seconds - _CLOCK_SECONDS, 0.0)
+
+
+def _holder_path(home: str, holder: str) -> str:
+    return f"{home}/{_HOLDERS}{hashlib.sha256(holder.encode()).hexdigest()}"

@@ -1,0 +1,167 @@
+"""Exports: a conversation as one self-contained JSON document, written piece by piece."""
+
+import base64
+import codecs
+import json
+import re
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
+
+from durable_agent_host.codec.entity_state import encode_receipt, encode_session
+from durable_agent_host.codec.offloaded_text import Detached, detached_of, put_texts
+from durable_agent_host.codec.strict_json import encode_strict
+from durable_agent_host.codec.wire_types import EXTENSION
+from durable_agent_host.concurrency.cooperative_yield import let_others
+from durable_agent_host.model.segment_refs import Sealed
+from durable_agent_host.segments.conversation_reader import Record, stored_overlay
+from durable_agent_host.session.external_messages import kept_by
+from durable_agent_host.session.sealing import turn_of_receipt
+
+_PART: Final = 48 * 1024
+"""Bytes or characters of a large text written at once; a multiple of three, for base64."""
+_TOGETHER: Final = 64 * 1024
+
+
+async def export_document(record: Record) -> AsyncGenerator[bytes]:
+    """Write the document of a session, with all entries and receipts and their large texts.
+
+    Memory holds one segment and one slice of a large text. Receipts precede the conversation, so that a reader can
+    match each with its turn.
+
+    Args:
+        record: of the session.
+
+    Yields:
+        JSON, in ASCII.
+
+    Raises:
+        CorruptStateError: a piece is missing; the document is not complete.
+        LogError: the store does not answer; the document is not complete.
+    """
+    mark = uuid.uuid4().hex
+    waiting = bytearray()
+    async for part in _document(record, mark):
+        waiting += part
+        if len(waiting) >= _TOGETHER:
+            await let_others()
+            yield bytes(waiting)
+            waiting.clear()
+    yield bytes(waiting)
+
+
+async def begun(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Read the first part now, so that its errors are raised before anything is sent.
+
+    Args:
+        parts: of `export_document`.
+
+    Returns:
+        All parts.
+    """
+    first = await anext(parts)
+
+    async def all_parts() -> AsyncGenerator[bytes]:
+        async with aclosing(parts):
+            yield first
+            async for part in parts:
+                yield part
+
+    return all_parts()
+
+
+async def one_part(data: bytes) -> AsyncGenerator[bytes]:
+    """Return a small document as one part."""
+    yield data
+
+
+async def _document(record: Record, mark: str) -> AsyncGenerator[bytes]:
+    session = record.session
+    frame = encode_session(
+        replace(
+            session,
+            entries=(),
+            receipts=(),
+            sealed=Sealed(),
+            agent_session=await record.agent_session(),
+            overlay=await stored_overlay(record),
+        )
+    )
+    data = {name: value for name, value in frame["data"].items() if name != "conversationHistory"}
+    extensions: Any = data.get("extensionData") or {}
+    ours = {**extensions.get(EXTENSION, {}), "receipts": mark}
+    data["extensionData"] = {**extensions, EXTENSION: ours}
+    data["conversationHistory"] = mark
+    before, between, after = encode_strict({**frame, "data": data}).split(f'"{mark}"')
+    yield before.encode()
+    async for part in _listed(_receipts(record)):
+        yield part
+    yield between.encode()
+    async for part in _listed(_entries(record, mark)):
+        yield part
+    yield after.encode()
+
+
+async def _listed(items: AsyncGenerator[AsyncGenerator[bytes]]) -> AsyncGenerator[bytes]:
+    opening = b"["
+    async for item in items:
+        yield opening
+        async for part in item:
+            yield part
+        opening = b", "
+    yield b"[]" if opening == b"[" else b"]"
+
+
+async def _receipts(record: Record) -> AsyncGenerator[AsyncGenerator[bytes]]:
+    newest = {turn_of_receipt(one) for one in record.session.receipts}
+    if record.session.sealed.refs:
+        async for chunk in record.oldest_first():
+            for receipt in chunk.receipts:
+                if turn_of_receipt(receipt) not in newest:  # the head's receipts come with it
+                    yield _one(receipt)
+    for receipt in record.session.receipts:
+        yield _one(encode_receipt(receipt))
+
+
+async def _one(value: Any) -> AsyncGenerator[bytes]:
+    yield encode_strict(value).encode()
+
+
+async def _entries(record: Record, mark: str) -> AsyncGenerator[AsyncGenerator[bytes]]:
+    async for chunk in record.oldest_first():
+        for entry in chunk.entries:
+            yield _entry(record, entry, chunk.home, mark)
+
+
+async def _entry(record: Record, entry: Mapping[str, Any], home: str, mark: str) -> AsyncGenerator[bytes]:
+    """Write an entry; read its large texts when they are due."""
+    if kept_by(entry) is not None:
+        (entry,) = await record.attached((entry,), home)
+    texts = detached_of(entry)
+    marked = put_texts(entry, {one.path: f"{mark}{number}" for number, one in enumerate(texts)})
+    before, *parts = re.split(rf'"{mark}(\d+)"', encode_strict(marked))
+    yield before.encode()
+    for number, after in zip(parts[::2], parts[1::2], strict=True):
+        yield b'"'
+        async for part in _text(record, texts[int(number)], home):
+            yield part
+        yield b'"' + after.encode()
+
+
+async def _text(record: Record, one: Detached, home: str) -> AsyncGenerator[bytes]:
+    """Write the inside of a JSON string."""
+    yield _inside(one.prefix)
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
+    async with aclosing(record.slices(one.home or home, one.name, one.size)) as slices:
+        async for data in slices:
+            for start in range(0, len(data), _PART):
+                part = data[start : start + _PART]
+                yield base64.b64encode(part) if one.is_base64 else _inside(decoder.decode(part))
+    if not one.is_base64:
+        yield _inside(decoder.decode(b"", final=True))
+
+
+def _inside(text: str) -> bytes:
+    return json.dumps(text)[1:-1].encode()

@@ -1,0 +1,198 @@
+"""Forks: a new head that shares the segments and large contents of another session, at any length."""
+
+import uuid
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, Final
+
+from durable_agent_host.codec.offloaded_text import at_home, piece_name
+from durable_agent_host.codec.session_blobs import encode_homes, json_bytes_of
+from durable_agent_host.errors import LogError
+from durable_agent_host.model.segment_refs import Sealed, SegmentRef
+from durable_agent_host.model.session import Session
+from durable_agent_host.segments.conversation_reader import OpenSegments, Record, stored_overlay
+from durable_agent_host.session.forking import forked, forked_agent_session, nothing_of
+from durable_agent_host.session.sealing import (
+    AGENT_SESSION_BYTES,
+    HEAD_BYTES,
+    OVERLAY_BYTES,
+    add_segments,
+    divide_turns,
+    has_mark,
+)
+
+MOST_HOMES: Final = 16
+"""Maximum homes listed in a head; further ones are listed in a piece."""
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A fork ready to store.
+
+    Attributes:
+        session: its head.
+        homes: what it refers to; hold all of them before storing `pieces` and the head.
+        pieces: its own, in its own home.
+    """
+
+    session: Session
+    homes: tuple[str, ...]
+    pieces: Mapping[str, bytes]
+
+    async def hold(self, open_store: OpenSegments, holder: str) -> None:
+        """Hold what it refers to, and store its own pieces. Guarantee: idempotent.
+
+        Args:
+            open_store: returns the piece store; not called for a fork that fits into its head.
+            holder: the fork's name as a holder.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        for home in self.homes:
+            await open_store().hold(home, holder)
+        if self.pieces:
+            await open_store().put(self.session.sealed.home, self.pieces)
+
+    async def release(self, open_store: OpenSegments, holder: str) -> None:
+        """Release what it holds, as far as the store answers; a sweep does the rest."""
+        with suppress(LogError):
+            for home in self.homes:
+                await open_store().release(home, holder)
+
+
+async def make_fork(
+    record: Record,
+    new_id: str,
+    *,
+    at_turn: str | None = None,
+    is_before: bool = False,
+    lasting_state: Collection[str] = (),
+) -> Fork:
+    """Make a fork of a session; stores nothing.
+
+    Reads only the indexes above the segment in which the fork ends, and that segment; nothing for a whole conversation.
+
+    Args:
+        record: of the original, which is not changed.
+        new_id: of the framework's session in the fork.
+        at_turn: the last turn of the copy; None for the whole conversation.
+        is_before: the copy ends before that turn.
+        lasting_state: see `durable_agent_host.session.forking.forked_agent_session`.
+
+    Raises:
+        NotFoundError: the conversation has no such turn.
+        CorruptStateError: a piece is missing.
+        LogError: the store does not answer.
+    """
+    session = record.session
+    total = session.message_count
+    count = total if at_turn is None else await _place_of(record, at_turn, is_before=is_before)
+    own = _Own()
+    refs, entries = await _shared(record, count)
+    sizes = [len(json_bytes_of(entry)) for entry in entries]
+    if sum(sizes) > HEAD_BYTES:
+        refs, own.pieces = add_segments(refs, divide_turns(entries, sizes, (), 0), own.home)
+        entries = []
+    agent_session = forked_agent_session(
+        await record.agent_session(), new_id, lasting_state=None if count == total else lasting_state
+    )
+    stored = None
+    if agent_session is not None and len(data := json_bytes_of(agent_session)) >= AGENT_SESSION_BYTES:
+        stored = own.add(data)
+        agent_session = None
+    overlay = await stored_overlay(record) if count == total else None
+    kept = None
+    if overlay is not None and len(data := json_bytes_of(overlay)) >= OVERLAY_BYTES:
+        kept = own.add(data)
+        overlay = None
+    homes = await record.homes()
+    home = own.home if own.pieces or len(homes) > MOST_HOMES else ""
+    at = own.add(encode_homes(homes)) if len(homes) > MOST_HOMES else None
+    listed = (*((home,) if home else ()), *(homes if at is None else ()))
+    head = replace(
+        forked(session),
+        entries=tuple(entries),
+        sealed=Sealed(home, listed, refs=refs, agent_session=stored, homes_at=at, overlay=kept),
+        agent_session=agent_session,
+        overlay=overlay,
+        imported=min(session.imported, count),
+        app_state=session.app_state if count == total else {},
+    )
+    return Fork(head, tuple(dict.fromkeys((*((home,) if home else ()), *homes))), own.pieces)
+
+
+async def keep_original(record: Record) -> Fork:
+    """Make a second session of a head, identical except for its home; stores nothing.
+
+    Args:
+        record: of the session, which is about to be changed.
+
+    Raises:
+        CorruptStateError: the list of its homes is missing.
+        LogError: the store does not answer.
+    """
+    session = record.session
+    sealed = record.session.sealed
+    entries = tuple(at_home(entry, sealed.home) for entry in session.entries)
+    kept = replace(session, entries=entries, sealed=replace(sealed, home=""))
+    return Fork(kept, await record.homes(), {})
+
+
+class _Own:
+    """The parts that a fork stores itself, in a home of its own."""
+
+    def __init__(self) -> None:
+        self.home = uuid.uuid4().hex
+        self.pieces: dict[str, bytes] = {}
+
+    def add(self, data: bytes) -> tuple[str, str]:
+        name = piece_name(data)
+        self.pieces[name] = data
+        return name, self.home
+
+
+async def _place_of(record: Record, turn_id: str, *, is_before: bool) -> int:
+    """Return the number of entries up to the last one of a turn, or before its first one."""
+    head = record.head()
+    found = [place for place, entry in enumerate(head.entries, head.first) if entry.get("correlationId") == turn_id]
+    if found and not is_before:
+        return found[-1] + 1
+    async for first, ref in record.leaves(newest_first=not is_before):
+        if not has_mark(ref.turns, turn_id):
+            continue
+        entries = (await record.segment(first, ref)).entries
+        places = [place for place, entry in enumerate(entries, first) if entry.get("correlationId") == turn_id]
+        if places:
+            return places[0] if is_before else places[-1] + 1
+    if not found:
+        raise nothing_of(turn_id)
+    return found[0]
+
+
+async def _shared(record: Record, count: int) -> tuple[tuple[SegmentRef, ...], list[Mapping[str, Any]]]:
+    """Return the references to complete segments of the first entries, and the entries after those."""
+    sealed = record.session.sealed
+    if count >= sealed.entries:
+        kept = record.session.entries[: count - sealed.entries]
+        return sealed.refs, [at_home(entry, sealed.home) for entry in kept]
+    refs: list[SegmentRef] = []
+    first = 0
+    level = sealed.refs
+    while True:
+        ends = accumulate((ref.entries for ref in level), initial=first)
+        cut = None
+        for start, ref in zip(ends, level, strict=False):
+            if start + ref.entries > count:
+                first = start
+                cut = ref
+                break
+            refs.append(ref)
+        if cut is None or first == count:
+            return tuple(refs), []
+        if not cut.depth:
+            entries = (await record.segment(first, cut)).entries[: count - first]
+            return tuple(refs), [at_home(entry, cut.home) for entry in entries]
+        level = await record.below(cut)

@@ -1,0 +1,233 @@
+"""Imports: a document that arrives in pieces becomes a conversation in segments, and is never held as a whole."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from itertools import batched
+from typing import Any, Final, Protocol
+
+from durable_agent_host.codec.entity_state import decode_receipt, encode_session
+from durable_agent_host.codec.offloaded_text import attach
+from durable_agent_host.codec.session_document_reader import DocumentReader, Read, ReadEntry, ReadReceipt, ReadText
+from durable_agent_host.concurrency.cooperative_yield import give_way, let_others
+from durable_agent_host.errors import RequestTooLargeError
+from durable_agent_host.model.principal import Owner
+from durable_agent_host.model.segment_refs import Sealed
+from durable_agent_host.model.session import Receipts
+from durable_agent_host.segments.conversation_writer import Written
+from durable_agent_host.session.session_import import (
+    MOST_TOLD,
+    document_of,
+    entries_to_import,
+    messages_on_trust,
+    receipts_to_import,
+    session_on_trust,
+    session_to_import,
+)
+
+_FEED_BYTES: Final = 512 * 1024
+_SLICE_BYTES: Final = 8 * 1024
+_TOGETHER: Final = 64
+_CHECKED_AT_ONCE: Final = 4
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A document that was read.
+
+    Attributes:
+        document: the head to store.
+        message_count: how many entries the conversation has.
+        on_trust: unverifiable effects on agent and model, in sentences: what the document says in the name of the app,
+            a tool, a person or the service.
+        has_spent: the document says what the session has spent.
+    """
+
+    document: Mapping[str, Any]
+    message_count: int
+    on_trust: list[str]
+    has_spent: bool
+
+
+class Writer(Protocol):
+    """Receives the parts of a document as they are read: `RecordWriter`, or `WholeWriter`."""
+
+    has_written: bool
+
+    def note_receipt(self, receipt: Mapping[str, Any]) -> None:
+        """Receive a receipt."""
+        ...
+
+    async def add_piece(self, name: str, data: bytes) -> None:
+        """Receive a large text of a later entry."""
+        ...
+
+    async def add(self, entry: Mapping[str, Any]) -> None:
+        """Receive the next entry, whose large texts came before."""
+        ...
+
+    async def finish(self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None) -> Written:
+        """Return the contents of the head."""
+        ...
+
+
+class WholeWriter:
+    """Keeps a document whole in memory, for receivers that need it at once."""
+
+    has_written = False
+
+    def __init__(self) -> None:
+        self._receipts: list[Mapping[str, Any]] = []
+        self._entries: list[Mapping[str, Any]] = []
+        self._pieces: dict[str, bytes] = {}
+
+    def note_receipt(self, receipt: Mapping[str, Any]) -> None:
+        """Receive a receipt."""
+        self._receipts.append(receipt)
+
+    async def add_piece(self, name: str, data: bytes) -> None:
+        """Receive a large text."""
+        self._pieces[name] = data
+
+    async def add(self, entry: Mapping[str, Any]) -> None:
+        """Receive an entry."""
+        self._entries.append(attach(entry, self._pieces))
+
+    async def finish(self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None) -> Written:
+        """Return all of it, except for the overlay: a conversation kept elsewhere has no context of its own."""
+        del overlay
+        return Written(tuple(self._entries), tuple(self._receipts), Sealed(), agent_session, None)
+
+
+async def read_document(
+    body: AsyncIterator[bytes], writer: Writer, *, max_bytes: int, owner: Owner | None = None
+) -> Imported:
+    """Read an exported document, and write the parts that do not fit into its head.
+
+    Args:
+        body: JSON, in pieces of any size.
+        writer: of the new session.
+        max_bytes: of the body.
+        owner: of the new session.
+
+    Returns:
+        The head, to be stored last.
+
+    Raises:
+        RequestError: it is not a valid session; pieces already written are swept.
+        RequestTooLargeError: the body exceeds the limit.
+        LogError: the piece store does not answer.
+    """
+    reader = DocumentReader()
+    taking = _Taking(writer, is_owned=owner is not None)
+    async with aclosing(_gathered(body, max_bytes)) as pieces:
+        async for data in pieces:
+            await taking.take(await asyncio.to_thread(_fed, reader, data))
+    rest = reader.close()
+    await taking.take((), is_end=True)
+    session = await asyncio.to_thread(session_to_import, rest, owner)
+    written = await writer.finish(session.agent_session, session.overlay)
+    on_trust = taking.told() + session_on_trust(session)
+    count = len(written.entries) + written.sealed.entries
+    has_spent = session.spent is not None
+    if owner is not None:
+        session = replace(session, imported=count)
+    if not writer.has_written:
+        session = replace(session, overlay=written.overlay)
+        document = document_of(rest, session, written.entries, written.receipts)
+        return Imported(document, count, on_trust, has_spent)
+    head = replace(
+        session,
+        entries=written.entries,
+        receipts=Receipts(written.receipts, decode_receipt),
+        sealed=written.sealed,
+        agent_session=written.agent_session,
+        overlay=written.overlay,
+    )
+    return Imported(encode_session(head), count, on_trust, has_spent)
+
+
+def _fed(reader: DocumentReader, data: bytes) -> list[Read]:
+    """Parse pieces of a body in a thread, with pauses for others."""
+    read: list[Read] = []
+    for start in range(0, len(data), _SLICE_BYTES):
+        give_way()
+        read += reader.feed(data[start : start + _SLICE_BYTES])
+    return read
+
+
+def _checked(read: list[ReadEntry], *, is_owned: bool) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Check entries in a thread, with pauses for others; return them, and sentences about what is taken on trust."""
+    entries: list[Mapping[str, Any]] = []
+    on_trust: list[str] = []
+    for some in batched(read, _CHECKED_AT_ONCE, strict=False):
+        give_way()
+        checked = entries_to_import(some)
+        entries += checked
+        for one, entry in zip(some, checked, strict=True):
+            on_trust += messages_on_trust(one.number + 1, entry, is_owned=is_owned)
+    return entries, on_trust
+
+
+async def _gathered(body: AsyncIterator[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
+    """Join small pieces of a body, which parses faster, and count them."""
+    gathered = bytearray()
+    size = 0
+    async for data in body:
+        size += len(data)
+        if size > max_bytes:
+            raise RequestTooLargeError(
+                f"the body has more than {max_bytes} bytes: raise DURABLE_AGENT_HOST_MAX_IMPORT_BYTES"
+            )
+        gathered += data
+        if len(gathered) >= _FEED_BYTES:
+            yield bytes(gathered)
+            gathered.clear()
+    yield bytes(gathered)
+
+
+class _Taking:
+    """Passes a reader's output to a writer, some entries at a time."""
+
+    def __init__(self, writer: Writer, *, is_owned: bool) -> None:
+        self._writer = writer
+        self._is_owned = is_owned
+        self._entries: list[ReadEntry] = []
+        self._receipts: list[ReadReceipt] = []
+        self._told: list[str] = []
+        self._more = 0
+
+    async def take(self, read: Iterable[Read], *, is_end: bool = False) -> None:
+        """Receive what was read; at the end, also flush what waits for more."""
+        for one in read:
+            if isinstance(one, ReadText):
+                await self._writer.add_piece(one.name, one.data)
+            elif isinstance(one, ReadReceipt):
+                self._receipts.append(one)
+            else:
+                self._entries.append(one)
+            if len(self._entries) + len(self._receipts) >= _TOGETHER:
+                await self._store()
+        if is_end:
+            await self._store()
+
+    def told(self) -> list[str]:
+        """Return sentences about what entries say and was taken on trust."""
+        return self._told + ([f"and {self._more} more such parts of entries"] if self._more else [])
+
+    async def _store(self) -> None:
+        read = self._entries
+        self._entries = []
+        ended = self._receipts
+        self._receipts = []
+        for receipt in receipts_to_import(ended):
+            self._writer.note_receipt(receipt)
+        await let_others()
+        entries, told = await asyncio.to_thread(_checked, read, is_owned=self._is_owned)
+        room = MOST_TOLD - len(self._told)
+        self._told += told[:room]
+        self._more += len(told[room:])
+        for entry in entries:
+            await let_others()
+            await self._writer.add(entry)

@@ -1,0 +1,320 @@
+"""Deletes the pieces of a home that nobody refers to.
+
+Theory of operation. A piece is written before the head that refers to it, so a piece without a reference may be about
+to get one. These rules protect it until then:
+
+- A session writes only into its own home, and only while one of its turns runs, from its activity to its commit,
+however long the host was down in between. So a home is left alone while a session that may write there has a running
+turn.
+- Whoever is going to refer to a home holds it first. A holder whose head does not refer to the home either will soon,
+  within the grace period, or was given up.
+- What is put or held after the sweep has checked is younger than the sweep itself, and stays because of its age.
+
+Holders are read again before anything is deleted: a fork that began in between may have copied references that its
+original has dropped since. Two concurrent sweeps delete the same.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from durable_agent_host.codec.entity_state import document_digest
+from durable_agent_host.codec.session_blobs import Segment, decode_index, decode_segment, encode_sealed
+from durable_agent_host.concurrency.cooperative_yield import let_others
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.segment_refs import SegmentRef
+from durable_agent_host.model.session import Session
+from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.turn_data_storage import is_session
+from durable_agent_host.session.sealing import named_by_head, named_by_segment, turns_of_entries
+from durable_agent_host.turn_log.crash_points import reach
+
+_AT_ONCE: Final = 16
+
+
+async def walk(
+    store: SegmentStore,
+    refs: Sequence[SegmentRef],
+    *,
+    reads: Callable[[SegmentRef], bool],
+    may_lack: bool = False,
+) -> AsyncIterator[tuple[SegmentRef, Segment | None]]:
+    """Visit the segments and indexes below references, oldest first.
+
+    Args:
+        store: of the pieces.
+        refs: of a head.
+        reads: whether to read segments, or only visit them; indexes are always read.
+        may_lack: whether to skip missing pieces, as where an interrupted erasure resumes.
+
+    Yields:
+        Each reference, with the segment when it was read; an index precedes what is below it, without a segment.
+
+    Raises:
+        CorruptStateError: a piece is missing or damaged.
+        LogError: the store does not answer.
+    """
+    for start in range(0, len(refs), _AT_ONCE):
+        some = refs[start : start + _AT_ONCE]
+        data = await _read(store, [ref for ref in some if ref.depth or reads(ref)], may_lack)
+        for ref in some:
+            await let_others()
+            found = data.get((ref.home, ref.name))
+            if not ref.depth:
+                yield ref, decode_segment(found, ref.size) if found is not None else None
+                continue
+            yield ref, None
+            if found is not None:
+                async for below in walk(store, decode_index(found, ref.home), reads=reads, may_lack=may_lack):
+                    yield below
+
+
+async def _read(store: SegmentStore, refs: Sequence[SegmentRef], may_lack: bool) -> dict[tuple[str, str], bytes]:
+    found: dict[tuple[str, str], bytes] = {}
+    for home in dict.fromkeys(ref.home for ref in refs):
+        names = [ref.name for ref in refs if ref.home == home]
+        for group in [[name] for name in names] if may_lack else [names]:
+            try:
+                pieces = await store.get(home, group)
+            except CorruptStateError:
+                if not may_lack:
+                    raise
+            else:
+                found |= {(home, name): data for name, data in pieces.items()}
+    return found
+
+
+_REMEMBERED: Final = 10_000
+
+
+class Keeps(Enum):
+    """What a holder keeps when it is not a readable session."""
+
+    NOTHING = "nothing"
+    """It is gone."""
+    EVERYTHING = "everything"
+    """Its needs are unknown: a session that cannot be read, or an orchestration that runs."""
+
+
+type ReadHolder = Callable[[str], Awaitable[Session | Keeps]]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What was deleted.
+
+    Attributes:
+        pieces: how many.
+        size: their bytes.
+    """
+
+    pieces: int = 0
+    size: int = 0
+
+    def __add__(self, other: "Swept") -> "Swept":
+        """Add two counts."""
+        return Swept(self.pieces + other.pieces, self.size + other.size)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What the holders of a home mean for it."""
+
+    live: Mapping[str, Session]
+    stale: tuple[str, ...]
+    has_owner: bool
+
+
+class Sweeper:
+    """Sweeps homes.
+
+    Args:
+        store: of the pieces.
+        read_holder: reads the head of a session that holds a home, by the holder's name.
+        grace_seconds: how long a holder may hold a home before its head refers to it, and a piece may exist before its
+            reference: longer than a fork, an import or a sweep takes.
+        unheld_seconds: how long a home without holding sessions is kept: it is a turn's, and goes with the turn's log.
+    """
+
+    def __init__(
+        self, store: SegmentStore, read_holder: ReadHolder, *, grace_seconds: float, unheld_seconds: float
+    ) -> None:
+        self._store = store
+        self._read_holder = read_holder
+        self._grace = grace_seconds
+        self._unheld = unheld_seconds
+
+    async def sweep(self, home: str, clean: "CleanHomes | None" = None) -> Swept:
+        """Delete unreferenced pieces, after the grace period.
+
+        Guarantee: idempotent; several may sweep at once.
+
+        Args:
+            home: the home.
+            clean: homes found clean before, which are skipped as long as nothing has changed.
+
+        Returns:
+            What was deleted.
+
+        Raises:
+            CorruptStateError: a piece needed to determine references cannot be read; nothing was deleted.
+            LogError: the store does not answer.
+        """
+        return await self._sweep(home, clean, is_erasure=False)
+
+    async def erase(self, home: str, holder: str) -> Swept:
+        """Remove a holder, and delete what only it referred to.
+
+        What a live session may be writing there is left to a later sweep, and so is everything while another holder's
+        needs are unknown.
+
+        Guarantee: idempotent.
+
+        Args:
+            home: the home.
+            holder: the session under erasure, which admits no turn any more; empty for the home of a turn.
+
+        Returns:
+            What was deleted.
+
+        Raises:
+            CorruptStateError: as for `sweep`; the holder is removed.
+            LogError: the store does not answer.
+        """
+        if holder:
+            await self._store.release(home, holder)
+        return await self._sweep(home, None, is_erasure=True)
+
+    async def _sweep(self, home: str, clean: "CleanHomes | None", *, is_erasure: bool) -> Swept:
+        began = time.monotonic()
+        holders = await self._store.holders(home)
+        judged = await self._judge(home, holders)
+        if judged is None:
+            return Swept()
+        if any(map(is_session, holders)):
+            age = 0.0 if is_erasure and not judged.has_owner else self._grace
+        else:
+            age = 0.0 if is_erasure else self._unheld
+        sizes = {piece.name: piece.size async for piece in self._store.pieces(home) if piece.age_seconds >= age}
+        try:
+            unnamed = await self._unnamed(home, [*judged.live.values()], sizes, clean)
+        except CorruptStateError:
+            if not await self._are_as_before(judged.live):
+                return Swept()  # one of them is being erased
+            raise
+        if not unnamed and not judged.stale:
+            return Swept()
+        if (await self._store.holders(home)).keys() - holders.keys():
+            return Swept()
+        deleted = 0
+        if unnamed:
+            reach("sweep.before_delete")
+            older = age + time.monotonic() - began if age else 0.0
+            deleted = await self._store.delete(home, unnamed, older_than_seconds=older)
+        for holder in judged.stale:
+            reach("sweep.before_release")
+            await self._store.release(home, holder, older_than_seconds=self._grace + time.monotonic() - began)
+        return Swept(deleted, sum(sizes[name] for name in unnamed) if deleted else 0)
+
+    async def _judge(self, home: str, holders: Mapping[str, float]) -> _Judged | None:
+        """Check the holders of a home; None when it must be left alone for now."""
+        live: dict[str, Session] = {}
+        stale: list[str] = []
+        has_owner = False
+        for holder, age in holders.items():
+            held = await self._read_holder(holder)
+            if held is Keeps.EVERYTHING:
+                return None
+            session = held if isinstance(held, Session) else Session()
+            is_owner = session.sealed.home == home
+            is_named = home in await self._homes_of(session)
+            if session.running is not None and (is_owner or not is_named):
+                return None
+            if is_named:
+                live[holder] = session
+                has_owner = has_owner or is_owner
+            elif age < self._grace and is_session(holder):
+                return None
+            else:
+                stale.append(holder)
+        return _Judged(live, tuple(stale), has_owner)
+
+    async def _homes_of(self, session: Session) -> tuple[str, ...]:
+        return await Record(lambda: self._store, session).homes()
+
+    async def _are_as_before(self, sessions: Mapping[str, Session]) -> bool:
+        for holder, session in sessions.items():
+            if await self._read_holder(holder) != session:
+                return False
+        return True
+
+    async def _unnamed(
+        self, home: str, live: Sequence[Session], names: Mapping[str, int], clean: "CleanHomes | None"
+    ) -> list[str]:
+        """List the pieces that none of the sessions refers to."""
+        left = set(names)
+        for session in live:
+            left -= {name for at, name in named_by_head(session) if at == home}
+        key = document_digest([sorted(left), [_mark(session) for session in live]]) if clean is not None else ""
+        if not left or (clean is not None and clean.has(home, key)):
+            return []
+        for session in live:
+            below = walk(
+                self._store, session.sealed.refs, reads=lambda ref: ref.has_contents, may_lack=bool(session.erasing)
+            )
+            async for ref, segment in below:
+                left.discard(ref.name if ref.home == home else "")
+                if segment is not None:
+                    left -= {name for at, name in named_by_segment(segment, ref.home) if at == home}
+        if clean is not None and not left:
+            clean.note(home, key)
+        return sorted(left)
+
+
+class CleanHomes:
+    """Remembers in which state a home had nothing to sweep, so that segments are not read again."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, str] = OrderedDict()
+
+    def has(self, home: str, state: str) -> bool:
+        """Return whether the home was clean in this state."""
+        return self._known.get(home) == state
+
+    def note(self, home: str, state: str) -> None:
+        """Record that the home is clean in this state."""
+        self._known[home] = state
+        self._known.move_to_end(home)
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+
+def _mark(session: Session) -> list[object]:
+    return [encode_sealed(session.sealed), sorted(map(list, named_by_head(session)))]
+
+
+async def turns_of(store: SegmentStore, session: Session, *, may_lack: bool) -> AsyncIterator[list[str]]:
+    """List the turns that a session knows: from entries and receipts, in its head and its segments, and rejected ones.
+
+    Args:
+        store: of the pieces; not used for a session without pieces.
+        session: its head.
+        may_lack: whether to skip missing pieces.
+
+    Yields:
+        Their ids, some at a time; duplicates are possible.
+
+    Raises:
+        CorruptStateError: a piece is missing.
+        LogError: the store does not answer.
+    """
+    receipts = [one.turn_id for one in session.receipts]
+    yield [*turns_of_entries(session.entries), *receipts, *session.refused]
+    if session.sealed.refs:
+        async for _, segment in walk(store, session.sealed.refs, reads=lambda _: True, may_lack=may_lack):
+            if segment is not None:
+                yield turns_of_entries(segment.entries, segment.receipts)

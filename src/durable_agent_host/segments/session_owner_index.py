@@ -1,0 +1,154 @@
+"""Records beside the pieces which sessions belong to whom, so that listing one's own sessions reads no others.
+
+Theory of operation. All sessions of one owner with one agent hold a home that never has a piece. A note is written when
+a session begins, once more by each process that runs a turn in it, and removed by its erasure. A note proves nothing: a
+listing reads the sessions and checks their owners. So a leftover note shows nobody anything, and a missing one, because
+another program has written the session, is added by the session's next turn.
+
+The holders are named so that a sweep does not mistake them for sessions: it leaves a home alone when it does not know
+the holder. Sessions older than the notes are noted once per agent, by the first listing.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+from durable_agent_host.model.ids import derived_id, entity_name
+from durable_agent_host.model.principal import Owner
+from durable_agent_host.model.session import Session
+from durable_agent_host.segments.conversation_reader import OpenSegments
+
+_REMEMBERED: Final = 10_000
+_AT_ONCE: Final = 32
+_COMPLETE: Final = "owned:complete"
+_STALE_SECONDS: Final = 3600.0
+"""How old a note without a session is before it is deleted: a replica of the store may show a session late."""
+
+
+class OwnedSessions:
+    """Records the owners of sessions.
+
+    Args:
+        open_store: returns the process's piece store; the first call opens it.
+    """
+
+    def __init__(self, open_store: OpenSegments) -> None:
+        self._open_store = open_store
+        self._noted: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._complete: set[str] = set()
+
+    async def note_turn(self, agent: str, session_id: str, session: Session) -> None:
+        """Record the owner of a session in which a turn runs, unless this process has done so.
+
+        Guarantee: idempotent.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            session: its head, as it was when the turn was granted.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        if session.owner is not None and not self.has_noted(agent, session_id, session):
+            await self.note(agent, session_id, session.owner)
+
+    def has_noted(self, agent: str, session_id: str, session: Session) -> bool:
+        """Return whether `note_turn` has nothing to do.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            session: its head, as it was when the turn was granted.
+        """
+        if session.owner is None:
+            return True
+        begins = not session.receipts and not session.sealed.refs  # possibly again, after an erasure elsewhere
+        return not begins and (_home_of(agent, session.owner), session_id) in self._noted
+
+    async def note(self, agent: str, session_id: str, owner: Owner) -> None:
+        """Record a session's owner. Guarantee: idempotent.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            owner: the session's; nothing is recorded for the app itself, which lists nothing.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        if not owner.principal:
+            return
+        home = _home_of(agent, owner)
+        await self._open_store().hold(home, _holder_of(agent, session_id))
+        self._noted[home, session_id] = None
+        if len(self._noted) > _REMEMBERED:
+            self._noted.popitem(last=False)
+
+    async def forget(self, agent: str, session_id: str, owner: Owner, *, is_erased: bool) -> None:
+        """Remove a note. Guarantee: idempotent.
+
+        Args:
+            agent: the agent's registered name.
+            session_id: without the agent's name.
+            owner: the session's former owner.
+            is_erased: whether the session is known not to exist; otherwise a recent note stays.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        home = _home_of(agent, owner)
+        age = 0.0 if is_erased else _STALE_SECONDS
+        self._noted.pop((home, session_id), None)
+        await self._open_store().release(home, _holder_of(agent, session_id), older_than_seconds=age)
+
+    async def of(self, agent: str, owner: Owner) -> list[str] | None:
+        """List the sessions recorded as an owner's.
+
+        Args:
+            agent: the agent's registered name.
+            owner: the owner.
+
+        Returns:
+            Their ids, in no order; None while older sessions may lack their notes.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        store = self._open_store()
+        name = agent.casefold()
+        if name not in self._complete:
+            if _COMPLETE not in await store.holders(_home_of(agent, None)):
+                return None
+            self._complete.add(name)
+        prefix = _holder_of(agent, "")
+        return [holder.removeprefix(prefix) for holder in await store.holders(_home_of(agent, owner))]
+
+    async def note_all(self, agent: str, owned: Iterable[tuple[str, Owner]]) -> None:
+        """Record the owners of all sessions of an agent. Guarantee: idempotent.
+
+        Args:
+            agent: the agent's registered name.
+            owned: id and owner of each.
+
+        Raises:
+            LogError: the store does not answer.
+        """
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def note(session_id: str, owner: Owner) -> None:
+            async with room:
+                await self.note(agent, session_id, owner)
+
+        await asyncio.gather(*(note(session_id, owner) for session_id, owner in owned))
+        await self._open_store().hold(_home_of(agent, None), _COMPLETE)
+
+
+def _home_of(agent: str, owner: Owner | None) -> str:
+    """Return the home held by an owner's sessions; without an owner, the mark that an agent is completely noted."""
+    return derived_id("owned", agent.casefold(), *((owner.tenant, owner.principal) if owner else ()))
+
+
+def _holder_of(agent: str, session_id: str) -> str:
+    return f"owned:@{entity_name(agent).lower()}@{session_id}"

@@ -1,1 +1,0 @@
-"""Pieces in a SQLite file."""

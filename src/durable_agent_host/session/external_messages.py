@@ -1,0 +1,273 @@
+"""Entries whose messages a history provider of the app keeps: removed for storage, and restored for a reader. Pure.
+
+Such an entry has the turn, its times, usage and ids, and records in our extension who keeps how many messages
+(``keptBy``). Messages are matched by their names (`durable_agent_host.session.external_messages`).
+"""
+
+import copy
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from agent_framework import Message
+
+from durable_agent_host.codec.extension_data import extension_of, set_extension
+from durable_agent_host.codec.message import REQUEST, RESPONSE, decode_messages, encode_message
+
+# Messages kept by a history provider of the app: the marks by which this host recognizes them. Pure.
+#
+# A message of a turn is named by the turn and its place in it, so it has the same name at every attempt of the turn:
+# a message saved twice is read once, and a turn's messages are found among the others.
+
+IDENTITY: Final = "durable_agent_host.message"
+"""Key in a stored message's ``additional_properties``: the turn and the message's place in it."""
+
+PLACE: Final = "durable_agent_host.place"
+"""Key in a stored message's ``additional_properties``: its position in the conversation, from 0. Cosmos DB keeps the
+provider's own sort key, in nanoseconds, as a floating point number, in which neighbours of one save are equal."""
+
+REWRITTEN: Final = "durable_agent_host.rewritten"
+"""Key in the ``additional_properties`` of a rewritten session's first message: how many messages the session has."""
+
+_ATTRIBUTION: Final = "_attribution"
+_MARKS: Final = (IDENTITY, PLACE, REWRITTEN)
+
+
+def name_of(message: Message) -> str | None:
+    """Return the name that this host gave a message. Guarantee: pure.
+
+    Args:
+        message: from its provider.
+
+    Returns:
+        ``turn/n``, with n from 1; ``turn/context-n`` for messages added by other providers; None for others' messages.
+    """
+    name: Any = message.additional_properties.get(IDENTITY)
+    return name if isinstance(name, str) else None
+
+
+def turn_of(message: Message) -> str | None:
+    """Return the turn that a message belongs to, or None. Guarantee: pure."""
+    name = name_of(message)
+    return name.rpartition("/")[0] or None if name else None
+
+
+def place_in_turn(message: Message) -> int | None:
+    """Return the place of a message in its turn, from 1; None for one outside of a turn. Guarantee: pure."""
+    number = (name_of(message) or "").rpartition("/")[2]
+    return int(number) if number.isascii() and number.isdigit() else None
+
+
+def identity_of(message: Message) -> str | None:
+    """Return a message's identity: its name, or else its id. Guarantee: pure."""
+    return name_of(message) or message.message_id
+
+
+def in_order(messages: Sequence[Message]) -> list[Message]:
+    """Sort loaded messages by their places. Guarantee: pure.
+
+    Args:
+        messages: in the provider's order; one without a place stays where it was found.
+
+    Returns:
+        The same messages.
+    """
+    placed = [(message.additional_properties.get(PLACE, number), message) for number, message in enumerate(messages)]
+    return [message for _, message in sorted(placed, key=lambda one: one[0])]
+
+
+def next_place(stored: Sequence[Message]) -> int:
+    """Return the place of the next message. Guarantee: pure."""
+    return 1 + max([len(stored) - 1, *(one.additional_properties.get(PLACE, 0) for one in stored)])
+
+
+def read_once(messages: Sequence[Message], *, void: Collection[str] = ()) -> list[Message]:
+    """Order loaded messages, and leave out those that do not count.
+
+    Guarantee: pure.
+
+    Args:
+        messages: in the provider's order.
+        void: turns whose messages are not part of the conversation, because the session has not accepted them.
+
+    Returns:
+        The messages, only the first of each name.
+    """
+    kept: list[Message] = []
+    names: set[str] = set()
+    for message in in_order(messages):
+        name = name_of(message)
+        if name is not None:
+            if name in names or turn_of(message) in void:
+                continue
+            names.add(name)
+        kept.append(message)
+    return kept
+
+
+def named_for(turn_id: str, messages: Iterable[Message], *, prefix: str = "", first: int = 1) -> list[Message]:
+    """Name the messages of a turn.
+
+    Guarantee: pure; the given messages are not changed. A message that has a name keeps it.
+
+    Args:
+        turn_id: of the turn.
+        messages: in order.
+        prefix: precedes the numbers.
+        first: the first number.
+
+    Returns:
+        Copies. One without a message id gets its name as its id, because providers of the framework treat messages with
+        the same text and no id as one.
+    """
+    named: list[Message] = []
+    for number, message in enumerate(messages, first):
+        name = name_of(message) or f"{turn_id}/{prefix}{number}"
+        marked = copy.copy(message)
+        marked.additional_properties = {**message.additional_properties, IDENTITY: name}
+        marked.message_id = message.message_id or name
+        named.append(marked)
+    return named
+
+
+def without_marks(message: Message) -> Message:
+    """Copy a loaded message for a run: without our marks and without the framework's attribution.
+
+    The OpenAI client replaces the provider's own item ids of messages with an attribution.
+
+    Guarantee: pure; contents are copied as well, and may be changed in place.
+    """
+    fresh = copy.copy(message)
+    fresh.additional_properties = {
+        name: value for name, value in message.additional_properties.items() if name not in (*_MARKS, _ATTRIBUTION)
+    }
+    if message.message_id is not None and message.message_id == name_of(message):
+        fresh.message_id = None
+    contents: list[Any] = []
+    for content in message.contents:
+        copied = copy.copy(content)
+        copied.additional_properties = dict(content.additional_properties)
+        contents.append(copied)
+    fresh.contents = contents
+    return fresh
+
+
+KEPT_BY: Final = "keptBy"
+
+
+def kept_by(entry: Mapping[str, Any]) -> str | None:
+    """Return who keeps the messages of an entry. Guarantee: pure.
+
+    Args:
+        entry: as stored.
+
+    Returns:
+        The provider's name; None for an entry that has its messages.
+    """
+    mark: Any = extension_of(entry).get(KEPT_BY)
+    return str(cast("dict[str, Any]", mark).get("name")) if isinstance(mark, dict) else None
+
+
+def without_messages(entry: Mapping[str, Any], provider: str) -> dict[str, Any]:
+    """Remove the messages from an entry.
+
+    Guarantee: pure; the given entry is not changed.
+
+    Args:
+        entry: with its messages.
+        provider: the name of the provider that keeps them.
+
+    Returns:
+        The entry without them, with a mark; an entry with such a mark is returned as it is.
+    """
+    if kept_by(entry) is not None:
+        return dict(entry)
+    short: dict[str, Any] = {**entry, "messages": []}
+    set_extension(short, {**extension_of(entry), KEPT_BY: {"name": provider, "messages": _count(entry)}})
+    return short
+
+
+def with_messages(entries: Sequence[Mapping[str, Any]], kept: Iterable[Message]) -> tuple[Mapping[str, Any], ...]:
+    """Put a provider's messages into their entries.
+
+    Guarantee: pure.
+
+    Args:
+        entries: as stored; turns are complete.
+        kept: the provider's, in order, each once, with their names.
+
+    Returns:
+        The entries in full; those that already have their messages are the same objects.
+    """
+    elsewhere = {entry.get("correlationId") for entry in entries if kept_by(entry) is not None}
+    asked = {entry.get("correlationId"): _count(entry) for entry in entries if entry.get("$type") == REQUEST}
+    by_turn: dict[Any, list[tuple[int, Message]]] = {}
+    for message in kept:
+        turn = turn_of(message)
+        place = place_in_turn(message)
+        if turn in elsewhere and place is not None:
+            by_turn.setdefault(turn, []).append((place, message))
+    whole: list[Mapping[str, Any]] = []
+    for entry in entries:
+        turn = entry.get("correlationId")
+        if kept_by(entry) is None:
+            whole.append(entry)
+            continue
+        is_request = entry.get("$type") == REQUEST
+        first = asked.get(turn, 0)
+        whole.append(_filled(entry, [one for place, one in by_turn.get(turn, ()) if (place <= first) is is_request]))
+    return tuple(whole)
+
+
+def entries_of_others(kept: Iterable[Message]) -> list[dict[str, Any]]:
+    """Make entries for messages that no turn of this host has saved: their turn is unknown.
+
+    Guarantee: pure.
+
+    Args:
+        kept: a provider's, in order.
+    """
+    return [_entry_of(message) for message in kept if turn_of(message) is None]
+
+
+def messages_of(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
+    """Decode the messages of entries for a provider to keep.
+
+    Guarantee: pure.
+
+    Args:
+        entries: with their messages.
+
+    Returns:
+        Messages with their names, like those of turns that ran here.
+
+    Raises:
+        CorruptStateError: an entry cannot be read.
+    """
+    found: list[Message] = []
+    counts: dict[str, int] = {}
+    for number, entry in enumerate(entries):
+        turn = str(entry.get("correlationId") or f"imported-{number}")
+        messages = decode_messages([entry])
+        found += named_for(turn, messages, first=1 + counts.get(turn, 0))
+        counts[turn] = counts.get(turn, 0) + len(messages)
+    return found
+
+
+def _count(entry: Mapping[str, Any]) -> int:
+    """Return the number of messages that an entry has or had."""
+    mark: Any = extension_of(entry).get(KEPT_BY)
+    has_mark = isinstance(mark, dict)
+    messages: Any = cast("dict[str, Any]", mark).get("messages") if has_mark else len(entry.get("messages") or ())
+    return messages if isinstance(messages, int) else 0
+
+
+def _filled(entry: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
+    filled: dict[str, Any] = {**entry, "messages": [encode_message(without_marks(message)) for message in messages]}
+    set_extension(filled, {name: value for name, value in extension_of(entry).items() if name != KEPT_BY})
+    return filled
+
+
+def _entry_of(message: Message) -> dict[str, Any]:
+    kind = RESPONSE if message.role in {"assistant", "tool"} else REQUEST
+    messages = [encode_message(without_marks(message))]
+    return {"$type": kind, "correlationId": None, "createdAt": None, "messages": messages}

@@ -1,0 +1,246 @@
+"""Imports: the parts taken over from an exported document, and those that cannot be verified. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
+from typing import Any, Final, cast
+
+from agent_framework import Content
+
+from durable_agent_host.codec.entity_state import decode_receipt, decode_session, encode_session
+from durable_agent_host.codec.extension_data import extension_of
+from durable_agent_host.codec.message import decode_messages
+from durable_agent_host.codec.offloaded_text import STORED, listing, stand_in
+from durable_agent_host.codec.schema_validation import place_of
+from durable_agent_host.codec.session_document_reader import HISTORY, RECEIPTS, ReadEntry, ReadReceipt
+from durable_agent_host.codec.session_schema import SOURCE, document_faults, move_entry, shape_error
+from durable_agent_host.codec.wire_types import EXTENSION
+from durable_agent_host.errors import CorruptStateError, RequestError, StateError
+from durable_agent_host.model.budget import MOST_SPENT
+from durable_agent_host.model.principal import Owner
+from durable_agent_host.model.provider_item import OWNER, STAMP
+from durable_agent_host.model.segment_refs import Sealed
+from durable_agent_host.model.session import Receipts, Session, without_workflow_state
+
+MOST_TOLD: Final = 100
+"""Maximum sentences about entries in the answer to an import."""
+_ROLES_OF_CONVERSATIONS: Final = frozenset({"user", "assistant", "tool"})
+_NO_SESSION: Final = "the body is not a valid session"
+
+
+def entries_to_import(read: Sequence[ReadEntry]) -> list[Mapping[str, Any]]:
+    """Check the entries of an exported document, and record in them which of their texts are stored outside.
+
+    Guarantee: pure.
+
+    Args:
+        read: the entries, one after the other.
+
+    Returns:
+        The entries to store.
+
+    Raises:
+        RequestError: one is invalid, or has references, which lead to parts of another session; says where.
+    """
+    if not read:
+        return []
+    for one in read:
+        if STORED in extension_of(_object(one.entry)):
+            place = (*HISTORY, one.number, "extensionData", EXTENSION, STORED)
+            raise RequestError(_references(place_of(place)))
+    whole: list[Any] = []
+    for one in read:
+        entry: Any = one.entry
+        if one.texts and isinstance(entry, dict) and not _has_odd_extension(cast("dict[str, Any]", entry)):
+            entry = stand_in(listing(cast("dict[str, Any]", entry), one.texts))
+        whole.append(entry)
+    if faults := document_faults({"schemaVersion": Session.schema_version, "data": {HISTORY[1]: whole}}):
+        first = read[0].number
+        raise RequestError(
+            f"{_NO_SESSION}: {shape_error([fault._replace(path=move_entry(fault.path, first)) for fault in faults])}"
+        )
+    return [listing(one.entry, one.texts) for one in read]
+
+
+def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
+    """Check receipts of an exported document.
+
+    Guarantee: pure.
+
+    Args:
+        read: the receipts, one after the other.
+
+    Returns:
+        The receipts to store.
+
+    Raises:
+        RequestError: one is invalid; says where.
+    """
+    if not read:
+        return []
+    ours = {"receipts": [one.receipt for one in read]}
+    data: dict[str, Any] = {HISTORY[1]: [], "extensionData": {EXTENSION: ours}}
+    if faults := document_faults({"schemaVersion": Session.schema_version, "data": data}):
+        first = read[0].number
+        moved = [fault._replace(path=move_entry(fault.path, first, RECEIPTS)) for fault in faults]
+        raise RequestError(f"{_NO_SESSION}: {shape_error(moved)}")
+    return ours["receipts"]
+
+
+def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
+    """Check an exported document apart from its entries.
+
+    Guarantee: pure.
+
+    Args:
+        rest: the document with an empty conversation.
+        owner: of the new session, whatever the document says.
+
+    Returns:
+        The session without the turns that ran or waited when it was exported: they belong to that host. What a
+        workflow keeps is left out, too: it holds objects of Python, and those are read from our own commits alone.
+        Where the session gets an owner, it continues no conversation of the model's service, has no overlay of the
+        document, and providers do not know it by the document's id: the caller may have found those names in somebody
+        else's session.
+
+    Raises:
+        RequestError: it is not a session, or has references, which lead to parts of another one.
+    """
+    try:
+        session = decode_session(rest)
+    except StateError as error:
+        raise RequestError(f"{_NO_SESSION}: {error}") from None
+    if not session.document:
+        raise RequestError("the body is empty: send what 'export' returned")
+    if faults := document_faults(rest):
+        raise RequestError(f"{_NO_SESSION}: {shape_error(faults)}")
+    if session.sealed != Sealed():
+        raise RequestError(_references(place_of(("data", "extensionData", EXTENSION, "sealed"))))
+    if session.spent is not None and not all(0 <= (figure or 0) <= MOST_SPENT for figure in astuple(session.spent)):
+        place = place_of(("data", "extensionData", EXTENSION, "spent"))
+        raise RequestError(f"{_NO_SESSION}: {place} has a figure below 0, or above all that can be spent")
+    kept = without_workflow_state(session.agent_session)
+    if owner is not None and kept is not None:
+        kept = {**kept, "service_session_id": None} if _states_of_app(kept) else None
+    return replace(
+        session,
+        owner=owner,
+        running=None,
+        queue=(),
+        interrupting=None,
+        requests={},
+        erasing="",
+        agent_session=kept,
+        overlay=None if owner is not None else session.overlay,
+    )
+
+
+def document_of(
+    rest: Any, session: Session, entries: Sequence[Mapping[str, Any]], receipts: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Reassemble a document that fits into a head.
+
+    Guarantee: pure.
+
+    Args:
+        rest: the document with an empty conversation.
+        session: the result of `session_to_import`.
+        entries: of the conversation.
+        receipts: of its turns.
+
+    Returns:
+        The document, unchanged unless parts of it were left out.
+    """
+    filled = replace(session, entries=tuple(entries), receipts=Receipts(receipts, decode_receipt))
+    before = decode_session(rest)
+    if replace(before, entries=filled.entries, receipts=filled.receipts) != filled:
+        return encode_session(filled)
+    data: dict[str, Any] = {**rest["data"], HISTORY[1]: list(entries)}
+    if receipts:
+        extensions = data["extensionData"]
+        data["extensionData"] = {**extensions, EXTENSION: {**extensions[EXTENSION], "receipts": list(receipts)}}
+    return {**rest, "data": data}
+
+
+def messages_on_trust(number: int, entry: Mapping[str, Any], *, is_owned: bool) -> list[str]:
+    """List what an entry says to the model in the name of the app, a tool, a person or the service.
+
+    Guarantee: pure.
+
+    Args:
+        number: of the entry, from 1.
+        entry: as it is stored.
+        is_owned: the session has an owner, so that the model gets no item of the service; see `as_imported`.
+
+    Returns:
+        Sentences.
+    """
+    try:
+        messages = decode_messages([stand_in(entry)])
+    except CorruptStateError:
+        return [f"entry {number} cannot be read by this program, which cannot say what the model would get of it"]
+    contents = [content for message in messages for content in message.contents]
+    types = {content.type for content in contents}
+    roles = dict.fromkeys(message.role for message in messages)
+    found = [
+        f"a message of role {role!r}, which the model takes for instructions of the app"
+        for role in roles
+        if role not in _ROLES_OF_CONVERSATIONS
+    ]
+    if "tool" in roles or any(content_type.endswith("_result") for content_type in types):
+        found.append("results of tools, which the model takes for what the tools returned")
+    if "function_approval_response" in types:
+        found.append("answers to approvals, which the agent takes for those of a person")
+    if not is_owned and any(_is_of_the_service(content) for content in contents):
+        found.append("reasoning or other items of the model's service, which are sent back to it unchanged")
+    return [f"entry {number} has {one}" for one in found]
+
+
+def _is_of_the_service(content: Content) -> bool:
+    return content.type == "text_reasoning" or not content.additional_properties.keys().isdisjoint((STAMP, OWNER))
+
+
+def session_on_trust(session: Session) -> list[str]:
+    """List unverifiable effects of an imported session on agent and model, besides its messages.
+
+    Guarantee: pure.
+
+    Args:
+        session: with its agent session.
+
+    Returns:
+        Sentences: a conversation that the model's service would continue, a context, and data of the app.
+    """
+    told: list[str] = []
+    service = (session.agent_session or {}).get("service_session_id")
+    if service:
+        told.append(
+            f"the session continues {service!r} of the model's service, whose conversation may be a different one"
+        )
+    if session.overlay is not None:
+        told.append("the session itself says what the model gets of its conversation, and what stands for the rest")
+    if session.app_state:
+        told.append("the session has data of the app, which the app's own operations trust")
+    if of_app := _states_of_app(session.agent_session or {}):
+        told.append(f"the session has state of {', '.join(map(repr, of_app))}, which the agent's providers trust")
+    return told
+
+
+def _states_of_app(agent_session: Mapping[str, Any]) -> list[str]:
+    """Return the names under which the agent's providers have state; the framework leaves empty states, too."""
+    state = _object(agent_session.get("state"))
+    return sorted(name for name, value in state.items() if value and not name.startswith(SOURCE))
+
+
+def _references(place: str) -> str:
+    return (
+        f"{place} refers to parts of another session, which are not in the body: send what 'export' returned, and not "
+        "what the entity holds"
+    )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _has_odd_extension(entry: dict[str, Any]) -> bool:
+    return not isinstance(entry.get("extensionData") or {}, dict)

@@ -1,0 +1,122 @@
+"""Telemetry for the app's operators: the observers of attempts, and the reports of a turn's end."""
+
+import logging
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any, Final
+
+from durable_agent_host.agent.observer import AttemptBegan, Moment, TurnObserver, WatchedTurn
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.telemetry.spans import told_of
+from durable_agent_host.telemetry.turn_metrics import TurnMeasurements, count_turn
+from durable_agent_host.telemetry.turn_traces import TurnSpans, write_turn
+from durable_agent_host.turn.timeline import PhaseKind, Timeline
+from durable_agent_host.turn.trace_ids import trace_of
+
+_LOGGER = logging.getLogger(__name__)
+_PHASES: Final[tuple[tuple[str, tuple[PhaseKind, ...]], ...]] = (
+    ("queued", ("queue",)),
+    ("agent", ("attempt", "lost")),
+    ("person", ("person",)),
+    ("retry", ("retry",)),
+    ("session", ("session", "erasure")),
+)
+
+
+class TurnLines:
+    """Logs the beginning of a turn."""
+
+    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+        """Log the line, once per turn."""
+        match moment:
+            case AttemptBegan(replayed=False):
+                found = trace_of(turn.request)
+                with told_of(found, found.attempt_span_id(turn.attempt)):
+                    _LOGGER.info("%s begins", _label(turn.request))
+            case _:
+                pass
+
+
+def log_end(timeline: Timeline) -> None:
+    """Log the end of a turn.
+
+    Args:
+        timeline: of the turn.
+    """
+    work = timeline.work
+    outcome = timeline.outcome
+    milliseconds = {name: round(timeline.seconds(*kinds) * 1000) for name, kinds in _PHASES}
+    spent = ", ".join(f"{name} {count}" for name, count in milliseconds.items() if count)
+    usage = timeline.usage
+    error: Mapping[str, Any] = outcome.get("error") or {}
+    found = trace_of(timeline.request)
+    with told_of(found, found.turn_span_id):
+        _LOGGER.info(
+            "%s %s after %d ms (%s): %d attempts, %d model calls, %d tool calls, %d tokens in, %d out%s",
+            _label(timeline.request),
+            outcome["status"],
+            round((timeline.ended_at - timeline.began_at).total_seconds() * 1000),
+            spent or "not begun",
+            timeline.attempts,
+            work.get("model_calls", 0),
+            work.get("tool_calls", 0),
+            usage.get("input_token_count", 0),
+            usage.get("output_token_count", 0),
+            f", {error['type']}" if error.get("type") else "",
+        )
+
+
+def _label(request: TurnRequest) -> str:
+    trace = trace_of(request).name
+    return f"turn {request.turn_id} (agent {request.agent}, session {request.session_id!r}, trace {trace})"
+
+
+_MEASUREMENTS: Final = TurnMeasurements()
+
+
+class _RecentEnds:
+    """The ends of turns that this process has reported lately."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._turns: dict[str, None] = {}
+        self._lock = Lock()
+
+    def add(self, turn: str) -> bool:
+        """Add an end; return whether it is new."""
+        with self._lock:
+            if turn in self._turns:
+                return False
+            self._turns[turn] = None
+            if len(self._turns) > self._capacity:
+                del self._turns[next(iter(self._turns))]
+        return True
+
+
+_RECENT_ENDS: Final = _RecentEnds(1000)
+
+
+def turn_observers() -> list[TurnObserver]:
+    """Return the observers of an agent's attempts, in their order."""
+    return [TurnSpans(), _MEASUREMENTS, TurnLines()]
+
+
+def tell_end(timeline: Timeline) -> None:
+    """Report the end of a turn to all receivers; an exception in one is logged and affects nothing.
+
+    Guarantee: in one process, idempotent by the turn for as long as it is among the latest, because an engine may
+    replay an orchestration to its end more than once. After a kill, the next process may report the turn again.
+
+    Args:
+        timeline: of the turn.
+    """
+    if not _RECENT_ENDS.add(trace_of(timeline.request).turn):
+        return
+    for report in (write_turn, count_turn, log_end):
+        try:
+            report(timeline)
+        except Exception as error:  # noqa: BLE001 - telemetry is not part of the turn
+            _LOGGER.warning(
+                "turn %s: %s of its end failed: %s: %s",
+                *(timeline.request.turn_id, report.__name__, type(error).__name__, error),
+            )

@@ -1,0 +1,205 @@
+"""Budgets: a call's estimated need, an answer's cost, and the limit that a call would cross. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from durable_agent_host.model.budget import (
+    KINDS,
+    MOST_RESERVED,
+    TOOL_INPUT,
+    Budget,
+    Kind,
+    Price,
+    Reservation,
+    Spent,
+    is_count,
+)
+from durable_agent_host.turn.pending_approvals import BUDGET_PREFIX
+from durable_agent_host.turn.token_estimate import CHARACTERS_PER_TOKEN
+
+Scope = Literal["turn", "session"]
+ANY_MODEL: Final = "*"
+"""The name in an app's prices for all models without their own price."""
+
+_MILLION: Final = 1_000_000
+_WORDS: Final[Mapping[Kind, str]] = {
+    "tokens": "tokens",
+    "cost": "in cost",
+    "model_calls": "model calls",
+    "tool_calls": "tool calls",
+    "seconds": "seconds of work",
+}
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A limit that a call would cross.
+
+    Attributes:
+        scope: of the budget.
+        kind: the field of `Budget`.
+        limit: the app's limit.
+        used: by the turn or the session so far.
+        needed: by the call, as estimated before it.
+        exceeded: what happens then, as in `Budget`.
+    """
+
+    scope: Scope
+    kind: Kind
+    limit: float
+    used: float
+    needed: float
+    exceeded: Literal["fail", "ask"]
+
+    @property
+    def sentence(self) -> str:
+        """Describe it to the caller."""
+        return (
+            f"the {self.scope}'s budget of {self.limit:g} {_WORDS[self.kind]} does not allow the next call: "
+            f"{self.used:g} used, and the call needs {self.needed:g}"
+        )
+
+    @property
+    def sentence_of_answer(self) -> str:
+        """Say that an answer has crossed it while it came."""
+        return (
+            f"the {self.scope}'s budget of {self.limit:g} {_WORDS[self.kind]} was used up in the middle of the "
+            f"model's answer: about {self.used:g} used"
+        )
+
+    def question(self, number: int) -> str:
+        """Return the id of the question to a person; each approval allows the limit again."""
+        return f"{BUDGET_PREFIX}{self.scope}-{self.kind}" + (f"-{number}" if number else "")
+
+
+def find_crossings(
+    scope: Scope, budget: Budget, used: Spent, needed: Spent, *, before: Spent, grants: Mapping[Kind, int]
+) -> Iterable[Crossing]:
+    """Return the limits that a call would cross.
+
+    Guarantee: pure.
+
+    Args:
+        scope: of the budget.
+        budget: with its limits.
+        used: so far, by the turn, or by the session with this turn.
+        needed: by the call, as estimated before it.
+        before: what was used when the turn began: a limit already crossed then counts from there, so that an approval
+            allows the limit again.
+        grants: how often a person has allowed the limit again, by kind.
+    """
+    for kind in KINDS:
+        limit = getattr(budget, kind)
+        if limit is None:
+            continue
+        allowed = max(limit, getattr(before, kind) or 0) if grants.get(kind) else limit
+        allowed += limit * grants.get(kind, 0)
+        taken = getattr(used, kind) or 0
+        more = getattr(needed, kind) or 0
+        is_full = taken >= allowed if kind == "seconds" else taken + more > allowed
+        if is_full:
+            yield Crossing(scope, kind, limit, taken, more, budget.exceeded)
+
+
+def price_of(prices: Mapping[str, Price], model: str | None) -> Price | None:
+    """Return the price of a model.
+
+    Guarantee: pure.
+
+    Args:
+        prices: by the name of a model, the prefix of the names of its dated versions, or `ANY_MODEL`.
+        model: as named by the service, or None.
+
+    Returns:
+        The price under the longest matching name; for a model without one the highest, so that a budget errs on the
+        safe side; None without prices.
+    """
+    fitting = [name for name in prices if name != ANY_MODEL and model and model.startswith(name)]
+    if fitting:
+        return prices[max(fitting, key=len)]
+    if ANY_MODEL in prices:
+        return prices[ANY_MODEL]
+    return max(prices.values(), key=lambda price: price.input + price.output, default=None)
+
+
+def spent_on_answer(usage: Mapping[str, Any] | None, model: str | None, prices: Mapping[str, Price]) -> Spent:
+    """Count an answered model call.
+
+    Guarantee: pure.
+
+    Args:
+        usage: token counts by the framework's names, or None when the service reported none.
+        model: that served it.
+        prices: as for `price_of`.
+    """
+    read, cached, written = _read_and_written(usage or {})
+    price = price_of(prices, model)
+    cost = None
+    if price is not None:
+        cheap = price.input if price.cached_input is None else price.cached_input
+        cost = ((read - cached) * price.input + cached * cheap + written * price.output) / _MILLION
+    return Spent(tokens=read + written, cost=cost, model_calls=1)
+
+
+def _read_and_written(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return how many tokens a model has read, how many of them from a cache, and how many it has written."""
+    read = _count(usage, "input_token_count")
+    written = _count(usage, "output_token_count")
+    cached, written_to_cache = (_count(usage, f"cache_{way}_input_token_count") for way in ("read", "creation"))
+    total = _count(usage, "total_token_count")
+    if not total:  # a service without a total counts cache reads and writes apart from the input
+        read += cached + written_to_cache
+    # What only the total has, a model has written, such as Gemini's thoughts, unless the service says that it read it.
+    apart = max(total - read - written, 0)
+    from_tools = min(_count(usage, TOOL_INPUT), apart)
+    read = read + from_tools
+    written = written + apart - from_tools
+    return read, min(read, cached), written
+
+
+def reserve(input_tokens: int, max_output_tokens: int, model: str | None, prices: Mapping[str, Price]) -> Reservation:
+    """Estimate what a model call will need, at most `MOST_RESERVED`.
+
+    Guarantee: pure.
+
+    Args:
+        input_tokens: of the request, as estimated.
+        max_output_tokens: allowed by the request, or 0 when it sets no limit.
+        model: that served the last call, or None.
+        prices: as for `price_of`.
+    """
+    read = max(input_tokens, 1)
+    written = min(max(max_output_tokens, 0), MOST_RESERVED)
+    price = price_of(prices, model)
+    cost = None if price is None else min((read * price.input + written * price.output) / _MILLION, MOST_RESERVED)
+    return Reservation(min(read + written, MOST_RESERVED), cost, written)
+
+
+def raised(reservation: Reservation, characters: int, model: str | None, prices: Mapping[str, Price]) -> Reservation:
+    """Count what a model call has said so far, where that is more than was reserved for it.
+
+    Guarantee: pure.
+
+    Args:
+        reservation: as the call was reserved.
+        characters: that it has said, in texts and arguments.
+        model: that serves it, or None.
+        prices: as for `price_of`.
+    """
+    more = -(-characters // CHARACTERS_PER_TOKEN) - reservation.output_tokens
+    if more <= 0:
+        return reservation
+    price = price_of(prices, model)
+    cost = reservation.cost if price is None else (reservation.cost or 0.0) + more * price.output / _MILLION
+    return Reservation(reservation.tokens + more, cost, reservation.output_tokens + more)
+
+
+def spent_on_reservation(reservation: Reservation) -> Spent:
+    """Count a model call without a known answer: it may have been made. Guarantee: pure."""
+    return Spent(tokens=reservation.tokens, cost=reservation.cost, model_calls=1)
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int:
+    value: Any = usage.get(name)
+    return int(value) if is_count(value) else 0

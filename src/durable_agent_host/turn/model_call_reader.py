@@ -1,0 +1,163 @@
+"""The model calls of a turn as sent over the wire, read from its log. Pure.
+
+Each request is a separate call here, including retries and calls of strategies; `name` is unique in the turn. A
+finished call that a later attempt found in the journal is listed for that attempt, too, as replayed: nothing was sent
+then.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from durable_agent_host.codec.journal_entry import decode_journal_entry
+from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.model.journal_entry import ModelFinished, SideCallFinished
+from durable_agent_host.model.log_entry import (
+    AT,
+    ATTEMPT,
+    ATTEMPT_BEGUN,
+    MODEL_ANSWERED,
+    MODEL_FINISHED,
+    MODEL_SENT,
+    SIDE_CALL_FINISHED,
+    LogRecord,
+)
+from durable_agent_host.turn.call_body import CallBody, decode_body
+from durable_agent_host.turn.event_folding import FinalResponse, fold_stream
+
+Side = Literal["request", "answer"]
+_FAILED_STATUS: Final = 400
+
+
+class CallReader:
+    """Reads the calls of one turn.
+
+    Args:
+        has_ended: whether the turn has ended; a call without an answer is then lost.
+    """
+
+    def __init__(self, *, has_ended: bool) -> None:
+        self._has_ended = has_ended
+        self._calls: list[dict[str, Any]] = []
+        self._sent: dict[str, dict[str, Any]] = {}
+        self._bodies: dict[tuple[str, Side], Mapping[str, Any]] = {}
+        self._finished: dict[tuple[int, int | None], dict[str, Any]] = {}
+
+    def read(self, records: Iterable[LogRecord]) -> None:
+        """Add the next records of the log."""
+        for record in records:
+            kind = record.entry.kind
+            data = record.entry.data
+            if kind == MODEL_SENT:
+                self._note_sent(data, record.attempt)
+            elif kind == MODEL_ANSWERED:
+                self._note_answered(data)
+            elif kind == ATTEMPT:
+                self._lose()
+            elif kind == ATTEMPT_BEGUN:
+                self._note_replays(record.attempt)
+            elif kind in (MODEL_FINISHED, SIDE_CALL_FINISHED):
+                self._note_finished(record)
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Return the calls in order, without their bodies; call it once."""
+        if self._has_ended:
+            self._lose()
+        return self._calls
+
+    def body(self, name: str, side: Side, final_response: FinalResponse) -> tuple[CallBody, str] | None:
+        """Return a body, and its form.
+
+        Args:
+            name: of the call.
+            side: of the call.
+            final_response: of the call's provider.
+
+        Returns:
+            The body; that of a stream as JSON. The form is empty for another body than that of a stream, see
+            `fold_stream`. None when there is no body.
+        """
+        if (data := self._bodies.get((name, side))) is None:
+            return None
+        body = decode_body(data)
+        if not data.get("is_stream"):
+            return body, ""
+        form, folded = fold_stream(body, final_response)
+        return folded, form
+
+    def _note_sent(self, data: Mapping[str, Any], attempt: int) -> None:
+        name = str(data.get("name"))
+        call = {
+            "name": name,
+            "position": data.get("position"),
+            **({"strategy_call": data["number"]} if "number" in data else {}),
+            "attempt": attempt,
+            "try": data.get("try"),
+            "method": data.get("method"),
+            "url": data.get("url"),
+            "sent_at": _time(data.get(AT)),
+            "answered_at": None,
+            "outcome": None,
+            "status": None,
+            "error": None,
+            "request": _sizes(data),
+            "answer": None,
+            "replayed": False,
+        }
+        self._sent[name] = call
+        self._calls.append(call)
+        if "body" in data:
+            self._bodies[name, "request"] = data
+
+    def _note_answered(self, data: Mapping[str, Any]) -> None:
+        name = str(data.get("name"))
+        if (call := self._sent.get(name)) is None:
+            return
+        status = data.get("status")
+        error = data.get("error")
+        has_failed = error is not None or not isinstance(status, int) or status >= _FAILED_STATUS
+        call |= {
+            "answered_at": _time(data.get(AT)),
+            "outcome": "failed" if has_failed else "completed",
+            "status": status,
+            "error": error,
+            "answer": _sizes(data),
+        }
+        if "body" in data:
+            self._bodies[name, "answer"] = data
+
+    def _note_finished(self, record: LogRecord) -> None:
+        try:
+            step = decode_journal_entry(record.entry)
+        except (CorruptStateError, KeyError):
+            return
+        if isinstance(step, ModelFinished | SideCallFinished):
+            number = step.number if isinstance(step, SideCallFinished) else None
+            made = [
+                one for one in self._calls if (one["position"], one.get("strategy_call")) == (step.position, number)
+            ]
+            if made and not made[-1]["replayed"]:
+                self._finished[step.position, number] = made[-1]
+
+    def _note_replays(self, attempt: int) -> None:
+        for made in self._finished.values():
+            replay = {one: made[one] for one in ("name", "position", "method", "url", "outcome", "status")}
+            strategy = {"strategy_call": made["strategy_call"]} if "strategy_call" in made else {}
+            self._calls.append(
+                {**replay, **strategy, "attempt": attempt, "replayed": True, "made_in_attempt": made["attempt"]}
+            )
+
+    def _lose(self) -> None:
+        for call in self._sent.values():
+            call["outcome"] = call["outcome"] or "lost"
+
+
+def _sizes(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the size of a body."""
+    return {"bytes": data.get("bytes", 0), "sha256": data.get("sha256")}
+
+
+def _time(milliseconds: Any) -> str | None:
+    if not isinstance(milliseconds, int):
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,178 @@
+"""What a turn shows while it waits for people (its orchestration's custom status), and their answers. Pure.
+
+Durable Functions accepts 16 KiB of it (UTF-16), and encryption adds a third. Arguments that do not fit are left out;
+the turn's events have them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply
+from durable_agent_host.model.journal_entry import ToolKey
+
+# The id of a question to a person: the call's id, unless it could be confused with another question. Pure.
+#
+# Call ids come from the model's service, and a person's answer is matched by the question's id. So two questions of a
+# turn never have the same id, whatever ids the calls have: otherwise the answer to a harmless call would approve
+# another one.
+
+BUDGET_PREFIX: Final = "budget-"
+"""Prefix of ids of budget questions; see `durable_agent_host.turn.budget_checks.Crossing`."""
+
+_LOOKS_MADE: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z")
+
+
+def question_id(key: ToolKey, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
+    """Return the id of a question. Guarantee: pure; two questions of a turn have different ids.
+
+    Args:
+        key: of the call.
+        number: of the question about this call, from 0.
+        changes: how often people have changed the arguments in their answers to this question.
+        is_repeated: an earlier call of the turn has the same call id.
+
+    Returns:
+        The call's id; followed by its place when it is repeated or looks like an id made here; from the second question
+        on, also followed by the number, and after a change by both numbers.
+    """
+    needs_place = is_repeated or _LOOKS_MADE.search(key.call_id) is not None
+    place = f"@{key.position}.{key.occurrence}" if needs_place else ""
+    suffix = f":{number}.{changes}" if changes else f":{number}" if number else ""
+    return f"{key.call_id}{place}{suffix}"
+
+
+_MAX_CHARACTERS: Final = 5800
+_SHOWN: Final = 25
+"""Maximum calls, and answers, shown at once. As calls are answered, later ones move up."""
+_OF_HOST: Final = frozenset({"by", "at", "stored"})
+
+
+def encode_waiting(pending: Sequence[Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Encode which calls wait and which answers have arrived.
+
+    Guarantee: pure.
+
+    Args:
+        pending: calls with ``call_id``, ``name``, ``arguments``, ``reason``; the first ones are shown.
+        answers: by call id; the newest are shown.
+
+    Returns:
+        ``{pending, answers}``. A call whose arguments or reason do not fit has ``truncated: true`` instead.
+    """
+    kept = dict(list(answers.items())[-_SHOWN:])
+    calls = [dict(call) for call in pending[:_SHOWN]]
+    said = {call_id: dict(answer) for call_id, answer in kept.items()}
+    status = {"pending": calls, "answers": said}
+    for shortened in (calls, list(said.values())):
+        _shorten(shortened, status, _MAX_CHARACTERS)
+    return status
+
+
+def shortened_calls(pending: Sequence[Mapping[str, Any]], max_characters: int) -> tuple[dict[str, Any], ...]:
+    """Shorten waiting calls, so that they can travel; the turn's events have them in full.
+
+    Guarantee: pure.
+
+    Args:
+        pending: calls with ``call_id``, ``name``, ``arguments``, ``reason``.
+        max_characters: of all of them as JSON, if possible.
+
+    Returns:
+        The same calls; the largest have ``truncated: true`` instead of arguments and reason.
+    """
+    calls = [dict(call) for call in pending]
+    _shorten(calls, calls, max_characters)
+    return tuple(calls)
+
+
+def _shorten(some: list[dict[str, Any]], whole: Any, max_characters: int) -> None:
+    for one in sorted(some, key=_size, reverse=True):
+        if _size(whole) <= max_characters:
+            return
+        if one.get("arguments") or one.get("reason"):
+            one |= {"arguments": None, "reason": None, "truncated": True}
+
+
+def decode_waiting(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
+    """Decode which calls wait and which answers have arrived. Guarantee: pure.
+
+    Args:
+        status: the custom status, or None.
+
+    Returns:
+        Calls that wait, and answers by call id.
+    """
+    if not isinstance(status, dict):
+        return (), {}
+    fields = cast("dict[str, Any]", status)
+    return tuple(fields.get("pending") or ()), dict(fields.get("answers") or {})
+
+
+def without_foreign_names(payload: Any, is_own: Callable[[Mapping[str, Any]], bool]) -> list[Any]:
+    """Leave out of the answers of an event what only this host may say: who gave them, when, and where the rest is.
+
+    Guarantee: pure.
+
+    Args:
+        payload: see `read_answers`.
+        is_own: whether this host has raised an answer.
+    """
+    answers: list[Any] = []
+    for one in _answers_in(payload):
+        fields = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
+        answers.append(fields if is_own(fields) else {name: fields[name] for name in fields.keys() - _OF_HOST})
+    return answers
+
+
+def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Parse the payload of the event that answers calls; malformed answers are left out.
+
+    Guarantee: pure.
+
+    Args:
+        payload: ``{call_id, approved, reason?, arguments?, by?, at?, stored?}``, or a list of such objects, or their
+            JSON text: the SDK's ``raise_event`` encodes its payload twice.
+
+    Returns:
+        Call ids and their answers, in the order of the payload.
+    """
+    found: list[tuple[str, dict[str, Any]]] = []
+    for one in _answers_in(payload):
+        if not isinstance(one, dict):
+            continue
+        fields = cast("dict[str, Any]", one)
+        call_id = fields.get("call_id")
+        approved = fields.get("approved")
+        reason = fields.get("reason")
+        arguments = fields.get("arguments")
+        if not isinstance(call_id, str) or not isinstance(approved, bool):
+            continue
+        if is_nested_too_deeply(arguments) or has_python_class(arguments):
+            continue
+        answer = {
+            "approved": approved,
+            "reason": reason if isinstance(reason, str) else None,
+            "arguments": cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None,
+        }
+        for name in ("by", "at"):
+            if fields.get(name):
+                answer[name] = fields[name]
+        if isinstance(stored := fields.get("stored"), str):
+            answer["stored"] = stored
+        found.append((call_id, answer))
+    return found
+
+
+def _answers_in(payload: Any) -> list[Any]:
+    if isinstance(payload, str):
+        try:
+            payload = json.loads(payload)
+        except (ValueError, RecursionError):
+            return []
+    return cast("list[Any]", payload) if isinstance(payload, list) else [payload]
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(value))

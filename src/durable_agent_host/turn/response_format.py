@@ -1,0 +1,256 @@
+"""The response format that a client requests: a JSON schema, and checks of answers against it. Pure; fetches nothing.
+
+Clients write schemas, and some never finish: a backtracking pattern, references that double at each level, a large
+schema for each item of a large answer. So the steps of a check are counted where other work shares the process, and the
+check is left to another process when there are many, or when the time of a step cannot be predicted
+(`durable_agent_host.agent.response_format_worker`).
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from jsonschema import SchemaError, exceptions, validators
+from jsonschema.exceptions import UnknownType
+from jsonschema.validators import validator_for
+from jsonschema_specifications import REGISTRY
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import specification_with
+
+from durable_agent_host.codec.strict_json import is_nested_too_deeply, parse_strict
+from durable_agent_host.errors import InvalidAnswerError, RequestError
+
+MAX_SCHEMA_CHARACTERS: Final = 64 * 1024
+"""The longest ``response_format``, as JSON."""
+
+MAX_SCHEMA_OBJECTS: Final = 2_000
+"""Maximum objects in a schema: checking each against the rules of JSON Schema takes half a millisecond."""
+
+STEPS_AT_ONCE: Final = 50_000
+"""Maximum keyword checks against values in a process that has other things to do."""
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_OBJECTS_AT_ONCE: Final = 200
+_UNBOUNDED: Final = frozenset(
+    {"pattern", "patternProperties", "uniqueItems", "$schema", "$id", "$anchor", "$dynamicAnchor"}
+)
+"""Keywords that may take for ever in one step or that search the whole schema for each reference, and the one that
+changes the meaning of all others."""
+
+
+class TooMuchToCheckError(Exception):
+    """An answer cannot be checked against its format in a few steps."""
+
+
+def schema_of(response_format: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the schema in a response format.
+
+    Guarantee: pure.
+
+    Args:
+        response_format: a JSON schema, bare or as ``{"type": "json_schema", "json_schema": {"schema": …}}``, or
+            ``{"type": "json_object"}``.
+
+    Returns:
+        The schema, or None when any JSON will do.
+    """
+    if response_format.get("type") == "json_object":
+        return None
+    schema: Any = response_format
+    if response_format.get("type") == "json_schema":
+        schema = cast("dict[str, Any]", response_format.get("json_schema", response_format)).get("schema")
+    return cast("dict[str, Any]", schema) if isinstance(schema, dict) else None
+
+
+def check_response_format(response_format: Mapping[str, Any]) -> None:
+    """Refuse a response format with an invalid schema or reference, before the model is called.
+
+    Guarantee: pure.
+
+    Args:
+        response_format: as `schema_of` takes it.
+
+    Raises:
+        RequestError: the schema breaks the rules of JSON Schema, which says where, it cannot be sent to a model, or a
+            reference leads to no schema within it, which is named.
+    """
+    _check_form(response_format)
+    schema = schema_of(response_format)
+    if schema is None:
+        return
+    if sum(1 for _ in _objects(schema)) > MAX_SCHEMA_OBJECTS:
+        raise _unusable(f"it has more than {MAX_SCHEMA_OBJECTS} objects")
+    validator_class: Any = validator_for(schema)
+    try:
+        validator_class.check_schema(schema)
+        _check_references(schema, validator_class)
+    except SchemaError as error:
+        raise _unusable(error.message) from None
+    except RecursionError:
+        raise _unusable("it is nested too deeply") from None
+    except (ValueError, TypeError, AttributeError) as error:  # no URI, or a form of an old dialect
+        raise _unusable(f"its ids and references cannot be read: {error}") from None
+
+
+def _check_form(response_format: Mapping[str, Any]) -> None:
+    if is_nested_too_deeply(response_format):
+        raise _unusable("it is nested too deeply")
+    text = json.dumps(response_format, ensure_ascii=False)
+    if _SURROGATE.search(text):
+        raise _unusable("it has half of a surrogate pair, which is no character")
+    if response_format.get("type") == "json_schema":
+        section: Any = response_format.get("json_schema", response_format)
+        if not isinstance(section, dict) or not isinstance(cast("dict[str, Any]", section).get("schema"), dict):
+            raise _unusable("a format of type 'json_schema' has its schema as an object in json_schema.schema")
+    if len(text) > MAX_SCHEMA_CHARACTERS:
+        raise _unusable(f"it has more than {MAX_SCHEMA_CHARACTERS} characters")
+
+
+def _check_references(schema: dict[str, Any], validator_class: Any) -> None:
+    """Follow all references as a check of an answer does, and check what they lead to besides the schema's own parts.
+
+    Raises:
+        RequestError: a reference leads to no schema.
+        SchemaError: it leads to an invalid one.
+        ValueError: an id is no URI.
+        TypeError, AttributeError: an old dialect has a form that the library of references does not know.
+    """
+    specification: Any = specification_with(validator_class.META_SCHEMA["$schema"])
+    root = specification.create_resource(schema)
+    registry = cast("Any", REGISTRY).with_resource(root.id() or "", root)
+    with suppress(TypeError, AttributeError):  # lists as values of draft 7's dependencies
+        registry = registry.crawl()  # once, not for each anchor
+    keywords = [name for name in ("$ref", "$dynamicRef") if name in validator_class.VALIDATORS]
+    known: set[int] = set()
+    parts: list[tuple[Any, Any]] = [(root, registry.resolver(root.id() or ""))]
+    references: list[tuple[Any, Any]] = []
+    left = MAX_SCHEMA_OBJECTS
+    while parts or references:
+        if parts:
+            part, resolver = parts.pop()
+            if id(part.contents) in known:
+                continue
+            known.add(id(part.contents))
+            inner = (one for one in part.subresources() if isinstance(one.contents, dict))
+            parts += [(one, resolver.in_subresource(one)) for one in inner]
+            references += [(part.contents[name], resolver) for name in keywords if name in part.contents]
+        else:
+            found, resolver = _looked_up(*references.pop())
+            if isinstance(found, bool) or id(found) in known:
+                continue
+            left -= sum(1 for _ in _objects(found))
+            if left < 0:
+                raise _unusable(f"its references lead to more than {MAX_SCHEMA_OBJECTS} objects")
+            validator_class.check_schema(found)
+            parts.append((specification.create_resource(found), resolver))
+
+
+def _looked_up(reference: Any, resolver: Any) -> tuple[Any, Any]:
+    """Return the schema to which a reference leads, and the resolver of its references."""
+    try:
+        found = resolver.lookup(reference)
+    except (Unresolvable, LookupError, ValueError, TypeError, AttributeError):  # a pointer may lead into any value
+        found = None
+    if found is None or type(found.contents) not in {dict, bool}:
+        shown = json.dumps(reference, ensure_ascii=False)[:200]
+        raise _unusable(f"its reference {shown} leads to no schema within it, and no other document is fetched")
+    return found.contents, found.resolver
+
+
+def check_answer(text: str, response_format: Mapping[str, Any], *, most_steps: int | None = None) -> None:
+    """Check an answer against the requested format.
+
+    Guarantee: pure.
+
+    Args:
+        text: the model's answer.
+        response_format: as `schema_of` takes it.
+        most_steps: maximum keyword checks; None for no limit.
+
+    Raises:
+        TooMuchToCheckError: there are more, or some whose time cannot be predicted.
+        InvalidAnswerError: the answer is not JSON, or does not match the schema; says where.
+        RequestError: the schema is invalid, or refers to another document; nothing is fetched.
+    """
+    try:
+        value = parse_strict(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidAnswerError(f"the model's answer is not JSON, as response_format asks: {error}") from None
+    schema = schema_of(response_format)
+    if schema is None:
+        return
+    if most_steps is not None:
+        parts = list(_objects(schema))
+        has_old_ids = any(isinstance(part.get("id"), str) for part in parts)
+        if len(parts) > _OBJECTS_AT_ONCE or has_old_ids or any(_UNBOUNDED.intersection(part) for part in parts):
+            raise TooMuchToCheckError
+    try:
+        validator_class = validator_for(schema)
+        validator_class.check_schema(schema)
+        if most_steps is not None:
+            validator_class = _counting(validator_class, most_steps)
+        validator: Any = cast("Any", validator_class)(schema, registry=cast("Any", Registry)())
+        wrong = cast("Any", exceptions).best_match(validator.iter_errors(value))
+    except (SchemaError, UnknownType, Unresolvable) as error:
+        raise _unusable(str(error).partition("\n")[0]) from None
+    except RecursionError:
+        raise InvalidAnswerError("the model's answer, or response_format, is nested too deeply") from None
+    if wrong is not None:
+        raise InvalidAnswerError(
+            f"the model's answer does not fit response_format: {wrong.message} at {wrong.json_path}"
+        )
+
+
+def _objects(schema: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Iterate over all objects of a schema; a dialect named at its top is ignored."""
+    waiting: list[Any] = [{name: value for name, value in schema.items() if name != "$schema"}]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            part = cast("dict[str, Any]", found)
+            yield part
+            waiting += part.values()
+        elif isinstance(found, list):
+            waiting += cast("list[Any]", found)
+
+
+def _counting(validator_class: Any, most_steps: int) -> Any:
+    """Make a validator that gives up after a number of keywords."""
+    left = iter(range(most_steps))
+
+    def counted(hold: Callable[..., Any]) -> Callable[..., Any]:
+        def hold_counted(*given: Any) -> Any:
+            if next(left, None) is None:
+                raise TooMuchToCheckError
+            return hold(*given)
+
+        return hold_counted
+
+    keywords = cast("Mapping[str, Callable[..., Any]]", validator_class.VALIDATORS)
+    return cast("Any", validators).extend(validator_class, {name: counted(hold) for name, hold in keywords.items()})
+
+
+def with_value(view: dict[str, Any], text: str, response_format: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Add a structured answer to the view for clients. Guarantee: pure.
+
+    Args:
+        view: of a completed turn.
+        text: the answer's.
+        response_format: as requested, or None.
+
+    Returns:
+        The view, with the parsed answer as ``value`` when a format was requested.
+    """
+    if response_format is None:
+        return view
+    try:
+        return view | {"value": parse_strict(text)}
+    except (ValueError, RecursionError):  # text from another version, which was not checked
+        return view
+
+
+def _unusable(reason: str) -> RequestError:
+    return RequestError(f"response_format is not a usable JSON schema: {reason}")

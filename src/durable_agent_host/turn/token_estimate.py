@@ -1,0 +1,121 @@
+"""The size of a model request in tokens, estimated from what it sends. Pure; decodes no data."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
+
+from agent_framework import Content, FunctionTool, Message
+from pydantic import BaseModel
+
+from durable_agent_host.turn.file_names import OCTETS, media_type_of_name
+
+CHARACTERS_PER_TOKEN: Final = 4
+MEDIA_TOKENS: Final = 1500
+"""Of an image, of a file that the service has or fetches, and the least of any other that is not text."""
+
+_BYTES_PER_TOKEN: Final = 100
+"""Of a file that is not text."""
+_FILES: Final = frozenset({"data", "uri", "hosted_file"})
+_TEXTS: Final = frozenset({"text", "text_reasoning"})
+_SAID: Final = (
+    *("text", "arguments", "inputs", "outputs", "output", "commands", "actions", "screenshot", "stdout", "stderr"),
+    "function_call",
+)
+"""Fields of other contents that a request may send, besides a tool's result."""
+_TEXT_FILE: Final = re.compile(
+    r"text/.*|[^/]+/(.*\+)?(json|json5|jsonl|x-ndjson|xml|yaml|x-yaml|csv|toml|sql|rtf|graphql|"
+    r"javascript|x-javascript|ecmascript|typescript|x-typescript|x-sh|x-python)"
+)
+_SIZES: Final = WeakKeyDictionary[FunctionTool, int]()
+
+
+def tokens_of_request(messages: Iterable[Message], options: Mapping[str, Any]) -> int:
+    """Estimate how many tokens a model reads for a request.
+
+    Guarantee: pure; a tool is measured once.
+
+    Args:
+        messages: of the request.
+        options: of the request: instructions, tools, a response format and others, which count as JSON.
+    """
+    characters = _characters_of(content for message in messages for content in message.contents)
+    tools: Any = options.get("tools") or ()
+    listed = cast("list[Any]", tools) if isinstance(tools, list | tuple) else [tools]
+    characters += sum(map(_characters_of_tool, listed))
+    if rest := {name: value for name, value in options.items() if name != "tools" and value is not None}:
+        characters += characters_of_json(rest)
+    return -(-characters // CHARACTERS_PER_TOKEN)
+
+
+def _characters_of(values: Iterable[Any]) -> int:
+    count = 0
+    pending = [*values]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Content):
+            if one.type in _TEXTS:
+                count += len(one.text or "")
+            elif one.type in _FILES:
+                count += _tokens_of_file(one) * CHARACTERS_PER_TOKEN
+            else:
+                pending += [said for name in _SAID if (said := getattr(one, name))]
+                pending.append(one.items or one.result)  # the result repeats the texts of the items
+        elif isinstance(one, str):
+            count += len(one)
+        elif isinstance(one, list | tuple):
+            pending += cast("list[Any]", one)
+        elif one is not None:
+            count += characters_of_json(one)
+    return count
+
+
+def _tokens_of_file(content: Content) -> int:
+    uri = content.uri or ""
+    if uri[:5].lower() != "data:":
+        return MEDIA_TOKENS
+    comma = uri.find(",")
+    kind, *parameters = uri[5:comma].lower().split(";")
+    size = len(uri) - comma - 1
+    if "base64" in parameters:
+        size = size * 3 // 4
+    media_type = (content.media_type or kind or OCTETS).partition(";")[0].strip().lower()
+    if media_type.startswith("image/"):
+        return MEDIA_TOKENS
+    if _TEXT_FILE.fullmatch(media_type) or _TEXT_FILE.fullmatch(media_type_of_name(content.name) or ""):
+        return -(-size // CHARACTERS_PER_TOKEN)
+    return MEDIA_TOKENS + size // _BYTES_PER_TOKEN
+
+
+def _characters_of_tool(tool: Any) -> int:
+    if not isinstance(tool, FunctionTool):
+        return characters_of_json(tool)
+    if (size := _SIZES.get(tool)) is None:
+        size = _SIZES[tool] = characters_of_json(tool)
+    return size
+
+
+def characters_of_json(value: Any) -> int:
+    """Count the characters of a value as JSON; 0 for one that has none. Guarantee: pure."""
+    try:
+        return len(json.dumps(value, ensure_ascii=False, skipkeys=True, default=_plain))
+    except (TypeError, ValueError, RecursionError):  # cannot be sent either
+        return 0
+
+
+def _plain(value: Any) -> Any:
+    """Return what a client sends of an object; None for one that only the client knows."""
+    if isinstance(value, FunctionTool):
+        return value.to_json_schema_spec()
+    if isinstance(value, type) and issubclass(value, BaseModel):
+        return _schema_of(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else None
+
+
+@lru_cache(maxsize=64)
+def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()

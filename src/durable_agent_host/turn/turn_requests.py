@@ -1,0 +1,301 @@
+"""Requests of turns: the only place that builds them, for every caller. Pure."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast, get_args
+
+from durable_agent_host.codec.entity_state import encode_owner
+from durable_agent_host.errors import RequestError
+from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id, derived_id
+from durable_agent_host.model.principal import Owner
+from durable_agent_host.model.turn import Caller, Policy, TurnRequest
+from durable_agent_host.turn.message_input import Said, read_message
+from durable_agent_host.turn.turn_wire import decode_turn_request
+
+
+class Place(NamedTuple):
+    """Where a request finds or begins a session.
+
+    Attributes:
+        session_id: the id of the session, without the agent's name.
+        owner: its owner or future owner; None where nobody is identified.
+    """
+
+    session_id: str
+    owner: Owner | None
+
+    def claim(self, request: TurnRequest) -> TurnRequest:
+        """Put the required owner of its session into a request, before anything of it is stored. Guarantee: pure."""
+        if self.owner is None or self.owner == request.session_owner:
+            return request
+        return replace(request, owner=encode_owner(self.owner))
+
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_TRACEPARENT_CHARACTERS: Final = 55
+_TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+
+
+def hash_of(asked: Any) -> str:
+    """Hash a client's request, so that a retry can be told from another request.
+
+    Guarantee: pure; stable across versions, because receipts keep it.
+
+    Args:
+        asked: a text, or a JSON value; anything else counts as its text.
+
+    Returns:
+        A SHA-256 in hexadecimal digits.
+    """
+    if isinstance(asked, str):
+        return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def valid_traceparent(value: Any) -> str | None:
+    """Return a ``traceparent`` that names a trace. Guarantee: pure.
+
+    Args:
+        value: the header's, or None.
+
+    Returns:
+        Version, ids and flags, or None when they are malformed; then the turn starts a trace of its own. What a later
+        version appends is left out: anybody may write anything there.
+
+    Source: W3C Trace Context, sections 3.2.2 and 4.
+    """
+    found = _TRACEPARENT.fullmatch(value) if isinstance(value, str) else None
+    return None if found is None or (found[1] == "00" and found[2]) else found[0][:_TRACEPARENT_CHARACTERS]
+
+
+def request_of_client(
+    agent: str,
+    said: Said,
+    *,
+    caller: Caller,
+    session_id: str | None,
+    key: str | None,
+    secret: str = "",
+    new_id: Callable[[], str],
+    created_at: str,
+    request_hash: str,
+    response_format: Mapping[str, Any] | None = None,
+    enable_tool_calls: bool = True,
+    options: Mapping[str, Any] | None = None,
+    policy: Policy = "queue",
+) -> TurnRequest:
+    """Build the request of a client: over HTTP, MCP or any other dialect.
+
+    Guarantee: pure; the same key of the same caller gives the same session and turn.
+
+    Args:
+        agent: the agent's registered name.
+        said: the message.
+        caller: as identified by the gate.
+        session_id: the client's, or None.
+        key: the idempotency key, or None; without a session id, it names the session.
+        secret: of the app, so that nobody can compute the ids of session and turn that a key names.
+        new_id: draws an id for what the client did not name.
+        created_at: UTC, ISO-8601.
+        request_hash: of the client's request, see `hash_of`.
+        response_format: a JSON schema, or None.
+        enable_tool_calls: False offers the model no tools.
+        options: further options for the agent, allowed by the app.
+        policy: what happens when the session is busy.
+
+    Returns:
+        The request.
+    """
+    if session_id is None:
+        session_id = derived_id("session", agent, key, *_whose(caller), secret) if key else new_id()
+    return TurnRequest(
+        agent=agent,
+        session_id=session_id,
+        turn_id=turn_of_key(agent, session_id, key, caller, secret) if key else new_id(),
+        message=said.text,
+        contents=said.contents,
+        response_format=response_format,
+        enable_tool_calls=enable_tool_calls,
+        options=options or {},
+        policy=policy,
+        created_at=created_at,
+        request_hash=request_hash,
+        **caller.names,
+        traceparent=caller.traceparent,
+    )
+
+
+def turn_of_key(agent: str, session_id: str, key: str, caller: Caller, secret: str = "") -> str:
+    """Give the id of the turn that a key names in a session. Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: without the agent's name.
+        key: the client's.
+        caller: whose the key is.
+        secret: of the app; empty for the ids that earlier versions gave.
+    """
+    return derived_id("turn", agent, session_id, key, *_whose(caller), *([secret] if secret else []))
+
+
+def _whose(caller: Caller) -> tuple[str, ...]:
+    principal = caller.principal
+    return (principal.tenant, principal.id) if principal is not None else ()
+
+
+def request_of_run(
+    agent: str, session_id: str, payload: Any, *, now: str, schema_of: Callable[[Any], dict[str, Any] | None]
+) -> TurnRequest:
+    """Build the request of upstream's ``run`` operation.
+
+    Guarantee: pure.
+
+    Args:
+        agent: the agent's registered name.
+        session_id: the entity's key.
+        payload: upstream's ``RunRequest`` as a dictionary, or a message; a message is a text or a list of parts.
+        now: UTC, ISO-8601; used when the payload has no ``created_at``.
+        schema_of: upstream's response format → a JSON schema, or None.
+
+    Returns:
+        The request; the correlation id is the turn's id.
+
+    Raises:
+        RequestError: the message is missing, or the message or response format is not usable.
+    """
+    fields = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {"message": payload}
+    message: Any = fields.get("message")
+    if not isinstance(message, str | list) or not message:
+        raise RequestError("the operation 'run' needs an object with a 'message'")
+    said = Said(message) if isinstance(message, str) else read_message(message)
+    created_at = str(fields.get("created_at") or now)
+    asked: list[Any] = [
+        message,
+        *(fields.get(name) for name in ("role", "response_format", "enable_tool_calls", "options")),
+    ]
+    return TurnRequest(
+        agent=agent,
+        session_id=session_id,
+        turn_id=str(fields.get("correlationId") or derived_id(agent, session_id, created_at, _named(message))),
+        message=said.text,
+        contents=said.contents,
+        role=str(fields.get("role") or "user"),
+        response_format=schema_of(fields.get("response_format")),
+        enable_tool_calls=fields.get("enable_tool_calls", True) is not False,
+        created_at=created_at,
+        request_hash=hash_of(asked),
+        options=fields.get("options") or {},
+        orchestration_id=fields.get("orchestrationId"),
+        principal=_text(fields, "principal"),
+        tenant=_text(fields, "tenant"),
+        traceparent=valid_traceparent(fields.get("traceparent")),
+    )
+
+
+def request_of_call(agent: str, call_id: str, message: Any, *, created_at: str) -> TurnRequest:
+    """Build the request of an agent in an activity of your own orchestration. Guarantee: pure.
+
+    Args:
+        agent: the agent's name.
+        call_id: identifies the call; the same each time it runs.
+        message: the user's text, or a list of parts.
+        created_at: UTC, ISO-8601.
+
+    Returns:
+        The request, in a session known only to its journal.
+
+    Raises:
+        RequestError: a part is invalid.
+    """
+    said = read_message(message) if isinstance(message, list) else Said(message)
+    return TurnRequest(
+        agent=agent,
+        session_id=derived_id("call", call_id),
+        turn_id=call_id,
+        message=said.text,
+        contents=said.contents,
+        created_at=created_at,
+    )
+
+
+def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRequest:
+    """Decode the input of a turn's orchestration, and fill in what its caller left out.
+
+    Guarantee: pure; the same input gives the same request.
+
+    Args:
+        wire: from `encode_turn_request`, or written by hand: ``agent`` and ``message``, a text or a list of parts, and
+            any other names of `TurnRequest`. Without ``session_id``, a new session begins.
+        instance_id: of the orchestration; it is the turn's id.
+        created_at: when the orchestration was started.
+
+    Returns:
+        The request.
+
+    Raises:
+        RequestError: something is missing, or of another type.
+    """
+    if not isinstance(wire, Mapping):
+        raise RequestError("the input is not an object: give an object with 'agent' and 'message'")
+    given = _with_contents(cast("Mapping[str, Any]", wire))
+    for name in ("agent", "message"):
+        if not given.get(name) and not (name == "message" and (given.get("contents") or given.get("stored"))):
+            raise RequestError(f"the input has no {name!r}: give an object with 'agent' and 'message'")
+    for name, (kind, said) in _KINDS.items():
+        if name in given and not isinstance(given[name], kind):
+            raise RequestError(f"{name!r} is {type(given[name]).__name__}: give {said}")
+        if isinstance(given.get(name), str) and _SURROGATE.search(given[name]):
+            raise RequestError(f"{name!r} has half of a surrogate pair, which is no character: send whole characters")
+    if given.get("role", "user") != "user":
+        raise RequestError(f"'role' is {given['role']!r}: a turn begins with a message of role 'user'")
+    if given.get("policy", "queue") not in get_args(Policy):
+        raise RequestError(f"'policy' is {given['policy']!r}: use {', '.join(get_args(Policy))}")
+    if given.get("turn_id", instance_id) != instance_id:
+        raise RequestError(
+            f"'turn_id' is {given['turn_id']!r}, and the orchestration has the instance id {instance_id!r}: "
+            "start it with the turn's id as its instance id, or leave turn_id out"
+        )
+    given["session_id"] = check_session_id(
+        given.get("session_id") or derived_id("session", instance_id), most=MAX_WHOLE_ID_CHARACTERS
+    )
+    given["traceparent"] = valid_traceparent(given.get("traceparent"))
+    filled = {"turn_id": instance_id, "created_at": created_at}
+    request = decode_turn_request(filled | given)
+    asked = [request.message, request.role, request.response_format, request.enable_tool_calls, request.options]
+    asked += [list(request.contents)] if request.contents else []
+    return request if request.request_hash else replace(request, request_hash=hash_of(asked))
+
+
+def _with_contents(wire: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a message of several parts, if it is one; omit None values."""
+    given = {name: value for name, value in wire.items() if value is not None}
+    if not isinstance(given.get("message"), list):
+        return given
+    said = read_message(given["message"])
+    return given | {"message": said.text, "contents": list(said.contents)}
+
+
+_KINDS: Final[Mapping[str, tuple[type[Any], str]]] = {
+    **dict.fromkeys(("agent", "message", "session_id", "role", "policy", "turn_id"), (str, "a text")),
+    **dict.fromkeys(
+        ("created_at", "request_hash", "orchestration_id", "principal", "tenant", "stored", "raw"), (str, "a text")
+    ),
+    **dict.fromkeys(("response_format", "options", "owner"), (Mapping, "an object")),
+    "enable_tool_calls": (bool, "true or false"),
+    "contents": (list, "a list of contents"),
+}
+
+
+def _named(message: Any) -> str:
+    """Write a message as part of an id: a text is itself."""
+    return message if isinstance(message, str) else json.dumps(message, sort_keys=True, default=str)
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        raise RequestError(f"{name!r} is {type(value).__name__}: give a text")
+    return value or None

@@ -1,0 +1,214 @@
+"""Data that crosses the durable boundary during a turn: request and outcome, as plain JSON. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any, Final, cast, get_args
+
+from durable_agent_host.codec.entity_state import decode_spent, decode_stats, encode_spent, encode_stats
+from durable_agent_host.codec.session_blobs import decode_sealing, encode_sealing, json_bytes_of
+from durable_agent_host.errors import RequestError
+from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
+
+_REQUEST_FIELDS: Final = frozenset(field.name for field in fields(TurnRequest))
+_ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored", "raw")
+"""Fields missing in older documents and histories."""
+_LARGE: Final[Mapping[str, Any]] = {"message": "", "response_format": None, "options": {}, "contents": ()}
+"""Fields of a request that may be stored outside of it, with their placeholders."""
+_ABSENT_WHEN_FALSE: Final = frozenset({"redacts", "redacted"})
+_OUTCOME_FIELDS: Final = frozenset(field.name for field in fields(TurnOutcome))
+
+
+def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
+    """Encode a request as the input of the turn's orchestration. Guarantee: pure.
+
+    Args:
+        request: the turn's request.
+
+    Returns:
+        A JSON object, with the names of `TurnRequest`.
+    """
+    wire = asdict(request)
+    for name in _ABSENT_WHEN_NONE:
+        if wire[name] is None:
+            del wire[name]
+    del wire["contents"]
+    if request.contents:
+        wire["contents"] = [dict(content) for content in request.contents]
+    return wire
+
+
+def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
+    """Decode a request, ignoring names unknown to this version. Guarantee: pure.
+
+    Args:
+        wire: from `encode_turn_request`.
+
+    Returns:
+        The request.
+    """
+    known = {name: value for name, value in wire.items() if name in _REQUEST_FIELDS}
+    known["contents"] = tuple(wire.get("contents") or ())
+    return TurnRequest(**known)
+
+
+def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, dict[str, Any] | None]:
+    """Split a request that is too large to travel.
+
+    Guarantee: pure; `join_request` reassembles it.
+
+    Args:
+        request: the turn's request.
+        max_bytes: limit of what travels, as JSON.
+
+    Returns:
+        The request without its large fields, and those fields, to be stored; or the same request and None.
+    """
+    wire = encode_turn_request(request)
+    if len(json_bytes_of(wire)) <= max_bytes:
+        return request, None
+    return replace(request, **dict(_LARGE)), {name: wire[name] for name in _LARGE if name in wire}
+
+
+def raw_fields(request: TurnRequest) -> dict[str, Any]:
+    """Return a redacted request's original fields; `join_request` puts them back. Guarantee: pure."""
+    wire = encode_turn_request(request)
+    return {name: wire[name] for name in _LARGE if name in wire}
+
+
+def join_request(request: TurnRequest, stored: Mapping[str, Any]) -> TurnRequest:
+    """Reassemble a split request. Guarantee: pure.
+
+    Args:
+        request: as it travelled.
+        stored: the fields removed by `split_request`.
+    """
+    large = {name: stored[name] for name in _LARGE if name in stored}
+    return replace(request, stored=None, raw=None, **large | {"contents": tuple(stored.get("contents") or ())})
+
+
+def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
+    """Encode an outcome as the result of the activity and the output of the orchestration. Guarantee: pure.
+
+    Args:
+        outcome: the turn's outcome.
+
+    Returns:
+        A JSON object, with the names of `TurnOutcome`.
+    """
+    wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
+    del wire["pending"], wire["served"], wire["sealing"], wire["text_at"], wire["response"], wire["overlay"]
+    del wire["spent"], wire["work"]
+    wire = {name: value for name, value in wire.items() if value or name not in _ABSENT_WHEN_FALSE}
+    if outcome.pending:  # absent when empty, as in older documents
+        wire["pending"] = [dict(call) for call in outcome.pending]
+    if outcome.served:
+        wire["served"] = dict(outcome.served)
+    if outcome.sealing:
+        wire["sealing"] = encode_sealing(outcome.sealing)
+    if outcome.text_at:
+        wire["text_at"] = outcome.text_at
+    if outcome.response:
+        wire["response"] = dict(outcome.response)
+    if outcome.overlay is not None:
+        wire["overlay"] = dict(outcome.overlay)
+    if outcome.spent is not None:
+        wire["spent"] = encode_spent(outcome.spent)
+    if outcome.work is not None:
+        wire["work"] = dict(outcome.work)
+    return wire | {"entries": list(outcome.entries), "stats": encode_stats(outcome.stats)}
+
+
+def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
+    """Decode an outcome, ignoring names unknown to this version. Guarantee: pure.
+
+    Args:
+        wire: from `encode_turn_outcome`.
+
+    Returns:
+        The outcome.
+    """
+    known = {name: value for name, value in wire.items() if name in _OUTCOME_FIELDS}
+    known["entries"] = tuple(wire.get("entries") or ())
+    known["pending"] = tuple(wire.get("pending") or ())
+    if sealing := wire.get("sealing"):
+        known["sealing"] = decode_sealing(sealing)
+    known["spent"] = decode_spent(wire.get("spent"))
+    known["stats"] = decode_stats(wire.get("stats") or {})
+    return TurnOutcome(**known)
+
+
+def check_turn_outcome(wire: Any) -> None:
+    """Check data that becomes a receipt: anyone who may call entities can call the operation.
+
+    Guarantee: pure.
+
+    Args:
+        wire: the operation's input.
+
+    Raises:
+        RequestError: it is not an outcome; says what is wrong with it.
+    """
+    check_turn_named(wire)
+    if (status := wire.get("status")) not in get_args(TurnStatus):
+        raise RequestError(f"the status of a turn's end is {status!r:.100}: one of {', '.join(get_args(TurnStatus))}")
+    for name in ("text", "request_hash", "ended_at", "text_at"):
+        if not isinstance(wire.get(name) or "", str):
+            raise RequestError(f"{name!r} of a turn's end is no text")
+    for name in ("error", "agent_session", "overlay"):
+        if not isinstance(wire.get(name) or {}, dict):
+            raise RequestError(f"{name!r} of a turn's end is no object")
+    check_figures(wire)
+    error: dict[str, Any] = wire.get("error") or {}
+    if not all(isinstance(error.get(name, ""), str) for name in ("type", "message")):
+        raise RequestError("'error' of a turn's end has a 'type' or a 'message' that is no text")
+    entries: Any = wire.get("entries") or []
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in cast("list[Any]", entries)):
+        raise RequestError("'entries' of a turn's end is no list of objects")
+
+
+def check_figures(wire: Mapping[str, Any]) -> None:
+    """Check the figures of a turn's end. Guarantee: pure.
+
+    Raises:
+        RequestError: a figure is not a number.
+    """
+    for name in ("stats", "spent"):
+        figures: Any = wire.get(name) or {}
+        if not isinstance(figures, dict):
+            raise RequestError(f"{name!r} of a turn's end is no object")
+        if not all(isinstance(one, int | float) for one in cast("dict[str, Any]", figures).values()):
+            raise RequestError("'stats' or 'spent' of a turn's end has a figure that is no number")
+
+
+def check_turn_named(wire: Any) -> None:
+    """Check that the input of an operation names its turn. Guarantee: pure.
+
+    Raises:
+        RequestError: it does not.
+    """
+    turn_id: Any = cast("dict[str, Any]", wire).get("turn_id") if isinstance(wire, dict) else None
+    if not isinstance(turn_id, str) or not turn_id:
+        raise RequestError("the operation takes an object with the 'turn_id' of a turn, a text")
+
+
+def decode_ended(turn_id: str, wire: Mapping[str, Any]) -> TurnOutcome:
+    """Decode how a repeated turn had ended, as in histories of the first versions. Guarantee: pure.
+
+    Args:
+        turn_id: the turn.
+        wire: ``receipt``, ``text``, ``usage`` and ``message_count``.
+
+    Returns:
+        The outcome.
+    """
+    receipt = wire["receipt"]
+    return TurnOutcome(
+        turn_id,
+        receipt["status"],
+        text=wire.get("text") or "",
+        usage=wire.get("usage"),
+        error=receipt.get("error"),
+        message_count=wire["message_count"],
+        request_hash=receipt.get("requestHash", ""),
+        ended_at=receipt.get("endedAt", ""),
+    )

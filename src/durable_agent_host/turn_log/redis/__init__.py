@@ -1,1 +1,0 @@
-"""Turn logs in Redis Streams."""

@@ -1,0 +1,689 @@
+"""Turn logs in Redis Streams, for the lowest latency between several instances. Needs the extra ``redis``.
+
+Theory of operation. A log is a stream, whose entries have the ids ``{offset}-1``, and a hash with the attempt and the
+next offset. One script appends: it checks the attempt, writes all entries and publishes, atomically. On a retry after a
+lost answer it first looks for its batch in the stream, and leaves a note that rejects the first try if that arrives
+late. The appends of all turns share pipelines, see `pipeline`. Publications wake followers in other processes, which
+also poll in case they miss one.
+
+An append is as durable as the server: with ``appendonly yes`` and ``appendfsync always`` it is on disk.
+"""
+
+import asyncio
+import hashlib
+import itertools
+import math
+import uuid
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    ConnectionError,  # noqa: A004 (the library's name)
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    TimeoutError,  # noqa: A004 (the library's name)
+)
+
+from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
+from durable_agent_host.concurrency.event_loop_thread import LoopThread
+from durable_agent_host.concurrency.thread_safe_waiters import Promise
+from durable_agent_host.errors import FencedError, LogError
+from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.storage.storage_retry import Backoff, retry
+from durable_agent_host.turn_log.followers import Appended, Followers
+from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS, MAX_PAGE_BYTES
+
+# Commands of many turns in few pipelines.
+#
+# Theory of operation. Commands that arrive while a pipeline is under way go together into the next one, so 200 turns
+# cost few requests, system calls and wake-ups. Each command is answered, refused, or retried after its own pause,
+# independent of the others. A broken connection leaves all answers of its pipeline unknown; pipelines then get
+# shorter, so that some get through a bad network. A slow pipeline, with a large entry or on a dead connection, does
+# not block the next one.
+
+_MOST_COMMANDS: Final = 512
+_MOST_BYTES: Final = 1024 * 1024
+_MOST_AT_ONCE: Final = 4
+_SLOW_SECONDS: Final = 0.05
+
+
+class Command(ABC):
+    """One command; created in the loop that waits for its answer.
+
+    Args:
+        size_bytes: of the request, roughly.
+
+    Attributes:
+        size_bytes: as given.
+        tries: how often it was sent.
+        promise: of the answer.
+        backoff: of its retries; set when the pipelines get it.
+    """
+
+    def __init__(self, size_bytes: int = 0) -> None:
+        self.size_bytes = size_bytes
+        self.tries = 0
+        self.promise = Promise()
+        self.backoff: Backoff | None = None
+
+    @abstractmethod
+    def arguments(self) -> Sequence[Any]:
+        """Return what to send at this try."""
+
+
+class Pipelines:
+    """Sends commands in pipelines. All methods but `ask` are called in the store's loop.
+
+    Args:
+        loop: the store's.
+        send: sends commands and returns an answer or an error for each; raises if the answers are unknown.
+        explain: returns the error for the caller, or None if it may be gone at the next try.
+        on_answers: gets commands and answers before the callers do.
+        give_up_seconds: how long a command is retried.
+    """
+
+    def __init__(
+        self,
+        loop: LoopThread,
+        send: Callable[[Sequence[Command]], Awaitable[Sequence[Any]]],
+        *,
+        explain: Callable[[Exception], Exception | None],
+        on_answers: Callable[[Sequence[tuple[Command, Any]]], None],
+        give_up_seconds: float,
+    ) -> None:
+        self._loop = loop
+        self._send = send
+        self._explain = explain
+        self._on_answers = on_answers
+        self._give_up_seconds = give_up_seconds
+        self._waiting: deque[Command] = deque()
+        self._resting: dict[Command, asyncio.TimerHandle] = {}
+        self._most = _MOST_COMMANDS
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._current: asyncio.Task[None] | None = None
+        self._is_woken = False
+
+    async def ask(self, command: Command) -> Any:
+        """Send a command and wait for its answer, in the loop that created it.
+
+        Raises:
+            LogError: the server does not answer, or refuses the command.
+        """
+        self._loop.post(self._add, command)
+        return await command.promise.future
+
+    def close(self) -> None:
+        """Refuse what waits; called after running pipelines have ended."""
+        for timer in self._resting.values():
+            timer.cancel()
+        for command in (*self._waiting, *self._resting):
+            self._refuse(command, LogError("the turn log is closed"))
+        self._waiting.clear()
+        self._resting.clear()
+
+    def _add(self, command: Command) -> None:
+        self._resting.pop(command, None)
+        if command.backoff is None:
+            command.backoff = Backoff("Redis", self._give_up_seconds)
+        self._waiting.append(command)
+        if self._current is None and not self._is_woken:
+            self._is_woken = True  # commands posted in the same step join
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Start a pipeline with what waits, unless one has just started or too many are in progress."""
+        self._is_woken = False
+        if self._current is not None or len(self._under_way) >= _MOST_AT_ONCE:
+            return
+        group = self._next_group()
+        if not group:
+            return
+        loop = asyncio.get_running_loop()
+        task = self._current = loop.create_task(self._run(group))
+        slow = loop.call_later(_SLOW_SECONDS, self._pass, task)
+
+        def end(_: asyncio.Task[None]) -> None:
+            slow.cancel()
+            self._under_way.discard(task)
+            self._pass(task)
+
+        self._under_way.add(task)
+        task.add_done_callback(end)
+
+    def _pass(self, task: asyncio.Task[None]) -> None:
+        if self._current is task:
+            self._current = None
+        self._go_on()
+
+    def _next_group(self) -> list[Command]:
+        group: list[Command] = []
+        size_bytes = 0
+        while self._waiting and len(group) < self._most:
+            size_bytes += self._waiting[0].size_bytes
+            if group and size_bytes > _MOST_BYTES:
+                break
+            command = self._waiting.popleft()
+            if not command.promise.future.done():  # the caller was cancelled
+                group.append(command)
+        return group
+
+    async def _run(self, group: list[Command]) -> None:
+        for command in group:
+            command.tries += 1
+        try:
+            answers = await self._send(group)
+        except Exception as error:  # noqa: BLE001 (raised in the callers, who would wait forever)
+            self._most = max(1, len(group) // 2)
+            self._settle(group, [error] * len(group))
+        except BaseException:  # the store is closed
+            for command in group:
+                self._refuse(command, LogError("the turn log is closed"))
+            raise
+        else:
+            self._most = min(self._most * 2, _MOST_COMMANDS)
+            self._settle(group, answers)
+
+    def _settle(self, group: Sequence[Command], answers: Sequence[Any]) -> None:
+        done: list[tuple[Command, Any]] = []
+        for command, answer in zip(group, answers, strict=True):
+            if isinstance(answer, Exception):
+                self._fail(command, answer)
+            else:
+                done.append((command, answer))
+        self._on_answers(done)
+        for command, answer in done:
+            self._loop.answer(command.promise, answer)
+
+    def _fail(self, command: Command, error: Exception) -> None:
+        """Refuse a command, or schedule its next try."""
+        refusal = self._explain(error)
+        if refusal is not None:
+            self._refuse(command, refusal)
+            return
+        assert command.backoff is not None
+        try:
+            pause = command.backoff.next_pause(error)
+        except LogError as given_up:
+            self._refuse(command, given_up)
+        else:
+            self._resting[command] = asyncio.get_running_loop().call_later(pause, self._add, command)
+
+    def _refuse(self, command: Command, error: Exception) -> None:
+        self._loop.answer(command.promise, None, error)
+
+
+# Subscriptions to the appends of other processes, for logs that are followed here.
+#
+# There is no subscription for a log that this process writes: its followers are woken in the process, and would drop
+# its own publications. The subscription is restored when an append is fenced, or after some seconds without one,
+# because another process may then continue the turn.
+
+_PREFIX: Final = "durable-agent-host:turn"
+_WAKE_SECONDS: Final = 0.1
+_PAUSE_SECONDS: Final = 1.0
+_QUIET_SECONDS: Final = 3.0
+
+
+def channel_of(log_id: str) -> str:
+    """Return the channel that publishes the appends to a log. Guarantee: pure."""
+    return f"{_PREFIX}:{{{log_id}}}"
+
+
+@dataclass
+class _Followed:
+    count: int = 0
+    written_at: float = -math.inf
+
+
+class RedisListener:
+    """Wakes followers when another process has appended. A missed publication only delays them until they poll.
+
+    All calls come from one loop.
+
+    Args:
+        name: of this process; its publications start with it.
+        subscribe: opens a connection for subscriptions.
+        errors: of a connection that breaks.
+        on_news: called with the log's id.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        subscribe: Callable[[], Any],
+        errors: tuple[type[Exception], ...],
+        on_news: Callable[[str], None],
+    ) -> None:
+        self._name = name
+        self._subscribe = subscribe
+        self._errors = errors
+        self._on_news = on_news
+        self._followed: dict[str, _Followed] = {}
+        self._heard: set[str] = set()
+        self._is_out_of_tune = True
+        self._listening: asyncio.Task[None] | None = None
+
+    def follow(self, log_id: str) -> None:
+        """Subscribe for one more follower of a log."""
+        self._followed.setdefault(log_id, _Followed()).count += 1
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+        self._is_out_of_tune = True
+
+    def forget(self, log_id: str) -> None:
+        """Unsubscribe for one follower."""
+        found = self._followed[log_id]
+        found.count -= 1
+        if not found.count:
+            del self._followed[log_id]
+            self._is_out_of_tune = True
+
+    def wrote(self, log_id: str) -> None:
+        """Record an append by this process."""
+        found = self._followed.get(log_id)
+        if found is not None:
+            found.written_at = asyncio.get_running_loop().time()
+            if log_id in self._heard:
+                self._is_out_of_tune = True
+
+    def gave_way(self, log_id: str) -> None:
+        """Record that another process appends."""
+        found = self._followed.get(log_id)
+        if found is not None:
+            found.written_at = -math.inf
+            self._is_out_of_tune = True
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._listening is not None:
+            self._listening.cancel()
+
+    async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                async with self._subscribe() as channels:
+                    self._heard = set()
+                    self._is_out_of_tune = True
+                    await channels.subscribe(f"{_PREFIX}:{self._name}")  # a connection without one cannot wait
+                    tuned_at = loop.time()
+                    while True:
+                        if self._is_out_of_tune or loop.time() >= tuned_at + _QUIET_SECONDS / 4:
+                            self._is_out_of_tune = False
+                            tuned_at = loop.time()
+                            await self._tune(channels)
+                        self._hear(await channels.get_message(timeout=_WAKE_SECONDS))
+            except self._errors:
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _tune(self, channels: Any) -> None:
+        """Change the subscriptions to those wanted now."""
+        quiet_since = asyncio.get_running_loop().time() - _QUIET_SECONDS
+        wanted = {log_id for log_id, found in self._followed.items() if found.written_at < quiet_since}
+        added = wanted - self._heard
+        dropped = self._heard - wanted
+        self._heard = wanted
+        if added:
+            await channels.subscribe(*map(channel_of, added))
+        if dropped:
+            await channels.unsubscribe(*map(channel_of, dropped))
+
+    def _hear(self, message: Any) -> None:
+        """Report a publication of another process, and a new subscription: it may have missed some."""
+        if message is None:
+            return
+        is_others = message["type"] == "message" and not message["data"].startswith(self._name.encode())
+        if is_others or message["type"] == "subscribe":
+            log_id = message["channel"].decode().rpartition("{")[2].partition("}")[0]
+            self._on_news(log_id)
+
+
+_APPEND: Final = """
+local state, stream = KEYS[1], KEYS[2]
+local expected, attempt, batch, is_retry, expire, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+if is_retry == '1' then
+  for _, found in ipairs(redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1000)) do
+    local fields = found[2]
+    if fields[4] == batch then
+      return tonumber(string.match(found[1], '^%d+')) - tonumber(fields[6])
+    end
+  end
+end
+local found = redis.call('HMGET', state, 'attempt', 'next', batch)
+local current, first = found[1] or '0', tonumber(found[2] or '0')
+if current ~= expected then return -1 - tonumber(current) end
+if is_retry == '1' then
+  redis.call('HSET', state, batch, 1)
+elseif found[3] then
+  return redis.error_reply('LATE the append has been tried again')
+end
+for index = 7, #ARGV do
+  local id = string.format('%.0f-1', first + index - 7)
+  redis.call('XADD', stream, id, 'a', attempt, 'b', batch, 'i', index - 7, 'e', ARGV[index])
+end
+redis.call('HSET', state, 'attempt', attempt, 'next', string.format('%.0f', first + #ARGV - 6),
+  'at', redis.call('TIME')[1])
+redis.call('EXPIRE', state, expire)
+redis.call('EXPIRE', stream, expire)
+redis.call('PUBLISH', channel, batch)
+return first
+"""
+_DIGEST: Final = hashlib.sha1(_APPEND.encode(), usedforsecurity=False).hexdigest()
+_CONNECTIONS: Final = 32
+_ENTRIES_AT_ONCE: Final = 64
+_KEPT_SECONDS: Final = 7 * 24 * 3600
+
+
+class _Append(Command):
+    """The script that appends. It answers the first offset or, if fenced, -1 minus the current attempt."""
+
+    def __init__(self, log_id: str, entries: Sequence[LogEntry], lines: Sequence[str], values: Sequence[Any]) -> None:
+        super().__init__(sum(map(len, lines)))
+        self.log_id = log_id
+        self.attempt = int(values[1])
+        self._entries = entries
+        self._lines = lines
+        self._values = values
+
+    def arguments(self) -> Sequence[Any]:
+        expected, attempt, batch, kept_seconds = self._values
+        keys = (2, _state(self.log_id), _stream(self.log_id))
+        values = (expected, attempt, batch, int(self.tries > 1), kept_seconds, channel_of(self.log_id))
+        return ("EVALSHA", _DIGEST, *keys, *values, *self._lines)
+
+    def records(self, first: int) -> list[LogRecord]:
+        return [LogRecord(offset, self.attempt, entry) for offset, entry in enumerate(self._entries, first)]
+
+
+class _Exists(Command):
+    """Whether a key exists."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._key = key
+
+    def arguments(self) -> Sequence[Any]:
+        return ("EXISTS", self._key)
+
+
+class RedisTurnLog:
+    """The turn logs of one Redis database. Implements `durable_agent_host.turn_log.protocol.TurnLog`.
+
+    Args:
+        url: ``redis://`` or ``rediss://``, with user, password and database where needed.
+        give_up_seconds: how long a command is retried while the server does not answer.
+        kept_seconds: the server expires a log after this time without an append.
+
+    Attributes:
+        durable_writes: appends by this object.
+    """
+
+    interval_seconds = INTERVAL_SECONDS
+
+    def __init__(self, url: str, *, give_up_seconds: float = 30.0, kept_seconds: int = _KEPT_SECONDS) -> None:
+        self.durable_writes = 0
+        self._url = url
+        self._give_up_seconds = give_up_seconds
+        self._kept_seconds = kept_seconds
+        self._loop = LoopThread("turn-log-redis")
+        self._followers = Followers()
+        self._name = uuid.uuid4().hex[:12]
+        self._batches = itertools.count()
+        self._made: Any = None
+        self._pipelines = Pipelines(
+            self._loop,
+            self._send,
+            explain=lambda error: None if _is_passing(error) else _explain(error),
+            on_answers=self._on_answers,
+            give_up_seconds=give_up_seconds,
+        )
+        self._listener = RedisListener(
+            self._name,
+            lambda: self._client().pubsub(),
+            (RedisError, OSError),
+            lambda log_id: self._followers.announce([(log_id, [], 0)]),
+        )
+
+    async def open(self, log_id: str) -> int:
+        """Begin an attempt; see the protocol."""
+        current = int(await self._run(lambda: self._client().hget(_state(log_id), "attempt")) or 0)
+        while True:
+            entry = LogEntry(ATTEMPT, {"number": current + 1})
+            first = await self._append(log_id, [entry], expected=current, attempt=current + 1)
+            if first >= 0:
+                return current + 1
+            current = -1 - first
+
+    async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
+        """Append entries, all or none; see the protocol."""
+        first = await self._append(log_id, entries, expected=attempt, attempt=attempt)
+        if first < 0:
+            raise FencedError(
+                f"attempt {attempt} of the turn log {log_id} may not write: attempt {-1 - first} has begun"
+            )
+        return first
+
+    async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
+        """Read the entries that are there now; see the protocol."""
+
+        async def work() -> LogPage:
+            records: list[LogRecord] = []
+            next_offset = from_offset
+            left = max_bytes
+            count = _ENTRIES_AT_ONCE
+
+            async def ask() -> tuple[list[Any], int]:
+                nonlocal count
+                asked = count  # after an answer cut off by a bad network, ask for half
+                count = max(count // 2, 1)
+                rows = await self._client().xrange(_stream(log_id), f"{next_offset}-0", "+", count=asked)
+                count = asked
+                return rows, asked
+
+            while True:
+                rows, asked = await self._retry(ask)
+                for entry_id, fields in rows:
+                    line = fields[b"e"]
+                    if records and len(line) > left:
+                        return LogPage(records, next_offset, has_more=True)
+                    left -= len(line)
+                    offset = int(entry_id.partition(b"-")[0])
+                    records.append(LogRecord(offset, int(fields[b"a"]), decode_log_entry(line)))
+                    next_offset = offset + 1
+                if len(rows) < asked:
+                    return LogPage(records, next_offset)
+
+        return await self._loop.run(work())
+
+    async def follow(
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncGenerator[LogPage]:
+        """Read existing and future entries; see the protocol."""
+        self._loop.post(self._listener.follow, log_id)
+        try:
+            async with aclosing(
+                self._followers.follow(self, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
+            ) as pages:
+                async for page in pages:
+                    yield page
+        finally:
+            with suppress(LogError):  # closed
+                self._loop.post(self._listener.forget, log_id)
+
+    async def truncate(self, log_id: str, before_offset: int) -> None:
+        """Delete the entries before an offset, but the last one, which tells readers where the log ends."""
+
+        async def work() -> None:
+            newest = await self._retry(lambda: self._client().xrevrange(_stream(log_id), count=1))
+            if newest:
+                first = min(before_offset, int(newest[0][0].partition(b"-")[0]))
+                await self._retry(lambda: self._client().xtrim(_stream(log_id), minid=f"{first}-0", approximate=False))
+
+        await self._loop.run(work())
+
+    async def delete(self, *log_ids: str) -> None:
+        """Delete logs and their cancel marks; see the protocol."""
+
+        async def work() -> None:
+            for log_id in log_ids:
+                await self._delete(log_id)
+
+        await self._loop.run(work())
+
+    async def sweep(self, *, older_than_seconds: float) -> int:
+        """Delete logs without an append for that long; see the protocol."""
+
+        async def work() -> int:
+            now = (await self._retry(lambda: self._client().time()))[0]
+            keys = await self._retry(self._states)
+            count = 0
+            for key in keys:
+                log_id = key.decode().partition("{")[2].partition("}")[0]
+                at = await self._retry(lambda key=key: self._client().hget(key, "at"))
+                if at is not None and int(at) <= now - older_than_seconds:
+                    await self._delete(log_id)
+                    count += 1
+            return count
+
+        return await self._loop.run(work())
+
+    async def request_cancel(self, log_id: str) -> None:
+        """Mark the turn to be cancelled."""
+        await self._run(lambda: self._client().set(_cancel(log_id), 1, ex=self._kept_seconds))
+
+    async def is_cancel_requested(self, log_id: str) -> bool:
+        """Return whether the turn is marked."""
+        return bool(await self._pipelines.ask(_Exists(_cancel(log_id))))
+
+    async def check(self) -> None:
+        """Check that the server is writable; see the protocol."""
+        key = _cancel("check")
+        await self._run(lambda: self._client().set(key, 1, ex=self._kept_seconds), give_up_seconds=CHECK_SECONDS)
+
+    async def close(self) -> None:
+        """Close the connections and stop the loop."""
+        self._followers.close()
+        with suppress(LogError):  # closed before
+            self._loop.post(lambda listener: listener.close(), self._listener)
+        await self._loop.close(self._disconnect())
+
+    async def _append(self, log_id: str, entries: Sequence[LogEntry], *, expected: int, attempt: int) -> int:
+        """Run the script; return its answer."""
+        lines = [encode_log_entry(entry) for entry in entries]
+        values = (expected, attempt, f"{self._name}:{next(self._batches)}", self._kept_seconds)
+        return await self._pipelines.ask(_Append(log_id, entries, lines, values))
+
+    async def _send(self, commands: Sequence[Command]) -> Sequence[Any]:
+        """Send commands in one pipeline, and resend those whose script the server does not know."""
+        some = [command.arguments() for command in commands]
+        answers = await self._pipeline(some)
+        unknown = [index for index, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+        if unknown:  # the server is new, or has restarted
+            again = await self._pipeline([("EVAL", _APPEND, *some[index][2:]) for index in unknown])
+            for index, answer in zip(unknown, again, strict=True):
+                answers[index] = answer
+        return answers
+
+    async def _pipeline(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        pipeline = self._client().pipeline(transaction=False)
+        for arguments in commands:
+            pipeline.execute_command(*arguments)
+        return await pipeline.execute(raise_on_error=False)
+
+    def _on_answers(self, answers: Sequence[tuple[Command, Any]]) -> None:
+        """Announce all appends of a pipeline to the followers of this process."""
+        appended: list[Appended] = []
+        for command, first in answers:
+            if not isinstance(command, _Append):
+                continue
+            if first < 0:
+                self._listener.gave_way(command.log_id)
+                continue
+            self.durable_writes += 1
+            self._listener.wrote(command.log_id)
+            appended.append((command.log_id, command.records(first), command.size_bytes))
+        self._followers.announce(appended)
+
+    async def _delete(self, log_id: str) -> None:
+        await self._retry(lambda: self._client().delete(_state(log_id), _stream(log_id), _cancel(log_id)))
+
+    async def _states(self) -> list[bytes]:
+        found = cast("AsyncIterator[bytes]", self._client().scan_iter(match=_state("*"), count=500))
+        return [key async for key in found]
+
+    async def _disconnect(self) -> None:
+        self._pipelines.close()
+        if self._made is not None:
+            await self._made.aclose()
+            await self._made.connection_pool.disconnect()
+
+    def _client(self) -> Any:
+        if self._made is None:
+            pool = cast("Any", BlockingConnectionPool).from_url(
+                self._url,
+                max_connections=_CONNECTIONS,
+                timeout=None,
+                socket_connect_timeout=5,
+                socket_timeout=10,
+                health_check_interval=30,
+                retry=Retry(NoBackoff(), 0),
+            )
+            self._made = Redis(connection_pool=pool)
+        return self._made
+
+    async def _run(self, call: Callable[[], Awaitable[Any]], *, give_up_seconds: float | None = None) -> Any:
+        return await self._loop.run(self._retry(call, give_up_seconds))
+
+    async def _retry(self, call: Callable[[], Awaitable[Any]], give_up_seconds: float | None = None) -> Any:
+        seconds = self._give_up_seconds if give_up_seconds is None else give_up_seconds
+        try:
+            return await retry(call, _is_passing, what="Redis", give_up_seconds=seconds)
+        except RedisError as error:
+            raise _explain(error) from error
+
+
+def _explain(error: Exception) -> Exception:
+    """Return the error for the caller, when a retry cannot help."""
+    if not isinstance(error, RedisError):
+        return error
+    refusal = LogError(
+        f"Redis refused the turn log ({type(error).__name__}: {error}): see the address, the user and the "
+        "password, and that streams, scripts and publish are allowed"
+    )
+    refusal.__cause__ = error
+    return refusal
+
+
+def _is_passing(error: Exception) -> bool:
+    if isinstance(error, AuthenticationError | AuthorizationError):
+        return False
+    return isinstance(error, ConnectionError | TimeoutError | ReadOnlyError | OutOfMemoryError | OSError)
+
+
+def _state(log_id: str) -> str:
+    return f"{channel_of(log_id)}:state"
+
+
+def _stream(log_id: str) -> str:
+    return f"{channel_of(log_id)}:entries"
+
+
+def _cancel(log_id: str) -> str:
+    return f"{channel_of(log_id)}:cancel"

@@ -1,0 +1,375 @@
+"""Turn logs in a SQLite file, for the embedded host and for one machine.
+
+Theory of operation. One thread of the process writes, see `durable_agent_host.storage.sqlite_worker`: 200 streams cost
+few commits. Several processes may share the file: a write begins its transaction before it reads the attempt, which
+fences ghosts of all processes.
+
+WAL with ``synchronous=NORMAL``: acknowledged appends survive the death of the process. A power failure may lose the
+last commits, each as a whole, as in the host's engine.
+"""
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, cast
+
+from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
+from durable_agent_host.errors import CorruptStateError, FencedError, LogError
+from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
+from durable_agent_host.storage.sqlite_file import SqliteContent, SqliteFile
+from durable_agent_host.storage.sqlite_worker import Change, Job, SqliteWorker, do_changes
+from durable_agent_host.turn_log.followers import Appended, Followers
+from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES
+
+OFFSETS: Final = 1 << 32
+"""An entry's place is its log's id times this, plus its offset: one B-tree, each log contiguous."""
+_LARGE_BYTES: Final = 256 * 1024
+_BEGIN: Final = f"""
+INSERT INTO logs VALUES (
+    max(ifnull((SELECT max(id) FROM logs), 0), ifnull((SELECT max(place) FROM entries), 0) / {OFFSETS}) + 1,
+    ?1, ?2, ?3, ?4
+) ON CONFLICT (log_id) DO UPDATE SET attempt = ?2, next_offset = ?3, appended_at = ?4 RETURNING id
+"""  # noqa: S608 - a number
+"""A new log comes after all entries, also those of a log whose row was lost."""
+_FIND_LOGS: Final = f"""
+SELECT json_group_array(json_array(log_id, id, is_whole, iif(is_whole, attempt, 0), iif(is_whole, next_offset, 0)))
+FROM (
+    SELECT log_id, id, attempt, next_offset, typeof(attempt) = 'integer' AND attempt > 0
+        AND typeof(next_offset) = 'integer' AND next_offset BETWEEN 1 AND {OFFSETS - 1}
+        AND next_offset = ifnull(
+            (SELECT max(place) FROM entries WHERE place BETWEEN id * {OFFSETS} AND (id + 1) * {OFFSETS} - 1)
+                - id * {OFFSETS} + 1,
+            next_offset
+        ) AS is_whole
+    FROM logs WHERE log_id IN (SELECT value FROM json_each(?))
+)
+"""  # noqa: S608 - a number
+"""The last entry is the one before the next offset, unless all have been truncated."""
+
+
+class Begin(Change):
+    """The next attempt of a log, which it creates if it is missing.
+
+    Args:
+        log_id: the log.
+
+    Attributes:
+        appended: for the followers, once written.
+
+    Raises:
+        CorruptStateError: the log's row is damaged.
+    """
+
+    def __init__(self, log_id: str) -> None:
+        super().__init__(self._begin)
+        self._log_id = log_id
+        self.appended: Appended | None = None
+
+    def _begin(self, connection: sqlite3.Connection) -> int:
+        known = find_log(connection, self._log_id)
+        attempt, offset = (1, 0) if known is None else (known.attempt + 1, known.next_offset)
+        key: int = connection.execute(_BEGIN, (self._log_id, attempt, offset + 1, time.time())).fetchone()[0]
+        entry = LogEntry(ATTEMPT, {"number": attempt})
+        line = encode_log_entry(entry)
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (key * OFFSETS + offset, attempt, line))
+        self.appended = (self._log_id, [LogRecord(offset, attempt, entry)], len(line))
+        return attempt
+
+
+class Append(Job):
+    """Entries for one log.
+
+    Args:
+        log_id: the log.
+        entries: at least one.
+        attempt: the writer's.
+
+    Attributes:
+        appended: for the followers, once written.
+
+    Raises:
+        LogError: an entry cannot be stored.
+    """
+
+    def __init__(self, log_id: str, entries: Sequence[LogEntry], attempt: int) -> None:
+        self.lines = [encode_log_entry(entry) for entry in entries]
+        super().__init__(sum(map(len, self.lines)))
+        self.log_id = log_id
+        self.entries = entries
+        self.attempt = attempt
+        self.appended: Appended | None = None
+
+    def place(self, known: "KnownLog | None") -> list[tuple[int, int, str]]:
+        """Return the rows for ``entries``; none, and a `refusal`, if the attempt may not write or the log is damaged.
+
+        Args:
+            known: the log within the transaction, whose next offset advances; None if it does not exist.
+        """
+        self.refusal = None
+        if known is not None and known.is_damaged:
+            self.refusal = LogError(_said_of_damage(self.log_id))
+            return []
+        if known is None or known.attempt != self.attempt:
+            self.refusal = FencedError(
+                f"attempt {self.attempt} of the turn log {self.log_id} may not write: another one has begun"
+            )
+            return []
+        first = known.next_offset
+        known.next_offset = known.next_offset + len(self.lines)
+        records = [LogRecord(offset, self.attempt, entry) for offset, entry in enumerate(self.entries, first)]
+        self.result = first
+        self.appended = (self.log_id, records, self.size_bytes)
+        start = known.key * OFFSETS + first
+        return [(place, self.attempt, line) for place, line in enumerate(self.lines, start)]
+
+
+@dataclass
+class KnownLog:
+    """A row of ``logs``.
+
+    Attributes:
+        key: of the row.
+        is_damaged: whether it does not fit the log's entries; attempt and next offset mean nothing then.
+        attempt: the latest.
+        next_offset: after the last entry.
+    """
+
+    key: int
+    is_damaged: bool
+    attempt: int
+    next_offset: int
+
+
+def find_log(connection: sqlite3.Connection, log_id: str) -> KnownLog | None:
+    """Read the row of a log; None if there is no such log.
+
+    Raises:
+        CorruptStateError: it is damaged.
+    """
+    known = _find_logs(connection, [log_id]).get(log_id)
+    if known is not None and known.is_damaged:
+        raise CorruptStateError(_said_of_damage(log_id))
+    return known
+
+
+def _find_logs(connection: sqlite3.Connection, log_ids: Sequence[str]) -> dict[str, KnownLog]:
+    """Read the rows of many logs, as one row of JSON, which cannot hold all that is in a damaged row."""
+    [found] = connection.execute(_FIND_LOGS, (json.dumps(log_ids),)).fetchone()
+    return {log_id: KnownLog(key, not is_whole, *rest) for log_id, key, is_whole, *rest in json.loads(found)}
+
+
+def _said_of_damage(log_id: str) -> str:
+    return (
+        f"what the file of the turn logs stores of the log {log_id} is damaged: its turn cannot be continued or "
+        "followed; restore a copy, or delete the session"
+    )
+
+
+def append_all(connection: sqlite3.Connection, appends: Sequence[Append]) -> None:
+    """Append to many logs in three statements.
+
+    Each step of a statement releases the GIL, and waits to get it back while other threads are busy: one or two
+    statements per log would take a fifth of a second for 200 logs.
+
+    Args:
+        connection: within a transaction.
+        appends: in order; those that may not write are refused, the others are written.
+    """
+    logs = _find_logs(connection, [append.log_id for append in appends])
+    rows: list[tuple[int, int, str]] = []
+    changed: dict[int, KnownLog] = {}
+    for append in appends:
+        known = logs.get(append.log_id)
+        if not (own := append.place(known)) or known is None:
+            continue
+        changed[known.key] = known
+        if append.size_bytes > _LARGE_BYTES:
+            connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", own)
+        else:
+            rows += own
+    connection.execute(
+        "INSERT INTO entries SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), "
+        "json_extract(value, '$[2]') FROM json_each(?)",
+        (json.dumps(rows),),
+    )
+    connection.execute(
+        "UPDATE logs SET next_offset = json_extract(changed.value, '$[1]'), appended_at = ? "
+        "FROM json_each(?) AS changed WHERE logs.id = json_extract(changed.value, '$[0]')",
+        (time.time(), json.dumps([(log.key, log.next_offset) for log in changed.values()])),
+    )
+
+
+_CONTENT: Final = SqliteContent(
+    what="turn logs",
+    version=1,
+    schema="""
+CREATE TABLE logs (
+    id INTEGER PRIMARY KEY, log_id TEXT NOT NULL UNIQUE, attempt INTEGER NOT NULL, next_offset INTEGER NOT NULL,
+    appended_at REAL NOT NULL
+);
+CREATE TABLE entries (place INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE TABLE cancels (log_id TEXT PRIMARY KEY, requested_at REAL NOT NULL) WITHOUT ROWID;
+""",
+    after_damage="turns that are under way begin again",
+    has_short_rows=True,
+)
+
+
+class SqliteTurnLog:
+    """The turn logs of one SQLite file. Implements `durable_agent_host.turn_log.protocol.TurnLog`.
+
+    Args:
+        path: of the file; the first use creates it and its folder.
+        give_up_seconds: how long a write is retried while the file is locked or its disk is full.
+    """
+
+    interval_seconds = 0.015  # a commit is local, and shared by the turns of the process
+
+    def __init__(self, path: str | Path, *, give_up_seconds: float = 30.0) -> None:
+        self._followers = Followers()
+        self._worker = SqliteWorker(
+            SqliteFile(Path(path), _CONTENT), "turn-log", give_up_seconds, write=_write_all, on_commit=self._announce
+        )
+
+    @property
+    def durable_writes(self) -> int:
+        """Transactions committed so far by this object."""
+        return self._worker.durable_writes
+
+    async def open(self, log_id: str) -> int:
+        """Begin an attempt; see the protocol."""
+        return await self._worker.write(Begin(log_id))
+
+    async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
+        """Append entries, all or none; see the protocol."""
+        return await self._worker.write(Append(log_id, entries, attempt))
+
+    async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
+        """Read the entries that are there now; see the protocol."""
+
+        def work(connection: sqlite3.Connection) -> LogPage:
+            found = find_log(connection, log_id)
+            if found is None:
+                return LogPage([], from_offset)
+            start = found.key * OFFSETS
+            rows = connection.execute(
+                "SELECT place, attempt, body FROM entries WHERE place BETWEEN ? AND ? ORDER BY place",
+                (start + from_offset, start + found.next_offset - 1),
+            )
+            records: list[LogRecord] = []
+            left = max_bytes
+            with closing(rows):  # an error keeps this frame: an open cursor would keep its transaction, too
+                for place, attempt, body in rows:
+                    if records and len(body) > left:
+                        return LogPage(records, records[-1].offset + 1, has_more=True)
+                    left -= len(body)
+                    records.append(LogRecord(place % OFFSETS, attempt, decode_log_entry(body)))
+            return LogPage(records, max(from_offset, found.next_offset))
+
+        return await self._worker.read(work)
+
+    def follow(
+        self,
+        log_id: str,
+        from_offset: int = 0,
+        *,
+        max_bytes: int = MAX_PAGE_BYTES,
+        idle_seconds: float | None = None,
+        until: asyncio.Future[Any] | None = None,
+    ) -> AsyncGenerator[LogPage]:
+        """Read existing and future entries; see the protocol."""
+        return self._followers.follow(self, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
+
+    async def truncate(self, log_id: str, before_offset: int) -> None:
+        """Delete the entries before an offset; see the protocol."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            found = find_log(connection, log_id)
+            if found is not None:
+                start = found.key * OFFSETS
+                connection.execute(
+                    "DELETE FROM entries WHERE place >= ? AND place < ?",
+                    (start, start + min(before_offset, found.next_offset)),
+                )
+
+        await self._worker.write(Change(work))
+
+    async def delete(self, *log_ids: str) -> None:
+        """Delete logs and their cancel marks; see the protocol."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            for log_id in log_ids:
+                _delete_log(connection, log_id)
+
+        await self._worker.write(Change(work))
+        await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
+
+    async def sweep(self, *, older_than_seconds: float) -> int:
+        """Delete logs without an append for that long; see the protocol."""
+
+        def work(connection: sqlite3.Connection) -> int:
+            before = time.time() - older_than_seconds
+            gone = connection.execute("SELECT log_id FROM logs WHERE appended_at < ?", (before,)).fetchall()
+            for (log_id,) in gone:
+                _delete_log(connection, log_id)
+            connection.execute(
+                "DELETE FROM cancels WHERE requested_at < ? AND log_id NOT IN (SELECT log_id FROM logs)", (before,)
+            )
+            return len(gone)
+
+        swept = await self._worker.write(Change(work))
+        if swept:
+            await self._worker.clean()
+        return swept
+
+    async def request_cancel(self, log_id: str) -> None:
+        """Mark the turn to be cancelled."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR IGNORE INTO cancels VALUES (?, ?)", (log_id, time.time()))
+
+        await self._worker.write(Change(work))
+
+    async def is_cancel_requested(self, log_id: str) -> bool:
+        """Return whether the turn is marked."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            return connection.execute("SELECT 1 FROM cancels WHERE log_id = ?", (log_id,)).fetchone() is not None
+
+        return await self._worker.read(work)
+
+    async def check(self) -> None:
+        """Check that the file is writable; see the protocol. Fails at once while the writer is failing."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR REPLACE INTO cancels VALUES ('check', ?)", (time.time(),))
+
+        await self._worker.check(Change(work, is_retried=False))
+
+    async def close(self) -> None:
+        """Stop the threads and close the file, after pending writes."""
+        self._followers.close()
+        await self._worker.close()
+
+    def _announce(self, jobs: Sequence[Job]) -> None:
+        self._followers.announce(job.appended for job in jobs if isinstance(job, Append | Begin) and job.appended)
+
+
+def _write_all(connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+    for are_appends, group in groupby(jobs, key=lambda job: isinstance(job, Append)):
+        if are_appends:
+            append_all(connection, cast("list[Append]", list(group)))
+        else:
+            do_changes(connection, list(group))
+
+
+def _delete_log(connection: sqlite3.Connection, log_id: str) -> None:
+    for (key,) in connection.execute("DELETE FROM logs WHERE log_id = ? RETURNING id", (log_id,)).fetchall():
+        connection.execute("DELETE FROM entries WHERE place >= ? AND place < ?", (key * OFFSETS, (key + 1) * OFFSETS))
+    connection.execute("DELETE FROM cancels WHERE log_id = ?", (log_id,))
