@@ -42,8 +42,9 @@ AGENTS = (
 """What a host of agents imports as well."""
 STORES = (
     *("tests.contract.test_segments", "durable_agent_host.encryption.encrypted_turn_log"),
-    *(f"durable_agent_host.turn_log.{name}.log" for name in ("sqlite", "blob", "redis")),
-    *(f"durable_agent_host.segments.{name}.store" for name in ("sqlite", "blob")),
+    *("durable_agent_host.turn_log.sqlite_log", "durable_agent_host.turn_log.redis_log"),
+    *("durable_agent_host.turn_log.blob.log", "durable_agent_host.segments.sqlite_store"),
+    "durable_agent_host.segments.blob_store",
 )
 """What a process imports that writes to stores of turn logs and pieces."""
 

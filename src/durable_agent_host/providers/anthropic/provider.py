@@ -57,7 +57,7 @@ class AnthropicProvider(ProviderBase):
         result_blocks = (block for block in part.item.get("blocks", ()) if block_type(block.get("type")).is_result)
         return [(str(block.get("tool_use_id") or ""), _has_failed(block)) for block in result_blocks]
 
-    def is_truncated(self, updates: Iterable[Any], /) -> bool:
+    def ended_early(self, updates: Iterable[Any], /) -> bool:
         """Check for ``message_stop``; a response that was not streamed has its stop reason."""
         return is_truncated(updates)
 

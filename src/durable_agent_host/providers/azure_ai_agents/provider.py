@@ -50,7 +50,7 @@ class AzureAIAgentsProvider(NeutralProvider):
         event = find_event(update)
         return event.finished_calls if event is not None else ()
 
-    def is_truncated(self, updates: Iterable[Any], /) -> bool:
+    def ended_early(self, updates: Iterable[Any], /) -> bool:
         """Check for a run that has ended, or waits for the app."""
         return is_truncated(updates)
 
