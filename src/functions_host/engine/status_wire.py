@@ -33,13 +33,20 @@ def encode_json(value: Any) -> str:
 
 def encode_stored(stored: str | None) -> str:
     """Return JSON as it is stored, but for NaN and Infinity; as a text if it is damaged, so that answers are JSON."""
-    if not stored:
-        return "null"
-    constants: list[str] = []
     try:
-        value = json.loads(stored, parse_constant=lambda word: constants.append(word) or word)
+        return strict_json(stored or "null")
     except (ValueError, RecursionError):
         return json.dumps(stored)
+
+
+def strict_json(stored: str) -> str:
+    """Return JSON as it is stored, but for NaN and Infinity.
+
+    Raises:
+        ValueError, RecursionError: it is damaged.
+    """
+    constants: list[str] = []
+    value = json.loads(stored, parse_constant=lambda word: constants.append(word) or word)
     return encode_json(value) if constants else stored
 
 

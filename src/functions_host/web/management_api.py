@@ -7,6 +7,7 @@ Source: ``HttpApiHandler.cs`` of azure-functions-durable-extension 2.13.
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -26,6 +27,7 @@ from functions_host.engine.status_wire import (
     encode_status_history,
     encode_stored,
     format_second,
+    strict_json,
 )
 from functions_host.engine.store_records import InstanceRecord
 from functions_host.engine.task_hub import (
@@ -206,7 +208,12 @@ class ManagementApi:
 
     def _read_entity(self, call: Call) -> Response:
         record = self._hub.find_entity(call.path["name"], _entity_key(call))
-        return Response(status_code=404) if record is None else _json(200, encode_stored(record.state_json))
+        if record is None:
+            return Response(status_code=404)
+        state = record.state_json or "null"
+        with suppress(ValueError, RecursionError):  # a damaged state is not JSON for its readers either
+            state = strict_json(state)
+        return _json(200, state)
 
     def _signal_entity(self, call: Call) -> Response:
         operation = call.query.get("op", "")
