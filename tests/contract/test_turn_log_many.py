@@ -11,6 +11,8 @@ from tests.contract.holding import HoldingProxy
 from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
 from tests.kit_services import Asked, CuttingProxy, FaultyHttp, redis
 
+# A cut connection is closed by the client's garbage collection.
+pytestmark = pytest.mark.filterwarnings("ignore:.*StreamWriter:pytest.PytestUnraisableExceptionWarning")
 TURNS = 12
 NETWORKED = pytest.mark.parametrize("networked", ["blob", "blob-small", "redis"], indirect=True)
 

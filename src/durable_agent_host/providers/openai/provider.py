@@ -215,8 +215,9 @@ def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
         item_id = find_item_id(call)
         if item_id is None or not _VALID_ID.fullmatch(item_id):
             item_id = "fc_" + derived_id(session_id, call.call_id, str(occurrence_counts[call.call_id]))
-        openai = cast("dict[str, Any]", call.additional_properties.get("openai") or {})
-        call.additional_properties |= {"fc_id": item_id, "openai": openai | {"item_id": item_id}}
+        block: Any = call.additional_properties.get("openai")  # an imported document may have anything there
+        fields: Mapping[str, Any] = cast("Mapping[str, Any]", block) if isinstance(block, Mapping) else {}
+        call.additional_properties |= {"fc_id": item_id, "openai": {**fields, "item_id": item_id}}
 
 
 class OpenAIProvider(ResponsesItemReader, ProviderBase):
