@@ -22,20 +22,6 @@ def extension_of(holder: Mapping[str, Any]) -> dict[str, Any]:
     return ours if isinstance(ours, _DICT) else {}
 
 
-def take_extension(holder: dict[str, Any]) -> dict[str, Any]:
-    """Remove our extension from its holder, and the wrapper if that becomes empty.
-
-    Args:
-        holder: changed, unless our extension is missing or empty.
-
-    Returns:
-        Our extension, or an empty object.
-    """
-    if ours := extension_of(holder):
-        set_extension(holder, {})
-    return ours
-
-
 def set_extension(holder: dict[str, Any], ours: dict[str, Any]) -> None:
     """Put our extension beside others' extensions.
 

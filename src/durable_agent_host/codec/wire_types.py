@@ -67,30 +67,3 @@ class ReceiptWire(TypedDict):
     error: NotRequired[dict[str, Any]]
     stats: NotRequired[dict[str, Any] | list[float]]
     spent: NotRequired[list[float | None]]
-
-
-class SessionExtensionWire(TypedDict, total=False):
-    """The entity's data besides the conversation."""
-
-    version: int
-    agentSession: dict[str, Any]
-    running: str
-    queue: list[str]
-    receipts: list[ReceiptWire]
-    refused: list[str]
-    imported: int
-    appState: dict[str, Any]
-
-
-class SessionDataWire(TypedDict):
-    """The ``data`` of a session."""
-
-    conversationHistory: list[EntryWire]
-    extensionData: NotRequired[dict[str, Any]]
-
-
-class SessionWire(TypedDict):
-    """The state of the entity."""
-
-    schemaVersion: str
-    data: SessionDataWire

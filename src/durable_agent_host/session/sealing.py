@@ -372,11 +372,6 @@ def named_by_head(session: Session) -> Named:
     return named | {(home, name) for name, home in filter(None, apart)}
 
 
-def named_by_index(refs: Sequence[SegmentRef]) -> Named:
-    """Return the pieces that an index itself refers to. Guarantee: pure."""
-    return {(ref.home, ref.name) for ref in refs}
-
-
 def named_by_segment(segment: Segment, home: str) -> Named:
     """Return the large contents of a segment's entries.
 
