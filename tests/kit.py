@@ -10,7 +10,7 @@ from typing import Any
 
 import requests
 
-from durable_agent_host.durable.app_secret import AppSecret, Place
+from durable_agent_host.durable.app_secret import AppSecret, MarkPurpose
 from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from tests.forks import AGENTS, ROOT
 from tests.processes import Server, wait_until
@@ -120,7 +120,7 @@ class AgentHost(Server):
         url = f"{self.management}/entities/dafx-{agent}/{session_id}"
         assert requests.post(url, params={"op": operation}, json=json.dumps(body), timeout=60).ok
 
-    def marked(self, place: Place, value: dict[str, Any]) -> dict[str, Any]:
+    def marked(self, place: MarkPurpose, value: dict[str, Any]) -> dict[str, Any]:
         """Mark what the host would start or signal itself: with the secret in its store."""
         store = SqliteSegmentStore(self.data / "segments.sqlite")
         secret = AppSecret(lambda: store)

@@ -42,7 +42,7 @@ __all__ = [
     "redact_personal_data",
 ]
 
-_HOMES = {
+_MODULES = {
     "ANONYMOUS": "model.principal",
     "Budget": "model.budget",
     "Budgets": "model.budget",
@@ -68,6 +68,6 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Load a public name on first use, so that the command line need not load the framework."""
-    if (home := _HOMES.get(name)) is None:
+    if (module_name := _MODULES.get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(f"{__name__}.{module_name}"), name)

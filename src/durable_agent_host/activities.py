@@ -14,7 +14,7 @@ from typing import Any, Final, NotRequired, Protocol, TypedDict, cast
 
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runner import AgentRunner, RunLimits
-from durable_agent_host.agent.outcome_builder import error_raised_again, utc_now
+from durable_agent_host.agent.outcome_builder import rebuild_error, utc_now
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent
 from durable_agent_host.codec.entity_state import decode_session, encode_session
@@ -24,7 +24,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.settings import Settings
-from durable_agent_host.telemetry.telemetry_observers import tell_end, turn_observers
+from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
 from durable_agent_host.turn.plan import PlanTimes
 from durable_agent_host.turn.timeline import timeline_without_orchestration
 from durable_agent_host.turn.turn_requests import request_of_call
@@ -123,8 +123,8 @@ def agent_activity(
 
     def decorate(make_message: Callable[[Any], MessageOfCall]) -> Callable[..., Any]:
         @functools.wraps(make_message)
-        async def run_agent(*given: Any, **named: Any) -> AgentAnswerWire:
-            (wire,) = *given, *named.values()
+        async def run_agent(*arguments: Any, **keyword_arguments: Any) -> AgentAnswerWire:
+            (wire,) = *arguments, *keyword_arguments.values()
             call = _read_call(wire, make_message.__name__)
             message = make_message(call.get("input"))
             request = request_of_call(runner.name, call["call_id"], message, created_at=utc_now())
@@ -132,7 +132,7 @@ def agent_activity(
             running = runner.run(session, request, call.get("answers"))
             outcome = await asyncio.wrap_future(submit(running))
             if (timeline := timeline_without_orchestration(request, outcome)) is not None:
-                runner.tell_end(timeline)
+                runner.notify_end(timeline)
             return _answer(session, outcome)
 
         # The worker binds by parameter name, and reads annotations as those of the binding.
@@ -156,7 +156,7 @@ def _make_runner(agent: AgentSource, settings: Settings) -> AgentRunner:
         observers=turn_observers(),
         open_log=_opener(settings),
         limits=run_limits(settings),
-        tell_end=tell_end,
+        notify_end=report_end,
     )
 
 
@@ -167,7 +167,7 @@ def run_limits(settings: Settings) -> RunLimits:
         first_seconds=settings.model_retry_seconds,
         most_seconds=settings.model_retry_most_seconds,
     )
-    return RunLimits(settings.turn_timeout_seconds, retries, settings.model_bounds, settings.kept_bounds)
+    return RunLimits(settings.turn_timeout_seconds, retries, settings.model_bounds, settings.recording_limits)
 
 
 def plan_times(settings: Settings) -> PlanTimes:
@@ -186,12 +186,12 @@ def _opener(settings: Settings) -> Callable[[], TurnLog]:
 
 
 def _read_call(wire: Any, activity: str) -> AgentCallWire:
-    how = f"call it with context.call_activity({activity!r}, agent_call(context, value))"
+    hint = f"call it with context.call_activity({activity!r}, agent_call(context, value))"
     if not isinstance(wire, dict):
-        raise RequestError(f"the input of the activity {activity!r} is {type(wire).__name__}, not an object: {how}")
+        raise RequestError(f"the input of the activity {activity!r} is {type(wire).__name__}, not an object: {hint}")
     call = cast("dict[str, Any]", wire)
     if not isinstance(call.get("call_id"), str) or not call["call_id"]:
-        raise RequestError(f"the input of the activity {activity!r} has no 'call_id': {how}")
+        raise RequestError(f"the input of the activity {activity!r} has no 'call_id': {hint}")
     if unknown := sorted(call.keys() - _CALL_FIELDS):
         raise RequestError(f"the input of the activity {activity!r} has {', '.join(unknown)}, which it does not take")
     return cast("AgentCallWire", call)
@@ -199,7 +199,7 @@ def _read_call(wire: Any, activity: str) -> AgentCallWire:
 
 def _answer(before: Session, outcome: TurnOutcome) -> AgentAnswerWire:
     if outcome.status not in {"completed", "suspended"}:
-        raise error_raised_again(outcome.error or {"message": f"the agent's run was {outcome.status}"})
+        raise rebuild_error(outcome.error or {"message": f"the agent's run was {outcome.status}"})
     after = before
     if outcome.status == "completed":
         after = replace(before, entries=(*before.entries, *outcome.entries), agent_session=outcome.agent_session)

@@ -19,45 +19,45 @@ from agent_framework_durabletask import (
 )
 
 from durable_agent_host.activities import plan_times, run_limits
-from durable_agent_host.agent.agent_budgets import BudgetsOfAgents
+from durable_agent_host.agent.agent_budgets import AgentBudgets
 from durable_agent_host.agent.agent_redactors import Redactors
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.compaction import Compactions
-from durable_agent_host.agent.context_stores import refuse_other_stores
-from durable_agent_host.agent.declarations import refuse_lost_declarations
-from durable_agent_host.agent.history_providers import ExternalHistory, why_not_redacted
-from durable_agent_host.agent.hosted_agent import taken_name, usable_name, why_no_journal
+from durable_agent_host.agent.context_stores import reject_external_stores
+from durable_agent_host.agent.declarations import reject_lost_declarations
+from durable_agent_host.agent.history_providers import ProviderHistory, why_not_redacted
+from durable_agent_host.agent.hosted_agent import duplicate_name_error, usable_name, why_no_journal
 from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
 from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
 from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.function_registration import (
-    refuse_same_names,
+    check_duplicate_names,
     register_agent_entity,
     register_agent_tool,
-    register_forgetting,
+    register_cleanup,
+    register_maintenance,
     register_page,
     register_route,
     register_turn_functions,
-    register_upkeep,
     turns_of_binding,
 )
-from durable_agent_host.durable.maintenance import TimesToLive
+from durable_agent_host.durable.maintenance import SessionTtls
 from durable_agent_host.durable.orchestration_agent import OrchestrationAgent
-from durable_agent_host.durable.ownership_claims import KnownOwners
+from durable_agent_host.durable.ownership_claims import OwnerCache
 from durable_agent_host.durable.session_entity import DurableAgentEntity
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub_factory import hub_of
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.durable.turn_data_cleanup import Forgetting
+from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.workflow_functions import (
     open_request,
-    refuse_pickled_reason,
     register_executor_activity,
     register_workflow_orchestration,
+    strip_pickled_reason,
 )
 from durable_agent_host.encryption.store_factory import stores_of
 from durable_agent_host.http.agent_routes import hosted_agents
@@ -76,10 +76,10 @@ from durable_agent_host.model.turn import Caller
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.redaction import add_known_secrets, find_secrets
-from durable_agent_host.segments.turn_data_storage import Keeper
+from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import Settings
 from durable_agent_host.telemetry.instruments import Gauge
-from durable_agent_host.telemetry.telemetry_observers import tell_end, turn_observers
+from durable_agent_host.telemetry.telemetry_observers import report_end, turn_observers
 from durable_agent_host.telemetry.turn_metrics import INSTRUMENTS, metrics_page
 from durable_agent_host.turn.request_options import AllowedOptions, check_allowed
 from durable_agent_host.turn.turn_redactor import Redact
@@ -156,17 +156,19 @@ class DurableAgentApp(AgentFunctionApp):
         redact: Redact | None = None,
     ) -> None:
         _prepare_process()
-        self.settings = known = settings or Settings.from_environment()
+        self.settings = valid_settings = settings or Settings.from_environment()
         self._entity_class = entity_class
         disk = DiskReserve(Path(data)) if (data := os.environ.get("FUNCTIONS_HOST_DATA")) else None
-        limits = CallerLimits.of(known)
-        self._gate = Gate(identify, authorize, known.adopt_sessions, known.session_names, limits, disk=disk)
+        limits = CallerLimits.of(valid_settings)
+        self._gate = Gate(
+            identify, authorize, valid_settings.adopt_sessions, valid_settings.session_names, limits, disk=disk
+        )
         self._observers = observers
         self._redactors = Redactors(redact)
         self._allowed = check_allowed(allowed_options or {})
         self._allowed_options: dict[str, AllowedOptions] = {}
         self._compactions = Compactions(compaction)
-        self._budgets = BudgetsOfAgents(budgets)
+        self._budgets = AgentBudgets(budgets)
         self._runners: dict[str, AgentRunner] = {}
         self._sources: dict[str, AgentSource] = {}
         self._public: dict[str, str | None] = {}
@@ -174,7 +176,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._agents_auth_level = check_auth_level(http_auth_level)
         self._has_inspector = enable_inspector
         self._histories: dict[str, Histories] = {}
-        self._ttls = TimesToLive(session_ttl, self.settings.session_ttl_seconds)
+        self._ttls = SessionTtls(session_ttl, self.settings.session_ttl_seconds)
         self._open_stores()
         super().__init__(
             agents=cast("Any", agents),
@@ -197,20 +199,25 @@ class DurableAgentApp(AgentFunctionApp):
 
     def _open_stores(self) -> None:
         """Prepare the resources that turns share; stores are opened on first use."""
-        self._external: dict[str, ExternalHistory] = {}
+        self._external: dict[str, ProviderHistory] = {}
         if self.settings.turn_log:
             choose_turn_log(self.settings)  # reports an invalid setting at start, not in the first turn
         stores = stores_of(self.settings)
         self._open_log = stores.open_log
         self._hub = hub_of(stores)
         self._wakeups, self._stopper = Wakeups(), TurnStopper(self._open_log, self._budgets.of_agent)
-        self._elsewhere = elsewhere = ExternalSessions(self._external)
-        kept: dict[str, Any] = {"seen": self.settings.max_receipts, "grace_seconds": self.settings.piece_grace_seconds}
-        self._keeper = Keeper(stores.open_pieces, elsewhere=elsewhere, redactors=self._redactors, **kept)
-        probes = StoreProbes(self._open_log, self._keeper.open_store, self._runners)
-        more = {"keeper": self._keeper, "elsewhere": elsewhere, "known": KnownOwners()}
-        more |= {"wakeups": self._wakeups, "stopper": self._stopper, "probes": probes, "hub": self._hub}
-        self._turns_of = partial(TurnClient, **more)
+        self._external_sessions = external_sessions = ExternalSessions(self._external)
+        storage_options: dict[str, Any] = {
+            "seen": self.settings.max_receipts,
+            "grace_seconds": self.settings.piece_grace_seconds,
+        }
+        self._storage = TurnDataStorage(
+            stores.open_pieces, elsewhere=external_sessions, redactors=self._redactors, **storage_options
+        )
+        probes = StoreProbes(self._open_log, self._storage.open_store, self._runners)
+        client_options = {"storage": self._storage, "external_sessions": external_sessions, "owner_cache": OwnerCache()}
+        client_options |= {"wakeups": self._wakeups, "stopper": self._stopper, "probes": probes, "hub": self._hub}
+        self._turns_of = partial(TurnClient, **client_options)
 
     def add_agent(
         self,
@@ -246,22 +253,22 @@ class DurableAgentApp(AgentFunctionApp):
         source = agent
         agent = build_agent(agent)
         name = usable_name(entity_id or getattr(agent, "name", None))
-        taken = next((other for other in self._runners if other.casefold() == name.casefold()), None)
-        if taken is not None and taken == name and self._runners[taken].agent is agent:
+        existing_name = next((other for other in self._runners if other.casefold() == name.casefold()), None)
+        if existing_name is not None and existing_name == name and self._runners[existing_name].agent is agent:
             _LOGGER.warning("agent %r is added a second time: the first one applies", name)
             return
-        if taken is not None:
-            raise taken_name(taken, name)
+        if existing_name is not None:
+            raise duplicate_name_error(existing_name, name)
         if entity_id is not None and enable_http_endpoint is None:
             enable_http_endpoint = False
         self._allowed_options[name] = check_allowed(self._allowed if allowed_options is None else allowed_options)
-        self._ttls.note(name, session_ttl)
+        self._ttls.register(name, session_ttl)
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
         self._budgets.add(name, budgets, why_no_journal(agent))
         self._redactors.add(name, redact, why_not_redacted(agent))
-        refuse_lost_declarations(f"agent {name!r}", agent, why_no_journal(agent))
-        refuse_other_stores(name, agent)
+        reject_lost_declarations(f"agent {name!r}", agent, why_no_journal(agent))
+        reject_external_stores(name, agent)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)
 
     def get_agent(
@@ -288,15 +295,15 @@ class DurableAgentApp(AgentFunctionApp):
         principal = Principal(principal) if isinstance(principal, str) and principal else principal
         caller = Caller(principal or None, valid_traceparent(traceparent))
         agent = super().get_agent(cast("Any", self._hub.caller(context)), agent_name, workflow_name)
-        return OrchestrationAgent(context, agent, caller, self._keeper, self._hub)
+        return OrchestrationAgent(context, agent, caller, self._storage, self._hub)
 
     def get_functions(self) -> list["Function"]:
         """List the functions as the worker loads them; those that take `azure.functions.HttpRequest` are adapted."""
         functions: list[Function] = cast("Any", super()).get_functions()
         adapt_http_functions(functions, self._gate, turns_of_binding(self._turns_of), self.settings.max_request_bytes)
-        shared = (one.provider for one in self._runners.values() if not is_factory(one.agent))
-        uses_mcp = any(getattr(one.agent, "mcp_tools", ()) for one in self._runners.values())
-        warm_up_in_background([*shared], self._open_log, ["mcp"] if uses_mcp else [])
+        providers = (runner.provider for runner in self._runners.values() if not is_factory(runner.agent))
+        uses_mcp = any(getattr(runner.agent, "mcp_tools", ()) for runner in self._runners.values())
+        warm_up_in_background([*providers], self._open_log, ["mcp"] if uses_mcp else [])
         return functions
 
     def validate_function_names(self, functions: list["Function"]) -> None:
@@ -308,7 +315,7 @@ class DurableAgentApp(AgentFunctionApp):
         Raises:
             RegistrationError: two names differ only in case.
         """
-        refuse_same_names(function.get_function_name() or "" for function in functions)
+        check_duplicate_names(function.get_function_name() or "" for function in functions)
         cast("Any", super()).validate_function_names(functions)
 
     def _setup_agent_functions(
@@ -331,9 +338,9 @@ class DurableAgentApp(AgentFunctionApp):
             agents=self._public,
             settings=self.settings,
             open_log=self._open_log,
-            hosted=partial(hosted_agents, self._agent_metadata),
+            list_hosted_agents=partial(hosted_agents, self._agent_metadata),
             repair_rules_of=lambda name: self._runners[name].repair_rules,
-            made_by_of=lambda name: self._runners[name].made_by,
+            compaction_id_of=lambda name: self._runners[name].compaction_id,
             prices_of=lambda name: self._budgets.of_agent(name).prices,
             final_response_of=lambda name: self._runners[name].provider.final_response,
             histories=self._histories,
@@ -343,7 +350,7 @@ class DurableAgentApp(AgentFunctionApp):
         )
         auth = func.AuthLevel.ANONYMOUS if is_health else self._agents_auth_level
         bind = partial(register_route, cast("DFApp", self), auth=auth, turns_of=self._turns_of)
-        for route in (one for one in ROUTES if one.is_health is is_health):
+        for route in (candidate for candidate in ROUTES if candidate.is_health is is_health):
             bind(name=route.name, template=route.template, method=route.method, handler=partial(route.serve, host))
         if self._has_inspector and not is_health:
             register_page(cast("DFApp", self), "inspector", page=PAGE, headers=PAGE_HEADERS)
@@ -353,13 +360,19 @@ class DurableAgentApp(AgentFunctionApp):
         """Register what runs turns, and what deletes expired sessions and turns."""
         app = cast("DFApp", self)
         runners = self._runners
-        keeper = self._keeper
+        storage = self._storage
         hub = self._hub
-        own: dict[str, Any] = {"stopper": self._stopper, "forgetting": Forgetting(self._open_log), "keeper": keeper}
-        register_turn_functions(app, runners, self._wakeups, tell_end, times=plan_times(self.settings), hub=hub, **own)
-        eraser = Eraser(self._open_log, keeper, self._elsewhere)
-        register_forgetting(app, self._open_log, keeper, hub)
-        register_upkeep(app, self.settings, keeper, eraser=eraser, ttls=self._ttls, hub=hub)
+        services: dict[str, Any] = {
+            "stopper": self._stopper,
+            "cleanup": TurnDataCleanup(self._open_log),
+            "storage": storage,
+        }
+        register_turn_functions(
+            app, runners, self._wakeups, report_end, times=plan_times(self.settings), hub=hub, **services
+        )
+        eraser = Eraser(self._open_log, storage, self._external_sessions)
+        register_cleanup(app, self._open_log, storage, hub)
+        register_maintenance(app, self.settings, storage, eraser=eraser, ttls=self._ttls, hub=hub)
 
     def _setup_mcp_tool_trigger(self, agent_name: str, agent_description: str | None) -> None:
         limits = {"wait_seconds": self.settings.wait_seconds, "max_query_bytes": self.settings.max_request_bytes}
@@ -378,7 +391,7 @@ class DurableAgentApp(AgentFunctionApp):
     ) -> None:
         if isinstance(agent, RawAgent) and (reason := why_no_journal(cast("Any", agent))):
             _LOGGER.warning("agent %r has no journal, so a crash fails its turn: %s", agent_name, reason)
-        history = self._external[agent_name] = ExternalHistory(agent)
+        history = self._external[agent_name] = ProviderHistory(agent)
         self._histories[agent_name] = history.where
         self._runners[agent_name] = runner = AgentRunner(
             agent_name,
@@ -387,11 +400,11 @@ class DurableAgentApp(AgentFunctionApp):
             observers=[*turn_observers(), *([CallbackObserver(callback)] if callback else ()), *self._observers],
             open_log=self._open_log,
             limits=run_limits(self.settings),
-            keeper=self._keeper,
+            storage=self._storage,
             history=history,
             compaction=self._compactions.of_agent(agent_name),
             budgets=self._budgets.of_agent(agent_name),
-            tell_end=tell_end,
+            notify_end=report_end,
             redactor=self._redactors.get(agent_name),
         )
         entity = self._entity_class(runner, self.settings)
@@ -404,7 +417,7 @@ class DurableAgentApp(AgentFunctionApp):
         register_workflow_orchestration(cast("DFApp", self), workflow, run_workflow_orchestrator)
 
     def _is_owned_orchestration(self, status: Any, workflow_name: str) -> bool:
-        refuse_pickled_reason(status)
+        strip_pickled_reason(status)
         return super()._is_owned_orchestration(status, workflow_name)
 
     async def _resolve_hitl_target(self, client: Any, instance_id: str, request_id: str) -> tuple[str, str]:

@@ -83,9 +83,10 @@ def encode(value: Message | AgentResponse[Any] | Conversation, /) -> dict[str, A
         created_at = str(value.created_at or "")
         return cast("dict[str, Any]", encode_response_entry(value.response_id or "", value, created_at=created_at))
     if isinstance(value, Conversation):  # pyright: ignore[reportUnnecessaryIsInstance] - callers need not be typed
-        kept = value.agent_session
+        agent_session = value.agent_session
         session = Session(
-            entries=tuple(_entries(value.messages)), agent_session=None if kept is None else encode_agent_session(kept)
+            entries=tuple(_entries(value.messages)),
+            agent_session=None if agent_session is None else encode_agent_session(agent_session),
         )
         return encode_session(session)
     raise TypeError(f"{type(value).__name__} is no Message, AgentResponse or Conversation")
@@ -114,8 +115,8 @@ def decode(wire: Mapping[str, Any], /) -> Message | AgentResponse[Any] | Convers
                 "the document is the head of a session, whose older messages and large contents are stored elsewhere: "
                 "decode what 'durable-agent-host sessions export' gives"
             )
-        kept = session.agent_session
-        agent_session = None if kept is None else AgentSession.from_dict(decode_agent_session(kept))
+        session_json = session.agent_session
+        agent_session = None if session_json is None else AgentSession.from_dict(decode_agent_session(session_json))
         return Conversation(decode_messages(session.entries), agent_session)
     if wire.get("$type") == "response":
         return decode_response(wire)
@@ -134,8 +135,8 @@ def _entries(messages: Sequence[Message]) -> Iterable[dict[str, Any]]:
         turn += is_asking or not turn
         name = derived_id("conversation", str(turn))
         if is_asking:
-            asked = [encode_message(message) for message in together]
-            yield {"$type": "request", "correlationId": name, "createdAt": "", "messages": asked}
+            request_messages = [encode_message(message) for message in together]
+            yield {"$type": "request", "correlationId": name, "createdAt": "", "messages": request_messages}
         else:
-            answered = AgentResponse[Any](messages=list(together))
-            yield cast("dict[str, Any]", encode_response_entry(name, answered, created_at=""))
+            response = AgentResponse[Any](messages=list(together))
+            yield cast("dict[str, Any]", encode_response_entry(name, response, created_at=""))

@@ -41,7 +41,7 @@ from agent_framework.exceptions import AgentFrameworkException
 _MOST_CHARACTERS: Final = 20_000
 """Longest message: some services answer with whole pages."""
 
-MAKE_ROOM: Final = (
+FREE_SPACE_HINT: Final = (
     "delete sessions that are not needed, or make room on the disk. What is stored can be read and deleted meanwhile"
 )
 """What to do when a disk is full."""
@@ -242,7 +242,7 @@ def _name_of(path: str) -> str:
     return path.replace("\\", "/").rpartition("/")[2]
 
 
-def without_words(error: BaseException, text: str = "", *, seen: tuple[BaseException, ...] = ()) -> BaseException:
+def strip_error_text(error: BaseException, text: str = "", *, seen: tuple[BaseException, ...] = ()) -> BaseException:
     """Return a stand-in for an error that a log record can have as its ``exc_info``: the same type and traceback.
 
     Handlers read the error of a record itself, and what it and its causes say may be words of users and services.
@@ -252,23 +252,25 @@ def without_words(error: BaseException, text: str = "", *, seen: tuple[BaseExcep
         text: what the stand-in says.
         seen: the errors that it is a cause of.
     """
-    shown = type(type(error).__name__, (Exception,), {"__module__": type(error).__module__})(text)
+    replacement = type(type(error).__name__, (Exception,), {"__module__": type(error).__module__})(text)
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and cause not in seen:
-        shown.__cause__ = without_words(cause, seen=(*seen, error))
-    return shown.with_traceback(error.__traceback__)
+        replacement.__cause__ = strip_error_text(cause, seen=(*seen, error))
+    return replacement.with_traceback(error.__traceback__)
 
 
-def place_of_error(error: BaseException) -> dict[str, Any]:
+def locate_error(error: BaseException) -> dict[str, Any]:
     """Return the type of an error, and the file, line and function of the app that it came from.
 
     Guarantee: pure. Where none of the app's code was running, the place that raised it.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES) and _INSTALLED not in frame.filename]
+    app_frames = [
+        frame for frame in frames if not frame.filename.startswith(_LIBRARIES) and _INSTALLED not in frame.filename
+    ]
     if not frames:
         return {"type": type(error).__name__}
-    last = (own or frames)[-1]
+    last = (app_frames or frames)[-1]
     return {
         "type": type(error).__name__,
         "file": _name_of(last.filename),
@@ -278,4 +280,4 @@ def place_of_error(error: BaseException) -> dict[str, Any]:
 
 
 _INSTALLED: Final = "site-packages"
-_LIBRARIES: Final = (*(one.removesuffix(_name_of(one)) for one in (__file__, traceback.__file__)), "<")
+_LIBRARIES: Final = (*(path.removesuffix(_name_of(path)) for path in (__file__, traceback.__file__)), "<")

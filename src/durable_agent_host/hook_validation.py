@@ -7,7 +7,7 @@ from typing import Any
 from durable_agent_host.errors import RegistrationError
 
 
-def check_hook(name: str, hook: Callable[..., Any] | None, *asked_with: str, is_plain: bool = False) -> None:
+def check_hook(name: str, hook: Callable[..., Any] | None, *argument_names: str, is_plain: bool = False) -> None:
     """Refuse a function that cannot be called as the host calls it.
 
     Guarantee: pure; nothing is called.
@@ -15,7 +15,7 @@ def check_hook(name: str, hook: Callable[..., Any] | None, *asked_with: str, is_
     Args:
         name: of the app's argument, for the message.
         hook: the app's function, or None.
-        asked_with: names of the arguments it is called with.
+        argument_names: names of the arguments it is called with.
         is_plain: whether ``async`` is refused.
 
     Raises:
@@ -23,16 +23,16 @@ def check_hook(name: str, hook: Callable[..., Any] | None, *asked_with: str, is_
     """
     if hook is None:
         return
-    call = f"{name}({', '.join(asked_with)})"
+    call = f"{name}({', '.join(argument_names)})"
     if not callable(hook):
         raise RegistrationError(f"{name} is {type(hook).__name__}: give a function that is called as {call}")
     if is_plain and (iscoroutinefunction(hook) or iscoroutinefunction(getattr(hook, "__call__", None))):  # noqa: B004 - an object's method
         raise RegistrationError(f"{name} is async, and its answer is needed at once: give a plain function")
     try:
-        takes = signature(hook)
+        hook_signature = signature(hook)
     except (TypeError, ValueError):  # a C function without a signature
         return
     try:
-        takes.bind(*asked_with)
+        hook_signature.bind(*argument_names)
     except TypeError as error:
         raise RegistrationError(f"{name} cannot be called as {call}: {error}") from None

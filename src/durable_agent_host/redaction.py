@@ -224,9 +224,9 @@ def redact_personal_data(content: Content) -> Content:
     text = _CARD.sub(lambda card: MASK if _is_card(card[0]) else card[0], text)
     if text == content.text:
         return content
-    redacted = copy.copy(content)
-    redacted.text = text
-    return redacted
+    redacted_content = copy.copy(content)
+    redacted_content.text = text
+    return redacted_content
 
 
 _hook: Any = redact_personal_data
@@ -269,8 +269,8 @@ def _encode_secret(value: str) -> set[str]:
     for offset in range(3):  # the bytes before it in a longer text, such as a header, that is encoded as a whole
         first = -(-8 * offset // 6)
         last = 8 * (offset + len(data)) // 6
-        encoded = b64encode(bytes(offset) + data + bytes(2))[first:last].decode()
-        forms |= {encoded, encoded.replace("+", "-").replace("/", "_")}
+        base64_text = b64encode(bytes(offset) + data + bytes(2))[first:last].decode()
+        forms |= {base64_text, base64_text.replace("+", "-").replace("/", "_")}
     return forms
 
 

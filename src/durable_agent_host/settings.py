@@ -49,43 +49,43 @@ def problem_of_schedule(text: str) -> str:
     parts = [part for part in text.split(" ") if part]
     if len(parts) != len(_FIELDS):
         return f"it has {len(parts)} {'field' if len(parts) == 1 else 'fields'} instead of {len(_FIELDS)}"
-    allowed: list[set[int]] = []
-    for part, (name, least, most, names) in zip(parts, _FIELDS, strict=True):
+    allowed_values: list[set[int]] = []
+    for part, (name, minimum, maximum, names) in zip(parts, _FIELDS, strict=True):
         values: set[int] = set()
-        for one in part.split(","):
-            found = _values(one, least, most, names)
-            if isinstance(found, str):
-                return f"the {name} field has {found}"
-            values.update(found)
-        allowed.append(values)
-    if not any(min(allowed[3]) <= _DAYS[month - 1] for month in allowed[4]):
+        for list_part in part.split(","):
+            result = _values(list_part, minimum, maximum, names)
+            if isinstance(result, str):
+                return f"the {name} field has {result}"
+            values.update(result)
+        allowed_values.append(values)
+    if not any(min(allowed_values[3]) <= _DAYS[month - 1] for month in allowed_values[4]):
         return "none of its months has any of its days"
     return ""
 
 
-def _values(text: str, least: int, most: int, names: tuple[str, ...]) -> range | str:
+def _values(text: str, minimum: int, maximum: int, names: tuple[str, ...]) -> range | str:
     """Read one part of a field's list: its values, or what is wrong with it."""
-    what = f"numbers of {least} to {most}" + (f" and names such as {names[1][:3].upper()!r}" if names else "")
-    found = _PART.fullmatch(text)
-    if found is None:
-        return f"{text!r}, which is no '*', value or range A-B, with or without a step /N: values are {what}"
-    span, first_text, last_text, step = found.groups()
+    expected = f"numbers of {minimum} to {maximum}" + (f" and names such as {names[1][:3].upper()!r}" if names else "")
+    match = _PART.fullmatch(text)
+    if match is None:
+        return f"{text!r}, which is no '*', value or range A-B, with or without a step /N: values are {expected}"
+    span, first_text, last_text, step = match.groups()
     if step and not int(step):
         return f"the step 0 in {text!r}: leave it out, or give 1 or more"
     if span == "*":
-        return range(least, most + 1, int(step or 1))
-    first, last = (_value(one, least, most, names) for one in (first_text, last_text or first_text))
+        return range(minimum, maximum + 1, int(step or 1))
+    first, last = (_value(value_text, minimum, maximum, names) for value_text in (first_text, last_text or first_text))
     if first is None or last is None:
-        return f"{(first_text if first is None else last_text)!r}: values are {what}"
+        return f"{(first_text if first is None else last_text)!r}: values are {expected}"
     if last < first:
         return f"the range {span!r}, which ends before it begins: write its two parts as a list"
-    return range(first, (last if last_text or not step else most) + 1, int(step or 1))
+    return range(first, (last if last_text or not step else maximum) + 1, int(step or 1))
 
 
-def _value(text: str, least: int, most: int, names: tuple[str, ...]) -> int | None:
+def _value(text: str, minimum: int, maximum: int, names: tuple[str, ...]) -> int | None:
     if text.isdecimal():
-        return value if least <= (value := int(text)) <= most else None
-    return next((place for place, name in enumerate(names, least) if name.startswith(text.lower())), None)
+        return value if minimum <= (value := int(text)) <= maximum else None
+    return next((number for number, name in enumerate(names, minimum) if name.startswith(text.lower())), None)
 
 
 PREFIX = "DURABLE_AGENT_HOST_"
@@ -229,25 +229,25 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Refuse invalid values in settings that a program creates."""
-        for one in fields(self):
-            value = getattr(self, one.name)
-            choices = _CHOICES.get(one.name)
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            choices = _CHOICES.get(setting.name)
             if choices is not None and value not in choices and not (ANYBODY in choices and _is_role(value)):
-                raise SettingError(f"Settings.{one.name} is {value!r}: give {_listed(choices)}")
-            if isinstance(one.default, str):
+                raise SettingError(f"Settings.{setting.name} is {value!r}: give {_join_choices(choices)}")
+            if isinstance(setting.default, str):
                 if not isinstance(value, str):
-                    raise SettingError(f"Settings.{one.name} is {value!r}: give a text")
-                if one.name == "maintenance_schedule" and (problem := _problem_of_schedule(value)):
-                    raise SettingError(f"Settings.{one.name} is {value!r}, and {problem}")
+                    raise SettingError(f"Settings.{setting.name} is {value!r}: give a text")
+                if setting.name == "maintenance_schedule" and (problem := _problem_of_schedule(value)):
+                    raise SettingError(f"Settings.{setting.name} is {value!r}, and {problem}")
                 continue
-            kinds = int if isinstance(one.default, int) else (int, float)
-            least = 0 if one.name in _MAY_BE_ZERO else None
-            if isinstance(value, bool) or not isinstance(value, kinds) or not _is_within(value, least):
+            kinds = int if isinstance(setting.default, int) else (int, float)
+            minimum = 0 if setting.name in _MAY_BE_ZERO else None
+            if isinstance(value, bool) or not isinstance(value, kinds) or not _is_within(value, minimum):
                 kind = "whole number" if kinds is int else "number"
-                raise SettingError(f"Settings.{one.name} is {value!r}: give a {kind} {_range(least)}")
+                raise SettingError(f"Settings.{setting.name} is {value!r}: give a {kind} {_range(minimum)}")
 
     @property
-    def kept_bounds(self) -> KeptBounds:
+    def recording_limits(self) -> KeptBounds:
         """How much is kept of model calls."""
         return KeptBounds(self.kept_call_bytes, self.kept_turn_bytes)
 
@@ -279,7 +279,7 @@ class Settings:
             SettingError: a value is not a number above zero, a count is not a whole number, the approval timeout
                 exceeds the retention of a turn's log, or a name is not a setting's.
         """
-        _refuse_unknown(environment)
+        _reject_unknown(environment)
         retention_hours = _number(environment, "TURN_LOG_RETENTION_HOURS", cls.turn_log_retention_hours)
         approval_timeout = _number(environment, "APPROVAL_TIMEOUT_SECONDS", cls.approval_timeout_seconds)
         if approval_timeout > retention_hours * 3600 and PREFIX + "APPROVAL_TIMEOUT_SECONDS" in environment:
@@ -304,39 +304,41 @@ class Settings:
             model_retry_most_seconds=_number(environment, "MODEL_RETRY_MOST_SECONDS", cls.model_retry_most_seconds),
             turn_log=environment.get(PREFIX + "TURN_LOG", "").strip(),
             turn_log_retention_hours=retention_hours,
-            kept_call_bytes=_count(environment, "KEPT_CALL_BYTES", cls.kept_call_bytes, least=0),
+            kept_call_bytes=_count(environment, "KEPT_CALL_BYTES", cls.kept_call_bytes, minimum=0),
             kept_turn_bytes=_count(environment, "KEPT_TURN_BYTES", cls.kept_turn_bytes),
             segments=environment.get(PREFIX + "SEGMENTS", "").strip(),
             encryption_keys=environment.get(PREFIX + "ENCRYPTION_KEYS", "").strip(),
             encryption_plaintext=_plaintext(environment, "ENCRYPTION_PLAINTEXT", cls.encryption_plaintext),
             turn_retention_hours=_number(environment, "TURN_RETENTION_HOURS", cls.turn_retention_hours),
-            session_ttl_seconds=_number(environment, "SESSION_TTL_SECONDS", cls.session_ttl_seconds, least=0.0),
+            session_ttl_seconds=_number(environment, "SESSION_TTL_SECONDS", cls.session_ttl_seconds, minimum=0.0),
             piece_grace_seconds=_number(environment, "PIECE_GRACE_SECONDS", cls.piece_grace_seconds),
             maintenance_schedule=_schedule(environment, "MAINTENANCE_SCHEDULE", cls.maintenance_schedule),
             adopt_sessions=_adopters(environment, "ADOPT_SESSIONS", cls.adopt_sessions),
             session_names=_choice(environment, "SESSION_NAMES", cls.session_names, SHARED, OWN),
             stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
             answer_seconds=_number(environment, "ANSWER_SECONDS", cls.answer_seconds),
-            requests_per_second=_number(environment, "REQUESTS_PER_SECOND", cls.requests_per_second, least=0.0),
+            requests_per_second=_number(environment, "REQUESTS_PER_SECOND", cls.requests_per_second, minimum=0.0),
             **{name: _count(environment, name.upper(), getattr(cls, name)) for name in _BOUNDS},
         )
 
 
-def _refuse_unknown(environment: Mapping[str, str]) -> None:
-    known = {PREFIX + field.name.upper() for field in fields(Settings)} | _FOR_TESTS
+def _reject_unknown(environment: Mapping[str, str]) -> None:
+    known_names = {PREFIX + field.name.upper() for field in fields(Settings)} | _FOR_TESTS
     for name in sorted(environment):
-        is_ours = name.upper().startswith(PREFIX)
-        if name not in known and (is_ours or "AGENT" in name.upper()):
-            nearness = 0.5 if is_ours else _NEARNESS_OF_OTHERS
-            near = get_close_matches(name.upper(), sorted(known - _FOR_TESTS), n=1, cutoff=nearness)
-            if not is_ours and not near:
+        has_prefix = name.upper().startswith(PREFIX)
+        if name not in known_names and (has_prefix or "AGENT" in name.upper()):
+            nearness = 0.5 if has_prefix else _NEARNESS_OF_OTHERS
+            similar = get_close_matches(name.upper(), sorted(known_names - _FOR_TESTS), n=1, cutoff=nearness)
+            if not has_prefix and not similar:
                 continue
-            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known - _FOR_TESTS))}"
-            raise SettingError(f"there is no setting {name}: {meant} Correct it, or remove it")
+            hint = (
+                f"did you mean {similar[0]}?" if similar else f"there are {', '.join(sorted(known_names - _FOR_TESTS))}"
+            )
+            raise SettingError(f"there is no setting {name}: {hint} Correct it, or remove it")
 
 
-def _number(environment: Mapping[str, str], field: str, default: float, *, least: float | None = None) -> float:
-    """Parse a number above 0, or of at least ``least``."""
+def _number(environment: Mapping[str, str], field: str, default: float, *, minimum: float | None = None) -> float:
+    """Parse a number above 0, or of at least ``minimum``."""
     text = environment.get(PREFIX + field, "").strip()
     if not text:
         return default
@@ -344,26 +346,26 @@ def _number(environment: Mapping[str, str], field: str, default: float, *, least
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not _is_within(value, least):
+    if not _is_within(value, minimum):
         raise SettingError(
-            f"{PREFIX}{field} is {text!r}; set it to a number {_range(least)}, or leave it out for {default:.12g}"
+            f"{PREFIX}{field} is {text!r}; set it to a number {_range(minimum)}, or leave it out for {default:.12g}"
         )
     return value
 
 
-def _is_within(value: float, least: float | None) -> bool:
-    return 0 < value < float("inf") or value == least
+def _is_within(value: float, minimum: float | None) -> bool:
+    return 0 < value < float("inf") or value == minimum
 
 
-def _range(least: float | None) -> str:
-    return "above 0" if least is None else f"of {least:g} or more"
+def _range(minimum: float | None) -> str:
+    return "above 0" if minimum is None else f"of {minimum:g} or more"
 
 
 def _is_role(text: object) -> bool:
     return isinstance(text, str) and text.startswith(_ROLE) and text != _ROLE
 
 
-def _listed(choices: tuple[str, ...]) -> str:
+def _join_choices(choices: tuple[str, ...]) -> str:
     return " or ".join(map(repr, choices))
 
 
@@ -404,13 +406,13 @@ def _choice(environment: Mapping[str, str], field: str, default: str, *choices: 
     text = environment.get(PREFIX + field, "").strip() or default
     if text not in choices:
         raise SettingError(
-            f"{PREFIX}{field} is {text!r}; set it to {_listed(choices)}, or leave it out for {default!r}"
+            f"{PREFIX}{field} is {text!r}; set it to {_join_choices(choices)}, or leave it out for {default!r}"
         )
     return text
 
 
-def _count(environment: Mapping[str, str], field: str, default: int, *, least: float | None = None) -> int:
-    value = _number(environment, field, default, least=least)
+def _count(environment: Mapping[str, str], field: str, default: int, *, minimum: float | None = None) -> int:
+    value = _number(environment, field, default, minimum=minimum)
     if value != int(value):
         raise SettingError(f"{PREFIX}{field} is {value:g}; set it to a whole number, or leave it out for {default}")
     return int(value)

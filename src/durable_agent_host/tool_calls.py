@@ -110,10 +110,10 @@ class ToolDeclaration(Protocol):
     """A decorator that declares a tool: what `durable_tool` returns when it is called without a function."""
 
     @overload
-    def __call__[T: FunctionTool](self, one: T, /) -> T: ...
+    def __call__[T: FunctionTool](self, function: T, /) -> T: ...
 
     @overload
-    def __call__(self, one: Callable[..., Any], /) -> FunctionTool: ...
+    def __call__(self, function: Callable[..., Any], /) -> FunctionTool: ...
 
 
 @overload
@@ -174,19 +174,19 @@ def durable_tool(
         raise ValueError(f"approved_by is {approved_by!r}: say 'another' or 'role:NAME'")
     policy: InDoubt = in_doubt or ("retry" if idempotent else "fail")
 
-    def declare(one: Callable[..., Any]) -> FunctionTool:
-        declared = copy.copy(one) if isinstance(one, FunctionTool) else tool(one)
-        declared.additional_properties = {**(declared.additional_properties or {}), IN_DOUBT: policy}
+    def declare(target: Callable[..., Any]) -> FunctionTool:
+        declared_tool = copy.copy(target) if isinstance(target, FunctionTool) else tool(target)
+        declared_tool.additional_properties = {**(declared_tool.additional_properties or {}), IN_DOUBT: policy}
         if approved_by is not None:
-            declared.additional_properties[APPROVED_BY] = approved_by
-            declared.approval_mode = "always_require"
-        return declared
+            declared_tool.additional_properties[APPROVED_BY] = approved_by
+            declared_tool.approval_mode = "always_require"
+        return declared_tool
 
     return declare if function is None else declare(function)
 
 
-def _is_role(said: Any) -> bool:
-    if not isinstance(said, str) or not said.startswith(ROLE):
+def _is_role(value: Any) -> bool:
+    if not isinstance(value, str) or not value.startswith(ROLE):
         return False
-    name = said.removeprefix(ROLE)
+    name = value.removeprefix(ROLE)
     return bool(name) and name == name.strip()

@@ -13,19 +13,19 @@ _CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*?)' \(choose from (.*
 class Arguments(argparse.ArgumentParser):
     """A parser whose errors are one line: what is unknown, what may have been meant, and where help is."""
 
-    def refuse_option(self, argument: str) -> NoReturn:
+    def reject_option(self, argument: str) -> NoReturn:
         """Report an unknown option and exit with status 2."""
         name = argument.partition("=")[0]
-        known = [text for action in self._actions for text in action.option_strings]
-        self.error(f"there is no option {name!r}{_suggest(name, known)}")
+        options = [text for action in self._actions for text in action.option_strings]
+        self.error(f"there is no option {name!r}{_suggest(name, options)}")
 
     def error(self, message: str) -> NoReturn:
         """Report an error and exit with status 2."""
         if found := _CHOICE.fullmatch(message):
-            known = re.findall(r"[\w-]+", found[3])
-            message = f"there is no {found[1]} {found[2]!r}{_suggest(found[2], known)}, only {', '.join(known)}"
+            choices = re.findall(r"[\w-]+", found[3])
+            message = f"there is no {found[1]} {found[2]!r}{_suggest(found[2], choices)}, only {', '.join(choices)}"
         self.exit(_STATUS, f"Error: {message[0].upper()}{message[1:]}; see {self.prog} --help.\n")
 
 
-def _suggest(word: str, known: Iterable[str]) -> str:
-    return "".join(f" (did you mean {close}?)" for close in difflib.get_close_matches(word, known, n=1))
+def _suggest(word: str, candidates: Iterable[str]) -> str:
+    return "".join(f" (did you mean {close}?)" for close in difflib.get_close_matches(word, candidates, n=1))

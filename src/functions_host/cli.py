@@ -29,20 +29,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: without the program's name; a leading ``--called NAME`` is the program name shown to the user.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    remaining_arguments = list(sys.argv[1:] if arguments is None else arguments)
     program = "functions_host"
-    if given[:1] == ["--called"]:
-        program = given[1]
-        given = given[2:]
+    if remaining_arguments[:1] == ["--called"]:
+        program = remaining_arguments[1]
+        remaining_arguments = remaining_arguments[2:]
     parser = Arguments(prog=program, description="A local host for Python function apps.")
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser(
         "start", help="run the app of a folder", description="Run the function app of a folder."
     )
     add_start_arguments(start)
-    options, unknown = parser.parse_known_args(given)
+    options, unknown = parser.parse_known_args(remaining_arguments)
     if unknown:
-        start.refuse_option(unknown[0])
+        start.reject_option(unknown[0])
     return run_start(options)
 
 

@@ -19,7 +19,7 @@ DEFAULT_NAME = ".functions-host"
 _LOCK_NAME = "host.lock"
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 _OWN_FILES = ("host.*", "host-*.db*", ".gitignore", "keys.json", "timers", "timers/*", "turn-log.sqlite*")
 _IGNORE_NAME = ".gitignore"
 _IGNORE_ALL = "*\n"
@@ -29,24 +29,24 @@ _FIRST_HUB_NAME = "host.hub"
 
 @dataclass(slots=True)
 class DataDir:
-    """A data directory locked by this process; ``made`` are the folders it created, outermost first."""
+    """A data directory locked by this process; ``created_folders`` are the folders it created, outermost first."""
 
     path: Path
     lock: TextIO
-    made: Sequence[Path]
+    created_folders: Sequence[Path]
 
     def keep(self) -> None:
         """Keep the directory from now on: the app is loaded."""
-        self.made = ()
+        self.created_folders = ()
 
     def close(self) -> None:
         """Unlock it; removes what a failed start created, unless the app has added files."""
-        own = {found for pattern in _OWN_BEFORE_THE_APP for found in self.path.glob(pattern)}
-        if self.made and set(self.path.iterdir()) <= own:
-            for path in own:
-                path.unlink()
+        own_files = {own_file for pattern in _OWN_BEFORE_THE_APP for own_file in self.path.glob(pattern)}
+        if self.created_folders and set(self.path.iterdir()) <= own_files:
+            for own_file in own_files:
+                own_file.unlink()
             with contextlib.suppress(OSError):  # something has been put there
-                for folder in reversed(self.made):
+                for folder in reversed(self.created_folders):
                     folder.rmdir()
         self.lock.close()
 
@@ -61,12 +61,12 @@ def claim_data_dir(path: Path, app_dir: Path) -> DataDir:
     Raises:
         StartupError: it is not writable, or another host process runs on it.
     """
-    made = [folder for folder in reversed([path, *path.parents]) if not folder.exists()]
+    created_folders = [folder for folder in reversed([path, *path.parents]) if not folder.exists()]
     try:
         path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
         lock = open_private(path / _LOCK_NAME, "a+")
         ignore = path / _IGNORE_NAME
-        if (made or path.name == DEFAULT_NAME) and not ignore.exists():
+        if (created_folders or path.name == DEFAULT_NAME) and not ignore.exists():
             with open_private(ignore, "w") as file:
                 file.write(_IGNORE_ALL)
     except OSError as error:
@@ -86,8 +86,8 @@ def claim_data_dir(path: Path, app_dir: Path) -> DataDir:
     lock.truncate(0)
     with contextlib.suppress(OSError):  # the disk is full
         os.write(lock.fileno(), str(os.getpid()).encode())
-    _close_to_others(path, app_dir)
-    return DataDir(path, lock, made)
+    _remove_access_of_others(path, app_dir)
+    return DataDir(path, lock, created_folders)
 
 
 def open_private(path: Path, mode: str) -> TextIO:
@@ -123,13 +123,13 @@ def database_path(path: Path, hub_name: str) -> Path:
     return path / (DATABASE_NAME if is_first else f"host-{hub_name.lower()}.db")
 
 
-def _close_to_others(path: Path, app_dir: Path) -> None:
+def _remove_access_of_others(path: Path, app_dir: Path) -> None:
     """Remove other users' rights on the host's files, and on its directory unless it contains the app."""
-    own = [found for pattern in _OWN_FILES for found in path.glob(pattern) if not found.is_symlink()]
+    own_paths = [own_path for pattern in _OWN_FILES for own_path in path.glob(pattern) if not own_path.is_symlink()]
     if not app_dir.is_relative_to(path):
-        own.append(path)
-    for found in own:
+        own_paths.append(path)
+    for own_path in own_paths:
         with contextlib.suppress(OSError):  # another user's, or a file system without modes
-            mode = found.stat().st_mode
-            if mode & _OTHERS and not mode & stat.S_ISVTX:
-                found.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+            mode = own_path.stat().st_mode
+            if mode & _OTHER_USERS and not mode & stat.S_ISVTX:
+                own_path.chmod(stat.S_IMODE(mode) & ~_OTHER_USERS)

@@ -14,7 +14,7 @@ from pathlib import Path
 from functions_host.app.function import AppFunction
 from functions_host.app.loader import load_app
 from functions_host.app.logs import show_app
-from functions_host.app.sdk_version import refuse_newer_durable_sdk
+from functions_host.app.sdk_version import check_durable_sdk_version
 from functions_host.app_host import AppContext, AppHost
 from functions_host.data_dir import DataDir, claim_data_dir, database_path, make_private
 from functions_host.engine.crash_points import arm
@@ -70,18 +70,18 @@ def run_host(options: StartOptions) -> None:
     return_large_blocks()
     with contextlib.closing(claim_data_dir(options.data_dir, options.app_dir)) as data:
         reserve = DiskReserve(options.data_dir)
-        if not reserve.has_room():
+        if not reserve.has_free_space():
             reserve.release()
             _logger.warning(
                 "The disk of the data folder %s is full: what is stored can be read and deleted, and nothing new is "
                 "accepted. Make room on it; the host then goes on by itself.",
                 options.data_dir,
             )
-        prepared = _prepare(options)
+        prepared_host = _prepare(options)
         with contextlib.closing(
-            open_store(database_path(options.data_dir, prepared.context.settings.hub_name))
+            open_store(database_path(options.data_dir, prepared_host.context.settings.hub_name))
         ) as store:
-            asyncio.run(_serve(options, prepared, store, data))
+            asyncio.run(_serve(options, prepared_host, store, data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class _Prepared:
 
 def _prepare(options: StartOptions) -> _Prepared:
     local = apply_local_settings(options.app_dir, os.environ)
-    wanted_port = next(port for port in (options.port, local.port, _DEFAULT_PORT) if port is not None)
-    listener = open_listener(options.host, wanted_port)
+    requested_port = next(port for port in (options.port, local.port, _DEFAULT_PORT) if port is not None)
+    listener = open_listener(options.host, requested_port)
     port = int(listener.getsockname()[1])
     settings = read_host_settings(options.app_dir, os.environ)
     prepare_environment(options.app_dir, options.data_dir, port, os.environ)
@@ -106,7 +106,7 @@ def _prepare(options: StartOptions) -> _Prepared:
     gc.freeze()  # what the app has loaded stays: without this, each full collection walks it, some 70 ms
     keys = load_keys(options.data_dir) if options.enable_auth else None
     mask_log_output(keys.all if keys else ())
-    origin = f"http://{_shown_host(options.host)}:{port}"
+    origin = f"http://{_displayed_host(options.host)}:{port}"
     context = AppContext(
         settings,
         options.data_dir,
@@ -127,9 +127,9 @@ def _load(app_dir: Path) -> tuple[AppFunction, ...]:
     try:
         functions = load_app(app_dir)
     except StartupError:
-        refuse_newer_durable_sdk()  # which may well be the reason
+        check_durable_sdk_version()  # which may well be the reason
         raise
-    refuse_newer_durable_sdk(functions)
+    check_durable_sdk_version(functions)
     return functions
 
 
@@ -159,56 +159,56 @@ def open_store(path: Path) -> SqliteStore:
         raise StartupError(f"{error}; or pass another data directory with --data DIR.") from error
 
 
-async def _serve(options: StartOptions, prepared: _Prepared, store: SqliteStore, data: DataDir) -> None:
-    middleware = prepared.middleware
-    context = prepared.context
-    functions = prepared.functions
+async def _serve(options: StartOptions, prepared_host: _Prepared, store: SqliteStore, data: DataDir) -> None:
+    middleware = prepared_host.middleware
+    context = prepared_host.context
+    functions = prepared_host.functions
     host = AppHost(functions, store, context)
     data.keep()
     host.start_functions()
 
-    served = add_middleware(host.http, middleware)
+    http_app = add_middleware(host.http, middleware)
 
     own_calls: list[OwnCalls] = []
 
     def announce() -> None:
         # Written at once: whoever waits for the first line may close the pipe after it.
         print(_announcement(options, context, functions), flush=True)  # noqa: T201
-        own_calls.append(OwnCalls(context.addresses.own_origin, served))
+        own_calls.append(OwnCalls(context.addresses.own_origin, http_app))
         host.start_work()
 
     for sentence in list_oddities(functions):
         _logger.warning("%s", sentence)
     if "*" in middleware.local.cors_origins:
         _logger.warning("Host.CORS is '*': every page in a browser on this machine may read and call all of this host.")
-    server = HostServer(served, announce, read_connection_limits(os.environ))
+    server = HostServer(http_app, announce, read_connection_limits(os.environ))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, server, own_calls)
-    await server.serve(sockets=[prepared.listener])
+    await server.serve(sockets=[prepared_host.listener])
     await host.stop()
 
 
 def _announcement(options: StartOptions, context: AppContext, functions: tuple[AppFunction, ...]) -> str:
-    served = sum(function.is_served for function in functions)
-    lines = [f"Functions host ready: {context.origin} ({served} functions, data in {options.data_dir})"]
+    served_count = sum(function.is_served for function in functions)
+    lines = [f"Functions host ready: {context.origin} ({served_count} functions, data in {options.data_dir})"]
     if functions:
         lines.append(list_functions(functions, context.origin, context.settings.route_prefix))
     if context.keys is not None:
-        how = "as header x-functions-key or query parameter code"
-        place = f"    in {options.data_dir / KEYS_NAME}; --show-keys prints them"
-        lines.append(f"Keys, {how}:\n{list_keys(context.keys) if options.show_keys else place}")
+        key_usage = "as header x-functions-key or query parameter code"
+        keys_location = f"    in {options.data_dir / KEYS_NAME}; --show-keys prints them"
+        lines.append(f"Keys, {key_usage}:\n{list_keys(context.keys) if options.show_keys else keys_location}")
     return "\n".join(lines)
 
 
 def _stop(server: HostServer, own_calls: list[OwnCalls]) -> None:
-    for one in own_calls:  # the app learns of the stop as it would from a host that no longer listens
-        one.close()
+    for calls in own_calls:  # the app learns of the stop as it would from a host that no longer listens
+        calls.close()
     if server.should_exit:
         os._exit(_KILLED_STATUS)  # asked twice: nothing that is committed can be lost
     server.should_exit = True
 
 
-def _shown_host(host: str) -> str:
-    shown = _ANY_ADDRESSES.get(host, host)
-    return f"[{shown}]" if ":" in shown and not shown.startswith("[") else shown
+def _displayed_host(host: str) -> str:
+    display_name = _ANY_ADDRESSES.get(host, host)
+    return f"[{display_name}]" if ":" in display_name and not display_name.startswith("[") else display_name

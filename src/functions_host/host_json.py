@@ -33,7 +33,7 @@ _LOG_LEVELS = {
 }
 _LOG_LEVEL_NUMBERS = {str(number) for number in range(len(_LOG_LEVELS))}
 _OVERRIDABLE = "overridableExistingInstanceStates"
-_KNOWN = {
+_SUPPORTED_KEYS = {
     "": "$schema aggregator applicationInsights concurrency customHandler extensionBundle extensions functions"
     " functionTimeout healthMonitor http id logging managedDependency queues retry sendGrid serviceBus singleton"
     " telemetryMode tracing version watchDirectories watchFiles",
@@ -94,7 +94,7 @@ def read_host_settings(app_dir: Path, environment: Mapping[str, str]) -> HostSet
     for name, value in environment.items():
         if name.lower().startswith(_OVERRIDE):
             _override(body, name[len(_OVERRIDE) :].split("__"), value)
-    _tell_unknown_keys(path, body)
+    _warn_of_unknown_keys(path, body)
     extensions = section(body, "extensions")
     durable = section(extensions, "durableTask")
     default = Limits.default()
@@ -122,9 +122,9 @@ def read_host_settings(app_dir: Path, environment: Mapping[str, str]) -> HostSet
     )
 
 
-def _log_levels(path: Path, written: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+def _log_levels(path: Path, levels_by_category: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
     names = list(_LOG_LEVELS)
-    for category, value in written.items():
+    for category, value in levels_by_category.items():
         name = names[int(value)] if str(value) in _LOG_LEVEL_NUMBERS else str(value).lower()
         if name in _LOG_LEVELS:
             yield category, _LOG_LEVELS[name]
@@ -139,7 +139,10 @@ def _log_levels(path: Path, written: Mapping[str, Any]) -> Iterable[tuple[str, i
 def _override(body: dict[str, Any], path: list[str], value: str) -> None:
     here: dict[str, Any] = body
     for index, part in enumerate(path):
-        key = next((known for known in here if known.lower() == part.lower()), _spelling(path[:index], part))
+        key = next(
+            (existing_key for existing_key in here if existing_key.lower() == part.lower()),
+            _spelling(path[:index], part),
+        )
         if index == len(path) - 1:
             here[key] = value
             return
@@ -150,26 +153,33 @@ def _override(body: dict[str, Any], path: list[str], value: str) -> None:
 
 def _spelling(parents: list[str], part: str) -> str:
     """Return a key in the spelling of ``host.json``: settings ignore case."""
-    place = ".".join(parents).lower()
-    known = [key for where, keys in _KNOWN.items() if where.lower() == place for key in keys.split()]
-    known += ["http", "durableTask", "mcp"] if place == "extensions" else []
-    known += ["serverName", "serverVersion", "instructions"] if place == "extensions.mcp" else []
-    return next((key for key in known if key.lower() == part.lower()), part)
+    section_path = ".".join(parents).lower()
+    supported_keys = [
+        key for path, keys in _SUPPORTED_KEYS.items() if path.lower() == section_path for key in keys.split()
+    ]
+    supported_keys += ["http", "durableTask", "mcp"] if section_path == "extensions" else []
+    supported_keys += ["serverName", "serverVersion", "instructions"] if section_path == "extensions.mcp" else []
+    return next((key for key in supported_keys if key.lower() == part.lower()), part)
 
 
-def _tell_unknown_keys(path: Path, body: Mapping[str, Any]) -> None:
-    for place, known in _KNOWN.items():
+def _warn_of_unknown_keys(path: Path, body: Mapping[str, Any]) -> None:
+    for section_path, supported_keys in _SUPPORTED_KEYS.items():
         here: Mapping[str, Any] = body
-        for part in place.split("."):
+        for part in section_path.split("."):
             here = section(here, part) if part else here
         for key in here:
-            if key not in known.split() and not key.startswith("_"):
-                shown = f"{place}.{key}" if place else key
-                _logger.warning("%s: %s is no setting of the host and is ignored%s.", path, shown, _advice(key, known))
+            if key not in supported_keys.split() and not key.startswith("_"):
+                full_key = f"{section_path}.{key}" if section_path else key
+                _logger.warning(
+                    "%s: %s is no setting of the host and is ignored%s.",
+                    path,
+                    full_key,
+                    _suggest_key(key, supported_keys),
+                )
 
 
-def _advice(key: str, known: str) -> str:
-    by_lower = {name.lower(): name for name in known.split()}
+def _suggest_key(key: str, supported_keys: str) -> str:
+    by_lower = {name.lower(): name for name in supported_keys.split()}
     close: Iterable[str] = difflib.get_close_matches(key.lower(), by_lower, n=1)
     return "".join(f" (did you mean {by_lower[name]}?)" for name in close)
 
@@ -184,10 +194,10 @@ def _positive(path: Path, values: Mapping[str, Any], key: str, default: int) -> 
 
 
 def _hub_name(path: Path, durable: Mapping[str, Any], environment: Mapping[str, str]) -> str:
-    written = str(durable.get("hubName") or _DEFAULT_HUB)
-    name, missing = resolve_settings(written, environment)
+    configured_name = str(durable.get("hubName") or _DEFAULT_HUB)
+    name, missing = resolve_settings(configured_name, environment)
     if missing:
-        _logger.info("%s: hubName %r names settings that are not set: %s is used.", path, written, _DEFAULT_HUB)
+        _logger.info("%s: hubName %r names settings that are not set: %s is used.", path, configured_name, _DEFAULT_HUB)
         return _DEFAULT_HUB
     kind = str(section(durable, "storageProvider").get("type", "")).lower()
     is_scheduler = kind in {"azuremanaged", "durabletask-scheduler"}

@@ -61,8 +61,10 @@ class HostNames:
 
     def __init__(self, origin: str, listens_on: str = "", more: Iterable[str] = ()) -> None:
         self._origin = origin
-        own = {urlsplit(origin).hostname or "", listens_on.lower(), "localhost"}
-        self._names = frozenset(own - {""}) | {name.strip().rstrip(".").lower() for name in more if name.strip()}
+        local_names = {urlsplit(origin).hostname or "", listens_on.lower(), "localhost"}
+        self._names = frozenset(local_names - {""}) | {
+            name.strip().rstrip(".").lower() for name in more if name.strip()
+        }
 
     def has(self, authority: str, local_address: str = "") -> bool:
         """Return whether a ``Host`` is accepted: a known name, a loopback address, or the connection's own address."""
@@ -72,7 +74,7 @@ class HostNames:
         name = parts[0]
         if name in self._names or name.endswith(".localhost") or "*" in self._names:
             return True
-        if any(known.startswith("*.") and name.endswith(known[1:]) for known in self._names):
+        if any(accepted_name.startswith("*.") and name.endswith(accepted_name[1:]) for accepted_name in self._names):
             return True
         try:
             address = ipaddress.ip_address(name)

@@ -22,33 +22,33 @@ class MaskingFormatter(logging.Formatter):
 
     Args:
         inner: formats the record.
-        known: keys that are masked anywhere in the text.
+        keys: keys that are masked anywhere in the text.
     """
 
-    def __init__(self, inner: logging.Formatter, known: Iterable[str]) -> None:
+    def __init__(self, inner: logging.Formatter, keys: Iterable[str]) -> None:
         super().__init__()
         self.inner = inner
-        self._known = tuple(known)
+        self._keys = tuple(keys)
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one record, its traceback included."""
-        return mask_keys(self.inner.format(record), self._known)
+        return mask_keys(self.inner.format(record), self._keys)
 
 
-def mask_keys(text: str, known: Iterable[str] = ()) -> str:
+def mask_keys(text: str, keys: Iterable[str] = ()) -> str:
     """Mask the keys in a text: by position, and known ones anywhere.
 
     Guarantee: pure.
     """
-    for key in known:
+    for key in keys:
         text = text.replace(key, _MASK)
     return _SECRETS.sub(lambda found: f"{found['before'] or found['own']}{_MASK}", text)
 
 
-def mask_log_output(known: Iterable[str] = ()) -> None:
+def mask_log_output(keys: Iterable[str] = ()) -> None:
     """Mask the output of the root logger's handlers; a second call adds known keys."""
     for handler in logging.getLogger().handlers:
         inner = handler.formatter or logging.Formatter()
         if isinstance(inner, MaskingFormatter):
             inner = inner.inner
-        handler.setFormatter(MaskingFormatter(inner, known))
+        handler.setFormatter(MaskingFormatter(inner, keys))

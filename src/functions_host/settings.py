@@ -116,11 +116,11 @@ def _read(path: Path) -> str:
         raise StartupError(f"{path} is not UTF-8 text ({error}).") from error
 
 
-def _parse_object(path: Path, text: str, advice: str) -> dict[str, Any]:
+def _parse_object(path: Path, text: str, hint: str) -> dict[str, Any]:
     try:
         body = json.loads(text)
     except ValueError as error:
-        raise StartupError(f"{path} is not valid JSON ({error}){advice}.") from error
+        raise StartupError(f"{path} is not valid JSON ({error}){hint}.") from error
     if not isinstance(body, dict):
         raise StartupError(f"{path} must hold a JSON object.")
     return cast("dict[str, Any]", body)

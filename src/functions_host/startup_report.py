@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from functions_host.app.bindings import list_unserved
+from functions_host.app.bindings import list_unsupported
 from functions_host.app.client_binding import MCP_PATH
 from functions_host.app.function import AppFunction
 from functions_host.web.keys import Keys
 
-_ASYNC_ADVICE = {
+_ASYNC_HINTS = {
     "orchestrationTrigger": (
         "Orchestrator function '{}' is async, so all its instances will fail; write it with 'def', and wait for tasks "
         "with 'yield'."
@@ -21,8 +21,12 @@ _ASYNC_ADVICE = {
 
 def list_functions(functions: Iterable[AppFunction], origin: str, route_prefix: str) -> str:
     """Return one line per function: HTTP functions first, with methods and URL, then the others with their trigger."""
-    ordered = sorted(functions, key=lambda function: (function.http is None, function.trigger, function.name.lower()))
-    return "\n".join(f"    {function.name}: {_describe(function, origin, route_prefix)}" for function in ordered)
+    sorted_functions = sorted(
+        functions, key=lambda function: (function.http is None, function.trigger, function.name.lower())
+    )
+    return "\n".join(
+        f"    {function.name}: {_describe(function, origin, route_prefix)}" for function in sorted_functions
+    )
 
 
 def _describe(function: AppFunction, origin: str, route_prefix: str) -> str:
@@ -54,14 +58,14 @@ def list_oddities(functions: Iterable[AppFunction]) -> list[str]:
     oddities: list[str] = (
         [] if functions else ["The app has no functions: nothing is registered with it, or all are off."]
     )
-    if unserved := [f"{function.name} ({function.trigger})" for function in functions if not function.is_served]:
-        oddities.append(f"This host does not serve: {', '.join(unserved)}.")
+    if unsupported := [f"{function.name} ({function.trigger})" for function in functions if not function.is_served]:
+        oddities.append(f"This host does not serve: {', '.join(unsupported)}.")
     for function in functions:
-        oddities += list_unserved(function.name, function.bindings) if function.is_served else []
+        oddities += list_unsupported(function.name, function.bindings) if function.is_served else []
     seen: dict[tuple[str, str], AppFunction] = {}
     for function in functions:
         if function.cannot_be_awaited:
-            oddities.append(_ASYNC_ADVICE[function.trigger].format(function.name))
+            oddities.append(_ASYNC_HINTS[function.trigger].format(function.name))
         if function.durable_name is not None:
             key = function.trigger, function.durable_name.lower()
             if other := seen.get(key):

@@ -25,7 +25,7 @@ class DiskReserve:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "host.reserve"
 
-    def has_room(self) -> bool:
+    def has_free_space(self) -> bool:
         """Return whether the disk has room for new data; makes the reserve if it is missing and fits.
 
         A folder that is gone is not full: the stores find that it is missing.
@@ -77,17 +77,17 @@ def connect(path: Path, timeout_seconds: float, *, mode: str = "rwc") -> sqlite3
         mode: of SQLite's URIs.
     """
 
-    def opened(vfs: str = "") -> sqlite3.Connection:
+    def open_database(vfs: str = "") -> sqlite3.Connection:
         url = f"{path.absolute().as_uri()}?mode={mode}{vfs}"
         return sqlite3.connect(
             url, timeout=timeout_seconds, isolation_level=None, cached_statements=256, check_same_thread=False, uri=True
         )
 
-    connection = opened()
+    connection = open_database()
     try:
         connection.execute("PRAGMA schema_version").fetchone()  # makes the index
     except sqlite3.Error as error:  # others show again with the next statement
         if error.sqlite_errorname == "SQLITE_IOERR_SHMSIZE" and os.name == "posix":
             connection.close()
-            return opened("&vfs=unix-excl")
+            return open_database("&vfs=unix-excl")
     return connection

@@ -40,7 +40,7 @@ class Backend:
 
     def log(self, **options: Any) -> TurnLog:
         """Open the store once more."""
-        made = self.make(**({"give_up_seconds": GIVE_UP_SECONDS} | options))
+        made = self.make(**({"retry_seconds": GIVE_UP_SECONDS} | options))
         self.opened.append(made)
         return made
 

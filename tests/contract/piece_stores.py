@@ -29,7 +29,7 @@ class PieceBackend:
 
     def store(self, **options: Any) -> SegmentStore:
         """Open the store once more."""
-        made = self.make(**({"give_up_seconds": GIVE_UP_SECONDS} | options))
+        made = self.make(**({"retry_seconds": GIVE_UP_SECONDS} | options))
         self.opened.append(made)
         return made
 

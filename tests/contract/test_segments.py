@@ -36,7 +36,7 @@ async def listed(store: SegmentStore, home: str = HOME) -> dict[str, int]:
 
 async def homes(store: SegmentStore) -> list[str]:
     """All homes, sorted."""
-    return sorted([home async for home in store.homes()])
+    return sorted([home async for home in store.list_namespaces()])
 
 
 async def grow_old(backend: PieceBackend) -> None:

@@ -69,7 +69,7 @@ async def test_a_large_piece_counts_when_its_last_block_is_there(pieces):
         return 503 if blocks > 3 else None
 
     with FaultyHttp(pieces.port, decide) as proxy, pytest.raises(LogError, match="does not answer"):
-        await pieces.store(port=proxy.port, give_up_seconds=0.3).put(HOME, wanted)
+        await pieces.store(port=proxy.port, retry_seconds=0.3).put(HOME, wanted)
     assert blocks > 3
     assert await listed(pieces.store()) == {}
     await asyncio.gather(*(pieces.store().put(HOME, wanted) for _ in range(3)))
@@ -104,7 +104,7 @@ async def test_a_piece_that_is_put_again_while_it_is_swept_stays(pieces):
 async def test_a_storage_that_stays_away_is_named(pieces):
     """After the time to give up, the error says what does not answer, and what to do; so does the check."""
     with refusing_port() as port:
-        store = pieces.store(port=port, give_up_seconds=0.3)
+        store = pieces.store(port=port, retry_seconds=0.3)
         with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
             await store.put(HOME, some(1))
         with pytest.raises(LogError, match="does not answer"):

@@ -131,7 +131,7 @@ async def test_an_append_that_was_cut_off_is_passed_over(blob):
         return None
 
     with FaultyHttp(blob.port, decide) as proxy:
-        log = blob.log(port=proxy.port, max_block_bytes=4096, give_up_seconds=0.5)
+        log = blob.log(port=proxy.port, max_block_bytes=4096, retry_seconds=0.5)
         attempt = await log.open(log_id)
         await log.append(log_id, [delta("before")], attempt=attempt)
         with pytest.raises(LogError, match="does not answer"):
@@ -194,9 +194,9 @@ async def test_a_storage_that_stays_away_is_named(blob, tmp_path):
     """After the time to give up, the error says what does not answer and what to do."""
     with refusing_port() as gone:
         with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
-            await blob.log(port=gone, give_up_seconds=0.3).open(new_id())
+            await blob.log(port=gone, retry_seconds=0.3).open(new_id())
         away = Redis(gone)
-        log = away.log(give_up_seconds=0.3)
+        log = away.log(retry_seconds=0.3)
         with pytest.raises(LogError, match="Redis does not answer"):
             await log.open(new_id())
         await log.close()

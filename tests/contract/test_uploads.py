@@ -6,7 +6,7 @@ import pytest
 
 from durable_agent_host.errors import RequestError
 from durable_agent_host.segments import uploads as room
-from durable_agent_host.segments.uploads import Uploads, upload_homes
+from durable_agent_host.segments.uploads import Uploads, upload_namespaces
 from durable_agent_host.session.entry_files import FileBytes
 from tests.contract.test_segments import listed
 
@@ -24,7 +24,7 @@ async def test_uploads_are_found_by_their_bytes(pieces):
         assert await other.find(added.file_id) == added
         assert await other.read(added.file_id) == file.data
     assert {file.name for file in await other.all()} == {"a.pdf", None}
-    files, names = upload_homes("a", "s")
+    files, names = upload_namespaces("a", "s")
     store = pieces.store()
     assert (len(await listed(store, files)), len(await listed(store, names))) == (2, 2)
     assert set(await store.holders(files)) == set(await store.holders(names)) == {HOLDER}
@@ -37,7 +37,7 @@ async def test_a_file_comes_under_another_name(pieces):
     await uploads.add(LARGE._replace(name="b.pdf"))
     (found,) = await uploads.all()
     assert found.name in {"a.pdf", "b.pdf"}
-    assert len(await listed(pieces.store(), upload_homes("A", "s")[0])) == 1
+    assert len(await listed(pieces.store(), upload_namespaces("A", "s")[0])) == 1
 
 
 async def test_uploads_belong_to_a_session(pieces):
@@ -57,7 +57,7 @@ async def test_deleted_uploads_are_gone(pieces):
         await uploads.delete()
     assert await uploads.find(added.file_id) is None
     assert not await pieces.holds(b"canary of a large upload")
-    assert [home async for home in pieces.store().homes()] == []
+    assert [home async for home in pieces.store().list_namespaces()] == []
 
 
 async def test_there_is_a_most_of_uploads(pieces, monkeypatch):

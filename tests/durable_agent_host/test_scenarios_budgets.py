@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from durable_agent_host.cli.main import main
-from durable_agent_host.encryption.data_key_storage import SECRET_HOME
+from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, waiting_turn, yes
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_idempotency import purge
@@ -600,7 +600,7 @@ def test_a_turn_that_cannot_continue_after_a_kill_is_counted(tmp_path: Path, mod
         turn = waiting_turn(lives.host, agent="AskCalls", session_id="s", message="go " * 40_000)
         lives.host.kill()
         with closing(sqlite3.connect(tmp_path / "data" / "segments.sqlite")) as pieces, pieces:
-            assert pieces.execute("DELETE FROM pieces WHERE home != ?", [SECRET_HOME]).rowcount > 0
+            assert pieces.execute("DELETE FROM pieces WHERE home != ?", [SECRET_NAMESPACE]).rowcount > 0
         host = lives.crash()
         there = turn | {"turn_url": f"{host.url}/api{turn['turn_url'].partition('/api')[2]}"}
         (call,) = turn["pending_approvals"]

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from durable_agent_host.codec.entity_state import document_digest
-from durable_agent_host.durable.app_secret import signal_place
+from durable_agent_host.durable.app_secret import signal_purpose
 from tests.durable_agent_host.test_scenarios_fork_delete import command
 from tests.durable_agent_host.test_scenarios_journal import Doomed, without_ids
 from tests.kit import AgentHost, PracticeModel, start_host
@@ -191,7 +191,7 @@ def test_a_repaired_session_makes_its_context_again(host, model):
         at = {"correlationId": "open", "createdAt": "2026-01-01T00:00:00+00:00"}
         history.append({"$type": kind, **at, "messages": [message]})
     change = {"document": state, "instead_of": document_digest(host.state("Summing", "hurt"))}
-    place = signal_place("dafx-Summing", "hurt", "put_document")
+    place = signal_purpose("dafx-Summing", "hurt", "put_document")
     host.signal("Summing", "hurt", "put_document", host.marked(place, change))
     wait_until(lambda: host.state("Summing", "hurt") == state)
     assert not context(host, "Summing", "hurt")["is_whole"]

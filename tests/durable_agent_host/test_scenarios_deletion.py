@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from durable_agent_host.codec.offloaded_text import piece_name
-from durable_agent_host.encryption.data_key_storage import SECRET_HOME
+from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
 from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from durable_agent_host.turn_log.crash_points import UPKEEP_POINTS
 from tests.durable_agent_host.conftest import LAB, PEOPLE
@@ -151,7 +151,7 @@ def grow(host: AgentHost, session: str, agent: str = "Instant") -> list[str]:
 async def _stored(data: Path) -> tuple[set[str], set[str]]:
     store = SqliteSegmentStore(data / "segments.sqlite")
     try:
-        homes = [home async for home in store.homes() if home != SECRET_HOME]
+        homes = [home async for home in store.list_namespaces() if home != SECRET_NAMESPACE]
         pieces = {piece.name for home in homes for piece in [one async for one in store.pieces(home)]}
         return pieces, {holder for home in homes for holder in await store.holders(home)}
     finally:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from durable_agent_host.agent.exchange_recorder import MOST_EXCHANGES, MOST_WHOLE
+from durable_agent_host.agent.exchange_recorder import MAX_FULL_BODY_BYTES, MOST_EXCHANGES
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -303,7 +303,7 @@ def test_a_body_of_many_megabytes_is_kept_by_its_ends(
     practice_model: PracticeModel, model: PracticeModel, tmp_path: Path
 ):
     """Up to eight megabytes a body is kept whole; of a larger one as much, or as is allowed at all."""
-    most, allowed = MOST_WHOLE, MOST_WHOLE // 4
+    most, allowed = MAX_FULL_BODY_BYTES, MAX_FULL_BODY_BYTES // 4
     sizes = {"MAX_REQUEST_BYTES": 2 * most, "KEPT_CALL_BYTES": 2 * most, "KEPT_TURN_BYTES": 2 * most + allowed}
     settings = {PREFIX + name: str(value) for name, value in sizes.items()}
     with hosted(tmp_path, practice_model, app=APP, **settings) as host:

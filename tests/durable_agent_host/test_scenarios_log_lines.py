@@ -82,7 +82,7 @@ def test_a_recovery_and_a_call_in_doubt_are_lines(doomed: Doomed, model: Practic
     turn = doomed.run("Worker", "journal.tool.after_intent", message=f"{CANARY} go")
     assert turn["status"] == "completed"
     named = (turn["turn_id"], "agent Worker", "session 's'", "attempt 2", " WARNING durable_agent_host")
-    (recovery,) = lines(doomed, *named, "goes on")
+    (recovery,) = lines(doomed, *named, "resumes from")
     assert "1 model calls and 0 tool calls finished and 1 in doubt" in recovery
     (doubt,) = lines(doomed, *named, "in doubt: the model is told")
     assert "linger" in doubt

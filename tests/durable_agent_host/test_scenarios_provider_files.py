@@ -22,14 +22,14 @@ def listed(host: AgentHost, session: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("provider", ["anthropic", "gemini", "azure-ai-agents"])
 def test_what_code_has_made_is_read_by_its_id(provider: str, model: PracticeModel, tmp_path: Path):
     """A picture and a table that hosted code has made have an id, a type and their bytes, after a restart, too."""
-    held_by = PROVIDERS[provider]
-    settings = held_by.environment(model.url.removesuffix("/v1"))
+    read_entity_json = PROVIDERS[provider]
+    settings = read_entity_json.environment(model.url.removesuffix("/v1"))
     model.plan({"items": [{"code": "plot()", "logs": "plotted", "image": True}, {"text": "Here:", "files": ["t.csv"]}]})
-    with hosted(tmp_path, model, app=ROOT / held_by.app, **settings) as host:
+    with hosted(tmp_path, model, app=ROOT / read_entity_json.app, **settings) as host:
         answer = host.run("Analyst", {"message": "plot it", "session_id": "made"})
         assert answer.ok, answer.text
         first = listed(host, "made")
-    with hosted(tmp_path, model, app=ROOT / held_by.app, **settings) as host:
+    with hosted(tmp_path, model, app=ROOT / read_entity_json.app, **settings) as host:
         made = listed(host, "made")
         assert [one["id"] for one in made] == [one["id"] for one in first] != []
         answers = [

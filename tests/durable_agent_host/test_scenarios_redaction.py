@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host.durable.turn_data_cleanup import FORGET_ORCHESTRATION
+from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
 from tests.durable_agent_host.sse_client import Reader, read_events
 from tests.durable_agent_host.stored import stored
 from tests.kit import AgentHost, Lives, PracticeModel
@@ -113,7 +113,7 @@ def wait_until_forgotten(host: AgentHost) -> None:
 
     def is_done() -> bool:
         found = requests.get(f"{host.management}/instances?top=1000", timeout=60).json()
-        some = [one for one in found if one["name"] == FORGET_ORCHESTRATION]
+        some = [one for one in found if one["name"] == CLEANUP_ORCHESTRATION]
         return bool(some) and all(one["runtimeStatus"] == "Completed" for one in some)
 
     wait_until(is_done)

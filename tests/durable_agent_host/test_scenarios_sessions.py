@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from durable_agent_host.cli.main import main
-from durable_agent_host.durable.app_secret import signal_place
+from durable_agent_host.durable.app_secret import signal_purpose
 from tests.durable_agent_host.golden import golden
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
@@ -150,7 +150,7 @@ def test_a_document_is_written_only_over_what_the_caller_has_seen(lab: AgentHost
     lab.run("Instant", {"message": "one", "session_id": session})
     before = lab.state("Instant", session)
     change = {"document": {"a": 1}, "instead_of": "0" * 32}
-    place = signal_place("dafx-Instant", session, "put_document")
+    place = signal_purpose("dafx-Instant", session, "put_document")
     lab.signal("Instant", session, "put_document", lab.marked(place, change))
     lab.run("Instant", {"message": "two", "session_id": session})
     now = lab.state("Instant", session)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from durable_agent_host.agent.budget_accounting import spent_in
+from durable_agent_host.agent.budget_accounting import usage_from_journal
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.model.budget import Budget, Budgets, Reservation
 from durable_agent_host.model.journal_entry import CallRaised, CallReserved, JournalStep, ModelFinished
@@ -139,6 +139,6 @@ def test_an_answer_without_figures_counts_as_what_it_said(usage, tokens: int):
         CallRaised(0, None, Reservation(70)),
         ModelFinished(0, response),
     )
-    figures = spent_in(recorded, Budgets(turn=Budget(tokens=1000)))
+    figures = usage_from_journal(recorded, Budgets(turn=Budget(tokens=1000)))
     assert figures is not None
     assert (figures.tokens, figures.model_calls) == (tokens, 1)

@@ -90,7 +90,7 @@ async def test_what_is_sent_is_what_middleware_would_have_seen(mode):
         assert calls == ["function_call_output"]
         assert words(second) == []
     assert sees.counts[0] == 2 * TURNS + 9
-    assert all(issubclass(kind, Message) and kind.__name__ != "HeldHistory" for kind in sees.kinds)
+    assert all(issubclass(kind, Message) and kind.__name__ != "HistoryPlaceholder" for kind in sees.kinds)
 
 
 async def test_middleware_of_tools_changes_nothing():

@@ -8,7 +8,7 @@ from agent_framework import FunctionTool, tool
 
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.segments.conversation_fork import make_fork
-from durable_agent_host.segments.turn_data_storage import NO_KEEPER
+from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE
 from tests.durable_agent_host.test_wire_equivalence import ALL
 from tests.durable_agent_host.test_wire_equivalence import lab as conversation
 from tests.durable_agent_host.wire_lab import Lab
@@ -149,7 +149,7 @@ async def test_whatever_is_lost_before_a_turn_it_is_answered(scenario, mode):
         service = cold.service.store
         for number, text in enumerate([*texts, "and on"]):
             if loss == "fork":
-                fork = make_fork(NO_KEEPER.record(cold.session), f"fork-{number}")
+                fork = make_fork(NULL_TURN_DATA_STORAGE.record(cold.session), f"fork-{number}")
                 cold.session = (await fork).session
             else:
                 service.expire_containers()

@@ -33,12 +33,12 @@ class Player:
     commits: list[EpisodeCommit] = field(default_factory=list)
     now: float = START
 
-    def play(self, *delivered: Completion) -> EpisodeCommit:
+    def play(self, *delivered_events: Completion) -> EpisodeCommit:
         """Play one episode with these arrivals; returns what it commits."""
         self.now += 1
         run = self._reload()
-        arrivals = [Arrival(n, encode_event(event, self.now)) for n, event in enumerate(delivered)]
-        episode = open_episode(run, arrivals, list(delivered), self.now)
+        arrivals = [Arrival(n, encode_event(event, self.now)) for n, event in enumerate(delivered_events)]
+        episode = open_episode(run, arrivals, list(delivered_events), self.now)
         commit = close_episode(
             episode,
             read_answer(self._call(episode)),
@@ -71,7 +71,7 @@ class Player:
         record = InstanceRecord(
             1, "flow-1", "flow", "", "exec-1", "Running", False, self.input_json, None, None, None, START, START
         )
-        run = Run(record, suspended=False)
+        run = Run(record, is_suspended=False)
         for text in self.history:
             event = decode_event(text)
             assert encode_event(event, 0).split('"Timestamp"')[0] == text.split('"Timestamp"')[0]

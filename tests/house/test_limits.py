@@ -44,7 +44,7 @@ FIXED = {
     "page of a stream of events": "http.event_stream.PAGE_BYTES",
     "lines of one event of a streamed answer": "agent.response_limits.MOST_LINES",
     "requests kept for one try of a model call": "agent.exchange_recorder.MOST_EXCHANGES",
-    "body of a kept model call, before it is compressed": "agent.exchange_recorder.MOST_WHOLE",
+    "body of a kept model call, before it is compressed": "agent.exchange_recorder.MAX_FULL_BODY_BYTES",
     "body of a kept model call in a JSON answer": "http.model_call_routes.INLINE_CHARACTERS",
     "pauses of a model in one answer": "agent.model_call_middleware._MOST_PAUSES",
 }

@@ -10,7 +10,7 @@ from durable_agent_host.model.budget import KINDS, Budget, Budgets, Price
 NO_BUDGETS: Final = Budgets()
 
 
-class BudgetsOfAgents:
+class AgentBudgets:
     """The budgets of an app's agents.
 
     Args:
@@ -23,7 +23,7 @@ class BudgetsOfAgents:
     def __init__(self, default: Budgets | None) -> None:
         self._default = NO_BUDGETS if default is None else default
         _check(self._default, "the app")
-        self._own: dict[str, Budgets] = {}
+        self._budgets_by_agent: dict[str, Budgets] = {}
 
     def add(self, name: str, budgets: Budgets | None, why_not: str) -> None:
         """Register the budgets of an agent.
@@ -41,49 +41,51 @@ class BudgetsOfAgents:
                 raise RegistrationError(f"the budgets of agent {name!r} cannot be kept: {why_not}")
             return
         if budgets is None:
-            self._own[name] = self._default
+            self._budgets_by_agent[name] = self._default
             return
         if isinstance(budgets, Budgets) and not budgets.prices:  # pyright: ignore[reportUnnecessaryIsInstance] - apps say more
             budgets = replace(budgets, prices=self._default.prices)
         _check(budgets, f"agent {name!r}")
-        self._own[name] = budgets
+        self._budgets_by_agent[name] = budgets
 
     def of_agent(self, name: str) -> Budgets:
         """Return the budgets of an agent."""
-        return self._own.get(name, NO_BUDGETS)
+        return self._budgets_by_agent.get(name, NO_BUDGETS)
 
 
-def _check(budgets: Any, whose: str) -> None:
+def _check(budgets: Any, label: str) -> None:
     both: Sequence[Any] = cast("Any", [budgets.turn, budgets.session]) if isinstance(budgets, Budgets) else ()
-    if not both or not all(isinstance(one, Budget) for one in both):
+    if not both or not all(isinstance(value, Budget) for value in both):
         raise RegistrationError(
-            f"the budgets of {whose} are {budgets!r}: give Budgets(turn=Budget(…), session=Budget(…))"
+            f"the budgets of {label} are {budgets!r}: give Budgets(turn=Budget(…), session=Budget(…))"
         )
     for budget in both:
-        _check_limits(budget, whose)
+        _check_limits(budget, label)
         if budget.cost is not None and not budgets.prices:
             raise RegistrationError(
-                f"a budget of {whose} limits the cost, and there are no prices: "
+                f"a budget of {label} limits the cost, and there are no prices: "
                 "give Budgets(prices={'MODEL': Price(input=…, output=…)}, …)"
             )
     for name, price in budgets.prices.items():
         _check_price(name, price)
 
 
-def _check_limits(budget: Budget, whose: str) -> None:
+def _check_limits(budget: Budget, label: str) -> None:
     for kind in KINDS:
         limit = getattr(budget, kind)
         if limit is not None and not (
             isinstance(limit, int | float) and limit is not True and 0 < limit < float("inf")
         ):
-            raise RegistrationError(f"a budget of {whose} has {kind}={limit!r}: give a number above 0, or None")
+            raise RegistrationError(f"a budget of {label} has {kind}={limit!r}: give a number above 0, or None")
     if budget.exceeded not in {"fail", "ask"}:
-        raise RegistrationError(f"a budget of {whose} has exceeded={budget.exceeded!r}: give 'fail' or 'ask'")
+        raise RegistrationError(f"a budget of {label} has exceeded={budget.exceeded!r}: give 'fail' or 'ask'")
 
 
 def _check_price(name: str, price: Any) -> None:
     if not isinstance(price, Price):
         raise RegistrationError(f"the price of model {name!r} is {price!r}: give Price(input=…, output=…)")
-    given: tuple[Any, ...] = (price.input, price.output, 0 if price.cached_input is None else price.cached_input)
-    if any(not isinstance(one, int | float) or one is True or not 0 <= one < float("inf") for one in given):
+    amounts: tuple[Any, ...] = (price.input, price.output, 0 if price.cached_input is None else price.cached_input)
+    if any(
+        not isinstance(amount, int | float) or amount is True or not 0 <= amount < float("inf") for amount in amounts
+    ):
         raise RegistrationError(f"the price of model {name!r} is {price!r}: give numbers of 0 or more")

@@ -46,7 +46,7 @@ _MOST_OF_THE_TIME: Final = 0.02
 _STATM: Final = Path("/proc/self/statm")
 
 
-class Memory:
+class MemoryReclaimer:
     """The memory of this process, from one check to the next; used in one loop only."""
 
     def __init__(self) -> None:
@@ -54,12 +54,12 @@ class Memory:
         self._rests_until = 0.0
         self._grown_bytes = _GROWN_BYTES
         self._is_due = False
-        self._is_wanted = False
+        self._is_requested = False
 
     def tidy_soon(self) -> None:
         """Check shortly whether the process has grown, and if so collect garbage; call it from the running loop."""
         if self._is_due:
-            self._is_wanted = True
+            self._is_requested = True
         else:
             self._check_in(_LATER_SECONDS)
 
@@ -70,9 +70,9 @@ class Memory:
     def _check(self) -> None:
         self._is_due = False
         seconds = self._tidy()
-        if self._is_wanted:
+        if self._is_requested:
             seconds = _LATER_SECONDS
-            self._is_wanted = False
+            self._is_requested = False
         if seconds > 0:
             self._check_in(seconds)
 
@@ -81,14 +81,14 @@ class Memory:
         self._least_bytes = min(self._least_bytes, now := resident_bytes())
         if now < self._least_bytes + self._grown_bytes:
             return 0.0
-        rest = self._rests_until - time.monotonic()
+        pause_seconds = self._rests_until - time.monotonic()
         if now < self._least_bytes + _MOST_GROWN_BYTES and has_paused_within(_LONG_WORK_SECONDS):
-            rest = max(rest, _LONG_WORK_SECONDS)
-        if rest > 0:
-            return rest
-        began = time.thread_time()
+            pause_seconds = max(pause_seconds, _LONG_WORK_SECONDS)
+        if pause_seconds > 0:
+            return pause_seconds
+        started_seconds = time.thread_time()
         gc.collect()
-        self._rests_until = time.monotonic() + (time.thread_time() - began) / _MOST_OF_THE_TIME
+        self._rests_until = time.monotonic() + (time.thread_time() - started_seconds) / _MOST_OF_THE_TIME
         asyncio.get_running_loop().run_in_executor(None, self._return_pages, now)
         return 0.0
 
@@ -108,13 +108,13 @@ def resident_bytes() -> int:
     return 0
 
 
-MEMORY: Final = Memory()
+MEMORY: Final = MemoryReclaimer()
 """Of this process."""
 
 
 _LOGGER = logging.getLogger(__name__)
 _STALLED_SECONDS: Final = 2.0
-_LOOK_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 
 
 class _DaemonThreads(ThreadPoolExecutor):
@@ -153,21 +153,21 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.run_forever()
         except BaseException:
-            _LOGGER.exception("a task of an agent tried to end the process; the other turns go on")
+            _LOGGER.exception("an agent's task tried to end the process; other turns continue")
         else:
             return
 
 
 def _watch(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     while True:
-        passed = threading.Event()
-        asked_at = time.monotonic()
-        loop.call_soon_threadsafe(passed.set)
-        if not passed.wait(_STALLED_SECONDS):
+        heartbeat = threading.Event()
+        sent_at = time.monotonic()
+        loop.call_soon_threadsafe(heartbeat.set)
+        if not heartbeat.wait(_STALLED_SECONDS):
             _LOGGER.error("%s", _blame(loop, thread))
-            passed.wait()
-            _LOGGER.warning("the agents' event loop goes on after %.1f s", time.monotonic() - asked_at)
-        time.sleep(_LOOK_SECONDS)
+            heartbeat.wait()
+            _LOGGER.warning("the agents' event loop resumed after %.1f s", time.monotonic() - sent_at)
+        time.sleep(_POLL_SECONDS)
 
 
 def _blame(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> str:
@@ -176,12 +176,12 @@ def _blame(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> str:
     call = task.get_context().get(RUNNING_CALL) if task is not None else None
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - documented for debuggers
     frame = frames.get(thread.ident or 0)
-    place = traceback.extract_stack(frame)[-1] if frame is not None else None
-    who = f"tool {call.name!r} of turn {call.turn_id}" if call is not None else str(task and task.get_name())
-    where = f" at {place.filename}:{place.lineno}" if place is not None else ""
+    location = traceback.extract_stack(frame)[-1] if frame is not None else None
+    culprit = f"tool {call.name!r} of turn {call.turn_id}" if call is not None else str(task and task.get_name())
+    where = f" at {location.filename}:{location.lineno}" if location is not None else ""
     return (
-        f"the event loop of all agents has been blocked for {_STALLED_SECONDS:g} s by {who}{where}: no turn goes on "
-        "meanwhile; make the tool a plain function, which runs in a thread, or await what takes long"
+        f"the event loop of all agents has been blocked for {_STALLED_SECONDS:g} s by {culprit}{where}: no turn "
+        "goes on meanwhile; make the tool a plain function, which runs in a thread, or await what takes long"
     )
 
 

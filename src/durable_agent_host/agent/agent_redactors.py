@@ -17,7 +17,7 @@ class Redactors(Mapping[str, Redactor]):
 
     def __init__(self, default: Redact | None) -> None:
         self._default = default
-        self._known: dict[str, Redactor] = {}
+        self._redactors: dict[str, Redactor] = {}
 
     def add(self, name: str, redact: Redact | None, why_not: str = "") -> None:
         """Register what is redacted for an agent; it also applies to all errors and log lines.
@@ -34,23 +34,23 @@ class Redactors(Mapping[str, Redactor]):
             check_hook("redact", redact, "content", is_plain=True)
             if why_not:
                 raise RegistrationError(f"agent {name!r} cannot be redacted: {why_not}")
-            same = (one for one in self._known.values() if one.does(redact))
+            same = (candidate for candidate in self._redactors.values() if candidate.does(redact))
             redactor = next(same, None) or Redactor(redact)
             try:
                 redactor.check()
             except ValueError as error:
                 raise RegistrationError(f"agent {name!r} cannot have its 'redact': {error}") from None
-            self._known[name] = redactor
+            self._redactors[name] = redactor
             add_redaction(redactor.text_or_mask)
 
     def __getitem__(self, name: str) -> Redactor:
         """Return the redactor of an agent."""
-        return self._known[name]
+        return self._redactors[name]
 
     def __iter__(self) -> Iterator[str]:
         """List the agents."""
-        return iter(self._known)
+        return iter(self._redactors)
 
     def __len__(self) -> int:
         """Count the agents."""
-        return len(self._known)
+        return len(self._redactors)

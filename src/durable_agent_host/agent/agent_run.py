@@ -11,21 +11,21 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatContext, ChatResponse, Content, Message
 
-from durable_agent_host.agent.budget_accounting import ASKED_AS, Spending
-from durable_agent_host.agent.exchange_recorder import KeptCalls
-from durable_agent_host.agent.history_placeholder import HeldHistory
-from durable_agent_host.agent.observer import ApprovalAwaited, Audience
+from durable_agent_host.agent.budget_accounting import APPROVAL_NAME, BudgetAccount
+from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
+from durable_agent_host.agent.history_placeholder import HistoryPlaceholder
+from durable_agent_host.agent.observer import ApprovalRequested, ObserverGroup
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.retry_classification import RetryPolicy
-from durable_agent_host.agent.run_output import Produced
-from durable_agent_host.agent.run_result import Cancelled, Failed, RunStoppedError, Stop, Waiting
+from durable_agent_host.agent.run_output import RunOutput
+from durable_agent_host.agent.run_result import AwaitingApproval, Cancelled, Failed, RunStoppedError, Stop
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.codec.schema_validation import find_limits
 from durable_agent_host.codec.strict_json import MOST_LEVELS, has_python_class, is_nested_too_deeply
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.turn import ModelBounds
-from durable_agent_host.turn.pending_approvals import question_id
+from durable_agent_host.turn.pending_approvals import approval_request_id
 from durable_agent_host.turn_log.journal import Journal
 
 # Tool calls with unreadable arguments: not JSON, not an object, too deep, with numbers that are too long or classes.
@@ -34,12 +34,14 @@ from durable_agent_host.turn_log.journal import Journal
 # arguments, with which a tool that needs none would run. Here such a call reaches the framework without arguments,
 # and `durable_agent_host.agent.tool_calls` reports the error to the model instead of running the tool.
 
-_SAID: Final = "Error: Argument parsing failed."
+_PARSING_FAILED: Final = "Error: Argument parsing failed."
 """The framework's own words; a reason follows where the framework would have failed the run."""
 
 
-_TOO_DEEP: Final = f"{_SAID} They are nested more than {MOST_LEVELS} levels deep: make them flatter."
-_NAMES_CLASS: Final = f"{_SAID} An object has '__class__', '__module__' and '__data__': give the fields other names."
+_TOO_DEEP: Final = f"{_PARSING_FAILED} They are nested more than {MOST_LEVELS} levels deep: make them flatter."
+_NAMES_CLASS: Final = (
+    f"{_PARSING_FAILED} An object has '__class__', '__module__' and '__data__': give the fields other names."
+)
 
 
 class _UnreadableCall(Content):
@@ -61,14 +63,14 @@ def set_unreadable_apart(response: ChatResponse[Any]) -> Iterator[tuple[str, str
     """
     for message in response.messages:
         for content in message.contents:
-            if content.type == "function_call" and (told := _told(content.arguments)) is not None:
+            if content.type == "function_call" and (result_text := _find_argument_error(content.arguments)) is not None:
                 content.__class__ = _UnreadableCall
-                yield str(content.call_id), told
+                yield str(content.call_id), result_text
 
 
-def _told(arguments: Any) -> str | None:
+def _find_argument_error(arguments: Any) -> str | None:
     if isinstance(arguments, dict):  # some services send no text; `encode_answer` checks the numbers
-        return _limit_of(arguments)
+        return _find_limit(arguments)
     if not isinstance(arguments, str) or not arguments:
         return None
     try:
@@ -76,18 +78,18 @@ def _told(arguments: Any) -> str | None:
     except RecursionError:
         return _TOO_DEEP
     except json.JSONDecodeError:
-        return _SAID
+        return _PARSING_FAILED
     except ValueError as error:  # a number with more digits than Python reads
-        return f"{_SAID} {error}."
+        return f"{_PARSING_FAILED} {error}."
     if not isinstance(value, dict):
-        return _SAID
-    if (limit := _limit_of(value)) is not None:
+        return _PARSING_FAILED
+    if (limit := _find_limit(value)) is not None:
         return limit
-    fault = next(find_limits(value), None)
-    return f"{_SAID} {fault.place} {fault.problem}." if fault is not None else None
+    violation = next(find_limits(value), None)
+    return f"{_PARSING_FAILED} {violation.place} {violation.problem}." if violation is not None else None
 
 
-def _limit_of(arguments: Any) -> str | None:
+def _find_limit(arguments: Any) -> str | None:
     if is_nested_too_deeply(arguments):
         return _TOO_DEEP
     return _NAMES_CLASS if has_python_class(arguments) else None
@@ -97,7 +99,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveStream:
     """The stream comes from a model call that has no response yet.
 
     Attributes:
@@ -108,16 +110,16 @@ class Live:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayedStream:
     """The stream comes from the journal."""
 
 
-REPLAYED: Final = Replayed()
+REPLAYED: Final = ReplayedStream()
 
 ChooseMessages = Callable[["AgentRun", ChatContext, int, bool], Awaitable[Sequence[Message]]]
 """See `AgentRun.choose_messages`."""
 
-Source = Live | Replayed | None
+Source = LiveStream | ReplayedStream | None
 """The source of the current stream; None for what the framework and the app add between model calls."""
 
 
@@ -143,10 +145,10 @@ class Progress:
     Attributes:
         source: of the current stream.
         pending: the calls that wait for a person.
-        unreadable: what the model is told of calls whose arguments cannot be read, by model call and call id.
-        broken: the stream that has broken; another run may go on from there.
-        stop: why nobody wants the run's results any more, or None.
-        offered: names of the tools that the model was offered; it may ask for others.
+        unreadable: the results for calls whose arguments cannot be read, by model call and call id.
+        broken: the stream that has broken; another run may resume from there.
+        stop: why the run's results are no longer needed, or None.
+        available_tools: names of the tools in the model's requests; the model may call others.
     """
 
     source: Source = None
@@ -154,7 +156,7 @@ class Progress:
     unreadable: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
     broken: BrokenStream | None = None
     stop: Stop | None = None
-    offered: set[str] = field(default_factory=set[str])
+    available_tools: set[str] = field(default_factory=set[str])
 
 
 @dataclass(frozen=True)
@@ -167,61 +169,61 @@ class AgentRun:
         journal: finished calls, and where to append.
         audience: the turn's observers.
         provider: of the agent's chat client.
-        answers: people's decisions, by the question's id.
+        approvals: people's decisions, by the question's id.
         retry_policy: for model calls.
         bounds: limits on what the model's service and the tools may send.
         breaks: how often the stream of a model call broke midway in earlier runs of this turn, by position.
         session_state: what the steps change in the framework's session.
-        produced: what the run has streamed.
+        output: what the run has streamed.
         replay_only: the turn was cancelled before this run: nothing outside the journal is done.
         drop_continuations: replayed responses omit their conversation ids, because the service has lost them.
         choose_messages: returns the messages of a model call, from its context, its position, and whether it is
             replayed.
-        kept: keeps the wire traffic of model calls.
+        exchange_recorder: records the HTTP exchanges of model calls.
         prepare_messages: removes from a request what the service can no longer use.
-        spending: counts the turn's spending, and enforces its budgets; None without any.
+        budget_account: counts the turn's usage, and enforces its budgets; None without budgets.
         gave_up: set when the run's results are no longer wanted; tools can check it from their threads.
         progress: how far the run is.
-        held: earlier messages that stand aside until the model is called.
+        placeholders: hide earlier messages from the framework until the model is called.
     """
 
     turn_id: str
     label: str
     journal: Journal
-    audience: Audience
+    observers: ObserverGroup
     provider: ModelProvider
-    answers: Mapping[str, Mapping[str, Any]]
+    approvals: Mapping[str, Mapping[str, Any]]
     retry_policy: RetryPolicy
     bounds: ModelBounds
     breaks: Mapping[int, int]
     session_state: SessionState
-    produced: Produced
+    output: RunOutput
     replay_only: bool
     drop_continuations: bool
     choose_messages: "ChooseMessages"
-    kept: KeptCalls
+    exchange_recorder: ExchangeRecorder
     prepare_messages: Callable[[Sequence[Message]], Sequence[Message]]
-    spending: Spending | None = None
+    budget_account: BudgetAccount | None = None
     gave_up: threading.Event = field(default_factory=threading.Event)
     progress: Progress = field(default_factory=Progress)
-    held: list[HeldHistory] = field(default_factory=list[HeldHistory])
+    placeholders: list[HistoryPlaceholder] = field(default_factory=list[HistoryPlaceholder])
 
     def check(self) -> None:
         """Allow new work only while the run is wanted.
 
         Raises:
-            RunStoppedError: the run was given up, was cancelled before it began, or waits for a person.
+            RunStoppedError: the run was stopped, was cancelled before it started, or waits for a person.
         """
-        self.check_wanted()
+        self.raise_if_stopped()
         if self.replay_only:
             raise RunStoppedError(Cancelled())
         self.check_waiting()
 
-    def check_wanted(self) -> None:
-        """Allow no more work once the run was given up.
+    def raise_if_stopped(self) -> None:
+        """Allow no more work once the run was stopped.
 
         Raises:
-            RunStoppedError: the run was given up.
+            RunStoppedError: the run was stopped.
         """
         if self.progress.stop is not None:
             raise RunStoppedError(self.progress.stop)
@@ -233,11 +235,11 @@ class AgentRun:
             RunStoppedError: some calls wait.
         """
         if self.progress.pending:
-            raise RunStoppedError(Cancelled() if self.replay_only else Waiting(tuple(self.progress.pending)))
-        if self.spending is not None and self.spending.failure is not None:
-            raise RunStoppedError(Failed(self.spending.failure))
+            raise RunStoppedError(Cancelled() if self.replay_only else AwaitingApproval(tuple(self.progress.pending)))
+        if self.budget_account is not None and self.budget_account.failure is not None:
+            raise RunStoppedError(Failed(self.budget_account.failure))
 
-    def give_up(self, stop: Stop) -> None:
+    def stop(self, stop: Stop) -> None:
         """Stop new work; safe from any thread.
 
         Args:
@@ -248,19 +250,21 @@ class AgentRun:
 
     def begin_call(self, position: int) -> None:
         """Record that a model call streams."""
-        self.progress.source = Live(position)
+        self.progress.source = LiveStream(position)
 
-    def note_offered(self, options: Mapping[str, Any] | None) -> None:
-        """Note the tools that a model call is offered."""
+    def record_available_tools(self, options: Mapping[str, Any] | None) -> None:
+        """Record the tools in the options of a model call."""
         tools: Any = (options or {}).get("tools") or ()
-        for one in cast("list[Any]", tools) if isinstance(tools, list | tuple) else [tools]:
-            name: Any = cast("dict[str, Any]", one).get("name") if isinstance(one, dict) else getattr(one, "name", None)
-            self.progress.offered.add(str(name))
+        for tool in cast("list[Any]", tools) if isinstance(tools, list | tuple) else [tools]:
+            name: Any = (
+                cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else getattr(tool, "name", None)
+            )
+            self.progress.available_tools.add(str(name))
 
     def finish_call(self, position: int, response: ChatResponse[Any]) -> None:
         """Record that a model call has its response."""
-        self.produced.finish_call(position)
-        self.note_unreadable(response, position)
+        self.output.finish_call(position)
+        self.record_invalid_calls(response, position)
         self.progress.source = None
 
     @contextmanager
@@ -276,10 +280,10 @@ class AgentRun:
         """Record that a stream broke midway."""
         self.progress.broken = broken
 
-    def note_unreadable(self, response: ChatResponse[Any], position: int) -> None:
+    def record_invalid_calls(self, response: ChatResponse[Any], position: int) -> None:
         """Record the calls of a model's response whose arguments cannot be read."""
-        for call_id, told in set_unreadable_apart(response):
-            self.progress.unreadable[position, call_id] = told
+        for call_id, result_text in set_unreadable_apart(response):
+            self.progress.unreadable[position, call_id] = result_text
 
     def wait_before_retry(self, retry: int, error: BaseException) -> float | None:
         """Return whether and when a failed model call is retried; see `RetryPolicy.wait_before`."""
@@ -290,7 +294,7 @@ class AgentRun:
             _LOGGER.warning("%s: model call failed, again in %.1f s: %s", self.label, seconds, log_reason(reason))
         return seconds
 
-    def question_id(self, key: ToolKey, number: int = 0, changes: int = 0) -> str:
+    def approval_request_id(self, key: ToolKey, number: int = 0, changes: int = 0) -> str:
         """Return the id of a question to a person about a call; see `durable_agent_host.turn.pending_approvals`.
 
         Args:
@@ -298,13 +302,15 @@ class AgentRun:
             number: of the question about this call, from 0.
             changes: how often people have changed the arguments in their answers to it.
         """
-        return question_id(key, number, changes, is_repeated=self.journal.is_repeated(key))
+        return approval_request_id(key, number, changes, is_repeated=self.journal.is_repeated(key))
 
     async def ask_for_budget(self, question: str, figures: Mapping[str, Any], sentence: str) -> None:
         """Ask a person whether a turn may spend more; the run stops before its next model call."""
-        await self.ask(question, ToolKey(self.journal.position, question, 0), ASKED_AS, figures, sentence)
+        await self.request_approval(
+            question, ToolKey(self.journal.position, question, 0), APPROVAL_NAME, figures, sentence
+        )
 
-    async def ask(
+    async def request_approval(
         self,
         question: str,
         key: ToolKey,
@@ -316,9 +322,14 @@ class AgentRun:
         changed_by: Mapping[str, Any] | None = None,
     ) -> None:
         """Leave a tool call to a person: the run finishes the other calls of the batch, then stops."""
-        asked: dict[str, Any] = {"call_id": question, "name": name, "arguments": dict(arguments), "reason": reason}
-        asked |= {"approved_by": approved_by} if approved_by is not None else {}
-        asked |= {"changed_by": changed_by} if changed_by else {}
-        self.progress.pending.append(asked)
-        await self.audience.tell(ApprovalAwaited(asked, replayed=question in self.journal.recorded.asked))
+        pending_call: dict[str, Any] = {
+            "call_id": question,
+            "name": name,
+            "arguments": dict(arguments),
+            "reason": reason,
+        }
+        pending_call |= {"approved_by": approved_by} if approved_by is not None else {}
+        pending_call |= {"changed_by": changed_by} if changed_by else {}
+        self.progress.pending.append(pending_call)
+        await self.observers.notify(ApprovalRequested(pending_call, replayed=question in self.journal.recorded.asked))
         _LOGGER.info("turn %s: call %s of %s waits for a person", self.turn_id, key.call_id, name)

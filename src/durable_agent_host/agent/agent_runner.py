@@ -17,33 +17,33 @@ from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runs import AgentRuns
 from durable_agent_host.agent.cancellation_registry import CANCELLATIONS
-from durable_agent_host.agent.compaction import NOTHING_SAID, CompactionChoice
-from durable_agent_host.agent.history_providers import ExternalHistory
+from durable_agent_host.agent.compaction import NO_COMPACTION_CHOICE, CompactionChoice
+from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.hosted_agent import HostedAgent
-from durable_agent_host.agent.observer import AgentAnswered, TurnObserver
+from durable_agent_host.agent.observer import AgentCompleted, TurnObserver
 from durable_agent_host.agent.outcome_builder import (
-    cancelled,
-    completed,
-    failed,
+    build_cancelled,
+    build_completed,
+    build_failed,
+    build_suspended,
     overlay_after,
     save_session,
-    suspended,
 )
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.retry_classification import RetryPolicy, causes_of
 from durable_agent_host.agent.run_result import (
+    AwaitingApproval,
     Cancelled,
     Completed,
     Ending,
     Failed,
-    LogLost,
+    LogUnavailable,
     RunStoppedError,
     Stop,
     Superseded,
-    Waiting,
     stop_of,
 )
-from durable_agent_host.agent.turn_attempt import Attempt
+from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
@@ -56,7 +56,7 @@ from durable_agent_host.errors import (
     ProviderError,
     RedactionError,
     log_reason,
-    without_words,
+    strip_error_text,
 )
 from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
@@ -65,10 +65,10 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import KeptBounds, ModelBounds, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
-from durable_agent_host.segments.turn_data_storage import NO_KEEPER, Keeper
+from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
 from durable_agent_host.session.external_messages import without_messages
-from durable_agent_host.session.ownership import kept_id
-from durable_agent_host.turn.timeline import TellEnd
+from durable_agent_host.session.ownership import external_session_id
+from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import NoTurnLog, TurnLog
@@ -89,14 +89,18 @@ async def cancel_at_service(runs: AgentRuns) -> None:
     """
     if runs.run is None:
         return
-    begun = [one for _, one in sorted(runs.run.journal.recorded.continuations.items()) if one]
-    if not begun:
+    continuations = [
+        continuation for _, continuation in sorted(runs.run.journal.recorded.continuations.items()) if continuation
+    ]
+    if not continuations:
         return
     try:
         async with asyncio.timeout(_SECONDS):
-            await runs.provider.cancel(runs.hosted.client, begun[-1])
+            await runs.provider.cancel(runs.hosted_agent.client, continuations[-1])
     except Exception as error:  # noqa: BLE001 - the service may be gone
-        _LOGGER.warning("turn %s: the model's service was not cancelled: %s", runs.request.turn_id, log_reason(error))
+        _LOGGER.warning(
+            "turn %s: the model call was not cancelled at the provider: %s", runs.request.turn_id, log_reason(error)
+        )
 
 
 class ServiceFiles:
@@ -120,17 +124,17 @@ class ServiceFiles:
             NotFoundError: the service does not have it, or does not give it out, or its SDK takes no such id.
             ProviderError: the service failed.
         """
-        hosted = self._host()
-        client: Any = getattr(hosted.agent, "client", None)
+        hosted_agent = self._host()
+        client: Any = getattr(hosted_agent.agent, "client", None)
         try:
-            return await asyncio.wrap_future(submit(hosted.provider.read_service_file(client, file)))
+            return await asyncio.wrap_future(submit(hosted_agent.provider.read_service_file(client, file)))
         except ValueError as error:  # of the SDK, for what would be another path, such as ".."
             raise NotFoundError(f"the model's service cannot be asked for the file {file.file_id[:100]!r}") from error
 
 
-_LOOK_SECONDS: Final = 0.7
+_POLL_SECONDS: Final = 0.7
 _SAVE_SECONDS: Final = 10.0
-_GIVE_UP_SECONDS: Final = 0.3
+_ABANDON_SECONDS: Final = 0.3
 """How long a stopped run may take to end; after that it is abandoned."""
 
 OpenLog = Callable[[], TurnLog]
@@ -145,13 +149,13 @@ class RunLimits:
         turn_seconds: time limit for one attempt of a turn.
         retry_policy: for model calls.
         bounds: limits on what the model's service and the tools may send.
-        kept: how much is kept of model calls.
+        recording_bounds: limits on the recorded exchanges of model calls.
     """
 
     turn_seconds: float = 1800.0
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     bounds: ModelBounds = field(default_factory=ModelBounds)
-    kept: KeptBounds = field(default_factory=KeptBounds)
+    recording_bounds: KeptBounds = field(default_factory=KeptBounds)
 
 
 class AgentRunner:
@@ -165,16 +169,16 @@ class AgentRunner:
         open_log: returns the log that holds the journal and that clients follow; without it, nothing is streamed while
             the agent runs, and after a crash it runs again from its start.
         limits: how long a turn may take, and how often a model call is retried.
-        keeper: reads what sessions keep outside their entities, and stores what a turn adds to it; without one, an
+        storage: reads what sessions store outside their entities, and stores what a turn adds; without one, an
             outcome contains everything itself.
         history: where the agent's conversations are kept; by default the agent's own.
         compaction: the app's choice for the agent's context.
-        budgets: what the agent's turns and sessions may spend.
-        tell_end: notified of turns that end without an orchestration.
+        budgets: limits on the usage of the agent's turns and sessions.
+        notify_end: notified of turns that end without an orchestration.
         redactor: for stored and shown data; None for no redaction.
 
     Attributes:
-        counts_spending: whether the spending of the agent's turns is counted.
+        tracks_budget: whether the usage of the agent's turns is counted.
     """
 
     def __init__(
@@ -186,32 +190,32 @@ class AgentRunner:
         observers: Sequence[TurnObserver] = (),
         open_log: OpenLog = NoTurnLog,
         limits: RunLimits = RunLimits(),
-        keeper: Keeper = NO_KEEPER,
-        history: ExternalHistory | None = None,
-        compaction: CompactionChoice = NOTHING_SAID,
+        storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
+        history: ProviderHistory | None = None,
+        compaction: CompactionChoice = NO_COMPACTION_CHOICE,
         budgets: Budgets = NO_BUDGETS,
-        tell_end: TellEnd = lambda _: None,
+        notify_end: ReportEnd = lambda _: None,
         redactor: Redactor | None = None,
     ) -> None:
-        self.tell_end = tell_end
+        self.notify_end = notify_end
         self.name = name
         self.agent = agent
-        self.keeper = keeper
-        self.history = history or ExternalHistory(agent)
+        self.storage = storage
+        self.history = history or ProviderHistory(agent)
         self._provider_for = provider_for
         self._observers = observers
         self._open_log = open_log
         self._limits = limits
         self._budgets = budgets
-        self.counts_spending = budgets.counts
+        self.tracks_budget = budgets.counts
         self._redactor = redactor
-        self._host = _hosting(agent, lambda one: HostedAgent(one, provider_for, compaction))
+        self._host = _hosting(agent, lambda app_agent: HostedAgent(app_agent, provider_for, compaction))
 
     @property
-    def made_by(self) -> str | None:
+    def compaction_id(self) -> str | None:
         """Which overlays apply to the agent's sessions, see `Overlay`; None when it compacts nothing."""
         compaction = self._host().compaction
-        return compaction.made_by if compaction is not None else None
+        return compaction.compaction_id if compaction is not None else None
 
     @property
     def provider(self) -> ModelProvider:
@@ -232,7 +236,7 @@ class AgentRunner:
         self,
         session: Session,
         request: TurnRequest,
-        answers: Mapping[str, Mapping[str, Any]] | None = None,
+        approvals: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         was_cancelled: bool = False,
     ) -> TurnOutcome:
@@ -244,7 +248,7 @@ class AgentRunner:
         Args:
             session: as it was when the turn was granted.
             request: the turn's request.
-            answers: people's decisions so far, by the question's id: ``approved``, ``reason``, ``arguments``.
+            approvals: people's decisions so far, by the question's id: ``approved``, ``reason``, ``arguments``.
             was_cancelled: the turn was cancelled while it waited for them; its output so far is collected.
 
         Returns:
@@ -256,11 +260,11 @@ class AgentRunner:
             FencedError: another process runs the turn, and has not ended it in time.
             LogError, CorruptStateError: the turn log's store does not answer, or has lost entries.
         """
-        attempt = await Attempt.open(self._open_log(), request, self._observers, self._redactor)
-        if (known := attempt.outcome) is not None:
-            return known
-        attempt.resume(has_answers=bool(answers), was_cancelled=was_cancelled)
-        record = self.keeper.record(session)
+        attempt = await TurnAttempt.open(self._open_log(), request, self._observers, self._redactor)
+        if (outcome := attempt.outcome) is not None:
+            return outcome
+        attempt.resume(has_approvals=bool(approvals), was_cancelled=was_cancelled)
+        record = self.storage.record(session)
         runs = AgentRuns(
             host=self._host,
             provider=self._provider_for(None),
@@ -268,16 +272,18 @@ class AgentRunner:
             bounds=self._limits.bounds,
             attempt=attempt,
             record=record,
-            with_files=SessionFiles(self.keeper, request.agent, request.session_id, session).with_files,
+            with_files=SessionFiles(self.storage, request.agent, request.session_id, session).with_files,
             agent_session_before=await record.agent_session(),
-            kept_as=kept_id(request.session_id, session.owner) if self.history.where.owners else "",
+            history_session_id=external_session_id(request.session_id, session.owner)
+            if self.history.where.owners
+            else "",
             overlay_before=await stored_overlay(record),
             request=request,
-            answers=answers or {},
+            approvals=approvals or {},
             was_cancelled=was_cancelled or await _is_cancelled(attempt),
             budgets=self._budgets,
             redactor=self._redactor,
-            kept=attempt.keep_calls(self._limits.kept),
+            exchange_recorder=attempt.new_exchange_recorder(self._limits.recording_bounds),
         )
         ending = await self._run_to_end(runs)
         try:
@@ -285,28 +291,28 @@ class AgentRunner:
         except FencedError:
             pass
         except LogError as error:
-            await attempt.give_way(LogLost(error))
+            await attempt.abandon(LogUnavailable(error))
             raise
-        return await self._give_way(runs)
+        return await self._await_successor(runs)
 
     async def _run_to_end(self, runs: AgentRuns) -> Ending:
         """Run the agent until it ends or is given up."""
         await wait_until_warm()
         task = asyncio.create_task(runs.finish(), name=f"turn {runs.request.turn_id}")
-        given_up: Stop | None = None
+        stop: Stop | None = None
         try:
-            given_up = await self._watch(runs, task)
+            stop = await self._watch(runs, task)
         finally:
-            await _give_up(runs, task, given_up or Cancelled())
-        if given_up is not None:
-            return given_up
+            await _abandon_task(runs, task, stop or Cancelled())
+        if stop is not None:
+            return stop
         try:
             task.result()
-            return Completed(runs.produced.response())
-        except RunStoppedError as stopped:
-            return stopped.stop
+            return Completed(runs.output.response())
+        except RunStoppedError as stop_error:
+            return stop_error.stop
         except BaseException as error:  # noqa: BLE001 - the edge: whatever the agent's task raised ends its turn
-            return _stop_of(runs, error)
+            return _find_stop(runs, error)
 
     async def _conclude(self, runs: AgentRuns, ending: Ending) -> TurnOutcome:
         """Build the outcome of an ending, and append it.
@@ -317,72 +323,74 @@ class AgentRunner:
         """
         match ending:
             case Completed(response):
-                await runs.attempt.audience.tell(AgentAnswered(response))
-                ending, outcome = await self._completed(runs, response)
-            case Waiting(calls):
-                outcome = await suspended(runs, calls)
+                await runs.attempt.observers.notify(AgentCompleted(response))
+                ending, outcome = await self._complete(runs, response)
+            case AwaitingApproval(calls):
+                outcome = await build_suspended(runs, calls)
             case Cancelled():
                 try:
-                    outcome = await self._cancelled(runs)
+                    outcome = await self._collect_cancelled(runs)
                 except RedactionError as error:
-                    outcome = await _failed(runs, error)
+                    outcome = await _build_failed_outcome(runs, error)
             case Failed(error):
                 await cancel_at_service(runs)
-                outcome = await _failed(runs, error)
+                outcome = await _build_failed_outcome(runs, error)
             case Superseded():
                 raise FencedError("a later attempt has taken the turn over")
-            case LogLost(error):
+            case LogUnavailable(error):
                 raise error
-        outcome = kept = replace(outcome, spent=runs.spent(), redacts=self._redactor is not None)
+        outcome = committed_outcome = replace(outcome, spent=runs.budget_usage(), redacts=self._redactor is not None)
         if outcome.status != "suspended":
-            kept = await self._kept(runs, outcome)
-        return await runs.attempt.end(ending, outcome, kept)
+            committed_outcome = await self._store_outcome(runs, outcome)
+        return await runs.attempt.end(ending, outcome, committed_outcome)
 
-    async def _completed(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
+    async def _complete(self, runs: AgentRuns, response: AgentResponse[Any]) -> tuple[Ending, TurnOutcome]:
         """Build the outcome of an answer, also for the agent's own history providers."""
         try:
-            return Completed(response), await self._saved(runs, await completed(runs, response))
+            return Completed(response), await self._save_histories(runs, await build_completed(runs, response))
         except (FencedError, LogError):
             raise
         except Exception as error:  # noqa: BLE001 - an answer that cannot be stored fails the turn
             reason = runs.provider.explain(error) or error
-            return Failed(reason), await _failed(runs, reason)
+            return Failed(reason), await _build_failed_outcome(runs, reason)
 
-    async def _cancelled(self, runs: AgentRuns) -> TurnOutcome:
+    async def _collect_cancelled(self, runs: AgentRuns) -> TurnOutcome:
         """Collect the output of a cancelled turn, also for the agent's own history providers."""
         await cancel_at_service(runs)
-        outcome = await cancelled(runs, await runs.attempt.read_again())
+        outcome = await build_cancelled(runs, await runs.attempt.read_again())
         try:
-            return await self._saved(runs, outcome)
+            return await self._save_histories(runs, outcome)
         except HistoryError as error:  # the turn is cancelled all the same
             _LOGGER.warning("turn %s: %s", runs.request.turn_id, log_reason(error))
             if runs.histories is not None:
-                runs.histories.give_up()
+                runs.histories.abandon_saves()
             message = "the turn was cancelled, and the agent's history provider could not store what it had produced"
             outcome = replace(outcome, error={**(outcome.error or {}), "message": message})
         return replace(outcome, agent_session=save_session(runs.agent_session))
 
-    async def _saved(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
+    async def _save_histories(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
         """Save a turn in the app's history providers, before its end is appended."""
         histories = runs.histories
         if histories is None or not histories.has_any:
             return outcome
-        await runs.attempt.check_held()
-        asked, *produced = decode_messages(outcome.entries)
-        await histories.save(asked, produced, is_cut_off=outcome.status == "cancelled")
+        await runs.attempt.flush()
+        request_message, *response_messages = decode_messages(outcome.entries)
+        await histories.save(request_message, response_messages, is_cut_off=outcome.status == "cancelled")
         reach("history.after_save")
         return replace(outcome, agent_session=save_session(runs.agent_session))
 
-    async def _kept(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
+    async def _store_outcome(self, runs: AgentRuns, outcome: TurnOutcome) -> TurnOutcome:
         """Store what the commit does not carry; the session keeps no second copy of a history provider's data."""
-        home = runs.hosted.home if runs.histories is not None and runs.histories.has_saved else None
+        primary_provider = (
+            runs.hosted_agent.primary_provider if runs.histories is not None and runs.histories.has_saved else None
+        )
         entries = outcome.entries
-        if home is not None:
-            outcome = replace(outcome, entries=tuple(without_messages(entry, home) for entry in entries))
+        if primary_provider is not None:
+            outcome = replace(outcome, entries=tuple(without_messages(entry, primary_provider) for entry in entries))
         response = entries[-1] if entries else None
-        return await self.keeper.seal(runs.record.session, runs.request, outcome, response=response)
+        return await self.storage.seal(runs.record.session, runs.request, outcome, response=response)
 
-    async def _give_way(self, runs: AgentRuns) -> TurnOutcome:
+    async def _await_successor(self, runs: AgentRuns) -> TurnOutcome:
         """Wait for the outcome from the attempt that took over the turn, and return it.
 
         Raises:
@@ -390,14 +398,14 @@ class AgentRunner:
         """
         attempt = runs.attempt
         if await attempt.is_lost():
-            gone = LogError(
+            log_error = LogError(
                 "the log of the turn was lost while the turn ran, so it is unknown which of its tools have run: "
                 "check what they did before you try again"
             )
-            await attempt.give_way(LogLost(gone))
-            return replace(await _failed(runs, gone), spent=runs.spent())
-        _LOGGER.warning("turn %s: another attempt has taken it over; this one stops", runs.request.turn_id)
-        await attempt.give_way(Superseded())
+            await attempt.abandon(LogUnavailable(log_error))
+            return replace(await _build_failed_outcome(runs, log_error), spent=runs.budget_usage())
+        _LOGGER.warning("turn %s: attempt superseded by a later attempt; stopping", runs.request.turn_id)
+        await attempt.abandon(Superseded())
         return await attempt.outcome_of_successor(self._limits.turn_seconds)
 
     async def _watch(self, runs: AgentRuns, task: "asyncio.Task[None]") -> Stop | None:
@@ -406,27 +414,29 @@ class AgentRunner:
         Returns:
             Why they are stopped; None when they have ended.
         """
-        most = self._limits.turn_seconds
+        max_seconds = self._limits.turn_seconds
         with CANCELLATIONS.waiter(runs.request.turn_id) as hint:
             while True:
-                hinted = asyncio.ensure_future(hint.wait())
-                seconds = min(_LOOK_SECONDS, runs.seconds_left(most))
-                await asyncio.wait({task, hinted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-                hinted.cancel()
+                hint_task = asyncio.ensure_future(hint.wait())
+                seconds = min(_POLL_SECONDS, runs.remaining_seconds(max_seconds))
+                await asyncio.wait({task, hint_task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                hint_task.cancel()
                 hint.clear()
                 if task.done():
                     return None
-                if not runs.seconds_left(most):
-                    return Failed(runs.out_of_time(most))
+                if not runs.remaining_seconds(max_seconds):
+                    return Failed(runs.out_of_time(max_seconds))
                 if not runs.was_cancelled and await _is_cancelled(runs.attempt):
                     return Cancelled()
 
 
-def _stop_of(runs: AgentRuns, error: BaseException) -> Stop:
+def _find_stop(runs: AgentRuns, error: BaseException) -> Stop:
     match stop_of(error):
-        case Failed(raised):
-            ours = (one for one in causes_of(raised) if isinstance(one, ProviderError))  # the framework may wrap it
-            return Failed(next(ours, None) or runs.provider.explain(raised) or raised)
+        case Failed(failure):
+            provider_errors = (
+                cause for cause in causes_of(failure) if isinstance(cause, ProviderError)
+            )  # the framework may wrap it
+            return Failed(next(provider_errors, None) or runs.provider.explain(failure) or failure)
         case stop:
             return stop
 
@@ -435,36 +445,36 @@ def _hosting(agent: AgentSource, host: Callable[[SupportsAgentRun], HostedAgent]
     if is_factory(agent):
         build = cast("Callable[[], SupportsAgentRun]", agent)
         return lambda: host(build())
-    hosted = host(cast("SupportsAgentRun", agent))
-    return lambda: hosted
+    hosted_agent = host(cast("SupportsAgentRun", agent))
+    return lambda: hosted_agent
 
 
-async def _failed(runs: AgentRuns, error: BaseException) -> TurnOutcome:
+async def _build_failed_outcome(runs: AgentRuns, error: BaseException) -> TurnOutcome:
     is_of_app = not isinstance(error, DurableAgentHostError) or isinstance(error, HistoryError | RedactionError)
-    trace = without_words(error) if is_of_app else None
+    trace = strip_error_text(error) if is_of_app else None
     _LOGGER.warning("%s failed: %s", runs.attempt.label, log_reason(error), exc_info=trace)
-    outcome = failed(runs.request, error, milliseconds=runs.milliseconds())
+    outcome = build_failed(runs.request, error, milliseconds=runs.milliseconds())
     return replace(outcome, overlay=await overlay_after(runs, None))  # a summary that was paid for is kept
 
 
-async def _is_cancelled(attempt: Attempt) -> bool:
+async def _is_cancelled(attempt: TurnAttempt) -> bool:
     try:
         return await attempt.is_cancel_requested()
     except LogError as error:
-        _LOGGER.warning("turn log %s: cannot look for a cancel: %s", attempt.log_id, error)
+        _LOGGER.warning("turn log %s: the cancel mark cannot be read: %s", attempt.log_id, error)
         return False
 
 
-async def _give_up(runs: AgentRuns, task: "asyncio.Task[None]", stop: Stop) -> None:
+async def _abandon_task(runs: AgentRuns, task: "asyncio.Task[None]", stop: Stop) -> None:
     """Stop the runs wherever they are; a tool in a thread is notified, and abandoned."""
     if task.done():
         return
     if runs.run is not None:
-        runs.run.give_up(stop)
+        runs.run.stop(stop)
     for _ in range(3):  # code that catches a cancellation once is cancelled again
         task.cancel()
-        await asyncio.wait({task}, timeout=_GIVE_UP_SECONDS / 3)
+        await asyncio.wait({task}, timeout=_ABANDON_SECONDS / 3)
         if task.done():
             return
-    _LOGGER.error("turn %s: its agent does not stop when it is cancelled, and is left behind", runs.request.turn_id)
-    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    _LOGGER.error("turn %s: agent ignored cancellation; abandoning its task", runs.request.turn_id)
+    task.add_done_callback(lambda finished_task: finished_task.cancelled() or finished_task.exception())

@@ -21,12 +21,12 @@ from agent_framework import AgentSession, HistoryProvider, Message, SessionConte
 
 from durable_agent_host.session.external_messages import (
     IDENTITY,
-    PLACE,
+    POSITION,
     REWRITTEN,
     identity_of,
     in_order,
     name_of,
-    next_place,
+    next_index,
 )
 from durable_agent_host.stream.fold import fold_contents
 
@@ -46,11 +46,11 @@ class _Turn:
 
     def __init__(self, turn_id: str) -> None:
         self.turn_id = turn_id
-        self._saved = 0
+        self._saved_count = 0
 
     def next_name(self) -> str:
-        self._saved += 1
-        return f"{self.turn_id}/{self._saved}"
+        self._saved_count += 1
+        return f"{self.turn_id}/{self._saved_count}"
 
 
 _SAVING: Final[ContextVar[_Turn | None]] = ContextVar("durable_agent_host_saving", default=None)
@@ -101,14 +101,14 @@ class CoalescingHistoryProvider(HistoryProvider):
         Returns:
             The messages, oldest first.
         """
-        folded = await self.marked_messages(session_id, state=state, **kwargs)
-        return folded if self.keeps_marks else [_without_marks(one) for one in folded]
+        messages = await self.marked_messages(session_id, state=state, **kwargs)
+        return messages if self.keeps_marks else [_without_marks(message) for message in messages]
 
     async def marked_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """Load a session's messages as `get_messages` does, with the marks of this host."""
-        return [_folded(one) for one in await self._load(session_id, state=state, **kwargs)]
+        return [_fold(message) for message in await self._load(session_id, state=state, **kwargs)]
 
     def clearing(self, clear: Callable[[str], Awaitable[None]]) -> Callable[[str], Awaitable[None]]:
         """Return a function that deletes a session and leftovers of its rewriting.
@@ -124,12 +124,7 @@ class CoalescingHistoryProvider(HistoryProvider):
         return clear_all
 
     async def save_messages(
-        self,
-        session_id: str | None,
-        messages: Sequence[Message],
-        *,
-        state: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, session_id: str | None, messages: Sequence[Message], *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
         """Save messages, folded, except those already stored.
 
@@ -146,24 +141,24 @@ class CoalescingHistoryProvider(HistoryProvider):
             if turn is not None and name_of(message) is None:
                 message.additional_properties[IDENTITY] = turn.next_name()
             message.message_id = message.message_id or name_of(message) or f"message-{uuid4().hex}"
-        stored = await self._load(session_id, state=state, **kwargs)
-        stored = await self._shrink(session_id, stored, state=state, **kwargs)
-        known = {identity_of(message) for message in stored} - {None}
-        new = [_folded(message) for message in messages if identity_of(message) not in known]
-        _number(new, next_place(stored))
+        stored_messages = await self._load(session_id, state=state, **kwargs)
+        stored_messages = await self._shrink(session_id, stored_messages, state=state, **kwargs)
+        stored_ids = {identity_of(message) for message in stored_messages} - {None}
+        new = [_fold(message) for message in messages if identity_of(message) not in stored_ids]
+        _number(new, next_index(stored_messages))
         await self._append(session_id, new, state=state, **kwargs)
 
     async def after_run(
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
     ) -> None:
         """Save the run's messages; within a turn, their names derive from it, so a retry repeats them."""
-        marked = _SAVING.set(self._turn_of(session))
+        token = _SAVING.set(self._get_turn(session))
         try:
             await super().after_run(agent=agent, session=session, context=context, state=state)
         finally:
-            _SAVING.reset(marked)
+            _SAVING.reset(token)
 
-    def _turn_of(self, session: AgentSession) -> "_Turn | None":
+    def _get_turn(self, session: AgentSession) -> "_Turn | None":
         """Return the turn of a session of this host; each attempt of a turn has its own session object."""
         turn_id = getattr(session, "turn_id", None)
         if not turn_id:
@@ -174,29 +169,31 @@ class CoalescingHistoryProvider(HistoryProvider):
         return turn
 
     async def _load(self, session_id: str | None, **kwargs: Any) -> list[Message]:
-        stored = in_order(await self.wrapped.get_messages(session_id, **kwargs))
-        expected = stored[0].additional_properties.get(REWRITTEN, 0) if stored else 1
-        if len(stored) >= expected or not session_id or not isinstance(self.wrapped, _Clears):
-            return stored
-        copied = in_order(await self.wrapped.get_messages(session_id + _COPY, **kwargs))
-        if not copied or copied[-1].message_id != _END_OF_COPY:
-            return stored
-        return await self._replace(session_id, copied[:-1], **kwargs)
+        messages = in_order(await self.wrapped.get_messages(session_id, **kwargs))
+        expected_count = messages[0].additional_properties.get(REWRITTEN, 0) if messages else 1
+        if len(messages) >= expected_count or not session_id or not isinstance(self.wrapped, _Clears):
+            return messages
+        copied_messages = in_order(await self.wrapped.get_messages(session_id + _COPY, **kwargs))
+        if not copied_messages or copied_messages[-1].message_id != _END_OF_COPY:
+            return messages
+        return await self._replace(session_id, copied_messages[:-1], **kwargs)
 
-    async def _shrink(self, session_id: str | None, stored: list[Message], **kwargs: Any) -> list[Message]:
+    async def _shrink(self, session_id: str | None, messages: list[Message], **kwargs: Any) -> list[Message]:
         """Rewrite a session stored in chunks."""
-        folded = [_folded(message) for message in stored]
-        is_whole = all(len(a.contents) == len(b.contents) for a, b in zip(stored, folded, strict=True))
-        if is_whole or not session_id or not isinstance(self.wrapped, _Clears):
-            return stored
-        folded[0].additional_properties = folded[0].additional_properties | {REWRITTEN: len(folded)}
-        for message in folded:
+        folded_messages = [_fold(message) for message in messages]
+        is_folded = all(len(a.contents) == len(b.contents) for a, b in zip(messages, folded_messages, strict=True))
+        if is_folded or not session_id or not isinstance(self.wrapped, _Clears):
+            return messages
+        folded_messages[0].additional_properties = folded_messages[0].additional_properties | {
+            REWRITTEN: len(folded_messages)
+        }
+        for message in folded_messages:
             message.message_id = message.message_id or f"message-{uuid4().hex}"
         end = Message("system", [], message_id=_END_OF_COPY)
-        _number([*folded, end], 0)
+        _number([*folded_messages, end], 0)
         await self.wrapped.clear(session_id + _COPY)
-        await self._append(session_id + _COPY, [*folded, end], **kwargs)
-        return await self._replace(session_id, folded, **kwargs)
+        await self._append(session_id + _COPY, [*folded_messages, end], **kwargs)
+        return await self._replace(session_id, folded_messages, **kwargs)
 
     async def _replace(self, session_id: str, messages: list[Message], **kwargs: Any) -> list[Message]:
         clears = cast("_Clears", self.wrapped)
@@ -211,20 +208,20 @@ class CoalescingHistoryProvider(HistoryProvider):
 
 
 def _number(messages: Sequence[Message], first: int) -> None:
-    for place, message in enumerate(messages, first):
-        message.additional_properties[PLACE] = place
+    for position, message in enumerate(messages, first):
+        message.additional_properties[POSITION] = position
 
 
-def _folded(message: Message) -> Message:
-    folded = copy.copy(message)
-    folded.contents = fold_contents(message.contents)
-    folded.additional_properties = dict(message.additional_properties)
-    folded.raw_representation = None
-    return folded
+def _fold(message: Message) -> Message:
+    result = copy.copy(message)
+    result.contents = fold_contents(message.contents)
+    result.additional_properties = dict(message.additional_properties)
+    result.raw_representation = None
+    return result
 
 
 def _without_marks(message: Message) -> Message:
     """Remove this provider's own marks before a model's client sees the message."""
-    for name in (IDENTITY, PLACE, REWRITTEN):
+    for name in (IDENTITY, POSITION, REWRITTEN):
         message.additional_properties.pop(name, None)
     return message

@@ -21,9 +21,9 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.agent_run import AgentRun
-from durable_agent_host.agent.nested_model_calls import not_counted
+from durable_agent_host.agent.nested_model_calls import unmetered
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.agent.response_limits import characters_of_answer
+from durable_agent_host.agent.response_limits import count_output_characters
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
@@ -33,14 +33,14 @@ from durable_agent_host.model.budget import Reservation, is_measured, known_coun
 # Model calls of a compaction strategy: answered from the journal, or made and journaled.
 #
 # A strategy of the framework calls the model through its own chat client. A hosted agent gets a copy of the strategy,
-# whose client asks `SideCalls` of the current run. A call is identified by the model call before which it is made and
-# its number there. A strategy that reaches its client in another way, or streams, calls it as it would without this
-# host.
+# whose client asks `CompactionModelCalls` of the current run. A call is identified by the model call before which it
+# is made and its number there. A strategy that reaches its client in another way, or streams, calls it as it would
+# without this host.
 
 Call = Callable[[], Awaitable[ChatResponse[Any]]]
 
 
-class SideCalls:
+class CompactionModelCalls:
     """The calls that strategies make before one model call of a run.
 
     Args:
@@ -59,7 +59,9 @@ class SideCalls:
         self._replayed = replayed
         self._count = 0
 
-    async def answer(self, call: Call, messages: Sequence[Message], options: Mapping[str, Any]) -> ChatResponse[Any]:
+    async def replay_or_call(
+        self, call: Call, messages: Sequence[Message], options: Mapping[str, Any]
+    ) -> ChatResponse[Any]:
         """Answer the next call.
 
         Args:
@@ -75,68 +77,70 @@ class SideCalls:
             ProviderError: the call failed earlier, before a model call that is finished.
             Exception: raised by the client, when a retry would not help.
         """
-        number = self._count
+        call_index = self._count
         self._count = self._count + 1
-        recorded = self._run.journal.side_call(self._position, number)
-        if recorded is not None:
-            response = decode_model_response(recorded)
+        entry = self._run.journal.side_call(self._position, call_index)
+        if entry is not None:
+            response = decode_model_response(entry)
         elif self._replayed:
             raise ProviderError("the model call of a compaction had failed", retryable=False)
         else:
-            wanted = await self._admitted(messages, options)
-            response = await self._make(call, number, wanted)
+            reservation = await self._reserve(messages, options)
+            response = await self._make(call, call_index, reservation)
             response.usage_details = cast("Any", known_counts(cast("Any", response.usage_details))) or None
-            await self._journal(number, response)
+            await self._journal(call_index, response)
         self.usage = add_usage_details(self.usage, response.usage_details)
         return response
 
-    async def _admitted(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Reservation:
+    async def _reserve(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Reservation:
         """Check a call against the budgets."""
         run = self._run
-        if run.spending is None:
+        if run.budget_account is None:
             return Reservation()
-        wanted = await run.spending.admit_model_call(run.ask_for_budget, messages, options)
+        reservation = await run.budget_account.admit_model_call(run.ask_for_budget, messages, options)
         run.check_waiting()
-        return wanted
+        return reservation
 
-    async def _make(self, call: Call, number: int, wanted: Reservation) -> ChatResponse[Any]:
+    async def _make(self, call: Call, call_index: int, reservation: Reservation) -> ChatResponse[Any]:
         run = self._run
         retry = 0
-        spending = run.spending
+        account = run.budget_account
         while True:
             self._run.check()
             try:
-                if spending is not None:
-                    await spending.reserve(self._position, number, wanted)
-                with run.kept.call(self._position, number), not_counted():
+                if account is not None:
+                    await account.reserve(self._position, call_index, reservation)
+                with run.exchange_recorder.call(self._position, call_index), unmetered():
                     return await call()
             except Exception as error:
-                if spending is not None:
-                    await spending.release(self._position, number)
+                if account is not None:
+                    await account.release(self._position, call_index)
                 seconds = self._run.wait_before_retry(retry, error)
                 if seconds is None:
                     raise
                 retry += 1
                 await asyncio.sleep(seconds)
 
-    async def _journal(self, number: int, response: ChatResponse[Any]) -> None:
-        if self._run.spending is not None and not is_measured(cast("Any", response.usage_details)):
-            self._run.spending.heard(self._position, number, characters_of_answer(response), response.model)
-            self._run.spending.note_heard(self._position, number)
+    async def _journal(self, call_index: int, response: ChatResponse[Any]) -> None:
+        if self._run.budget_account is not None and not is_measured(cast("Any", response.usage_details)):
+            self._run.budget_account.add_output(
+                self._position, call_index, count_output_characters(response), response.model
+            )
+            self._run.budget_account.journal_output(self._position, call_index)
         answer = encode_answer(response)
         try:
-            await self._run.journal.side_call_finished(self._position, number, answer)
+            await self._run.journal.side_call_finished(self._position, call_index, answer)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
-        if self._run.spending is not None:
-            self._run.spending.settle(self._position, number, response.usage_details, response.model)
+        if self._run.budget_account is not None:
+            self._run.budget_account.commit(self._position, call_index, response.usage_details, response.model)
 
 
-_CURRENT: Final = WeakContextVar[SideCalls]("durable_agent_host_side_calls")
+_CURRENT: Final = WeakContextVar[CompactionModelCalls]("durable_agent_host_side_calls")
 
 
 @contextmanager
-def answering(calls: SideCalls) -> Generator[None]:
+def answering(calls: CompactionModelCalls) -> Generator[None]:
     """Route the calls of a strategy's clients through these while the context lasts."""
     before = _CURRENT.set(calls)
     try:
@@ -168,9 +172,11 @@ class JournaledClient:
         calls = _CURRENT.get()
         if stream or calls is None:
             return call()
-        listed = isinstance(messages, str | Message | list | tuple)  # what else a client takes may be read only once
-        asked = normalize_messages(cast("Any", messages)) if listed else []
-        return calls.answer(cast("Call", call), asked, arguments.get("options") or {})
+        is_sequence = isinstance(
+            messages, str | Message | list | tuple
+        )  # what else a client takes may be read only once
+        request_messages = normalize_messages(cast("Any", messages)) if is_sequence else []
+        return calls.replay_or_call(cast("Call", call), request_messages, arguments.get("options") or {})
 
 
 Bound = Callable[[Any], Any]
@@ -188,13 +194,14 @@ class Compaction:
     Attributes:
         strategies: of the framework's protocol, in the order in which they are applied before each model call.
         tokenizer: for strategies without their own, or None.
-        made_by: identifies the strategies with their parameters, and the provider; an overlay applies only to these.
+        compaction_id: identifies the strategies with their parameters, and the provider; an overlay applies only to
+            these.
         sums_up: returns whether the model's service compacted everything earlier into a message; or None.
     """
 
     strategies: tuple[CompactionStrategy, ...]
     tokenizer: TokenizerProtocol | None
-    made_by: str
+    compaction_id: str
     sums_up: Callable[[Message], bool] | None = None
 
 
@@ -203,15 +210,15 @@ class CompactionChoice:
     """An app's choice of compaction for one agent.
 
     Attributes:
-        own: for this agent; None to use the agent's own strategy.
+        strategy: for this agent; None to use the agent's own strategy.
         default: for an agent that has none.
     """
 
-    own: CompactionStrategy | None = None
+    strategy: CompactionStrategy | None = None
     default: CompactionStrategy | None = None
 
 
-NOTHING_SAID: Final = CompactionChoice()
+NO_COMPACTION_CHOICE: Final = CompactionChoice()
 
 
 class Compactions:
@@ -227,7 +234,7 @@ class Compactions:
     def __init__(self, default: CompactionStrategy | None) -> None:
         _check_strategy(default, "the app")
         self._default = default
-        self._own: dict[str, CompactionStrategy] = {}
+        self._strategies: dict[str, CompactionStrategy] = {}
 
     def add(self, name: str, strategy: CompactionStrategy | None, why_not: str) -> None:
         """Register the app's choice for an agent.
@@ -245,22 +252,22 @@ class Compactions:
         _check_strategy(strategy, f"agent {name!r}")
         if why_not:
             raise RegistrationError(f"the context of agent {name!r} cannot be compacted: {why_not}")
-        self._own[name] = strategy
+        self._strategies[name] = strategy
 
     def of_agent(self, name: str) -> CompactionChoice:
         """Return the choice for an agent."""
-        return CompactionChoice(self._own.get(name), self._default)
+        return CompactionChoice(self._strategies.get(name), self._default)
 
 
-def _check_strategy(strategy: object, whose: str) -> None:
+def _check_strategy(strategy: object, label: str) -> None:
     if strategy is not None and (isinstance(strategy, type) or not callable(strategy)):
         raise RegistrationError(
-            f"compaction of {whose} is {strategy!r}: give an object of a strategy, such as "
+            f"compaction of {label} is {strategy!r}: give an object of a strategy, such as "
             "SlidingWindowStrategy(keep_last_groups=20), or an async function that takes a list of messages"
         )
 
 
-def compaction_of(
+def select_compaction(
     agent: Any, choice: CompactionChoice, provider: ModelProvider, bound: Bound, *, has_our_history: bool
 ) -> Compaction | None:
     """Select how an agent's context is compacted; the most specific choice wins.
@@ -278,90 +285,100 @@ def compaction_of(
     Returns:
         The strategies, copied, with the tokenizer of the agent or its client; None for an agent without compaction.
     """
-    of_providers = _of_providers(agent) if has_our_history else ()
-    chosen: list[Any] = [one for one in of_providers if one is not None]
+    of_providers = _list_provider_strategies(agent) if has_our_history else ()
+    chosen: list[Any] = [strategy for strategy in of_providers if strategy is not None]
     client = agent.client
-    own = choice.own or getattr(agent, "compaction_strategy", None) or getattr(client, "compaction_strategy", None)
-    if own is None and not chosen:
-        own = choice.default
-    if own is not None:
-        chosen.append(own)
+    agent_strategy = (
+        choice.strategy or getattr(agent, "compaction_strategy", None) or getattr(client, "compaction_strategy", None)
+    )
+    if agent_strategy is None and not chosen:
+        agent_strategy = choice.default
+    if agent_strategy is not None:
+        chosen.append(agent_strategy)
     sums_up = provider.sums_up(agent.default_options)
     if not chosen and sums_up is None:
         return None
     tokenizer = getattr(agent, "tokenizer", None) or getattr(client, "tokenizer", None)
     services = [] if sums_up is None else ["the service's own"]
-    made_by = "; ".join([*map(_described, chosen), *services, type(provider).__name__])
-    copies = tuple(with_clients(strategy, lambda one: JournaledClient(bound(one))) for strategy in chosen)
-    return Compaction(copies, tokenizer, made_by, sums_up)
+    compaction_id = "; ".join([*map(_describe, chosen), *services, type(provider).__name__])
+    copies = tuple(
+        with_clients(strategy, lambda nested_client: JournaledClient(bound(nested_client))) for strategy in chosen
+    )
+    return Compaction(copies, tokenizer, compaction_id, sums_up)
 
 
-def without_compaction(agent: Any, *, has_our_history: bool) -> None:
+def remove_compaction(agent: Any, *, has_our_history: bool) -> None:
     """Remove from the hosted copy of an agent what would compact a second time.
 
     Args:
         agent: the copy, with a client of its own; changed in place.
-        has_our_history: as for `compaction_of`.
+        has_our_history: as for `select_compaction`.
     """
     agent.compaction_strategy = None
     agent.client.compaction_strategy = None
     if has_our_history:
-        agent.context_providers = [one for one in agent.context_providers if type(one) is not CompactionProvider]
+        agent.context_providers = [
+            provider for provider in agent.context_providers if type(provider) is not CompactionProvider
+        ]
 
 
-def _of_providers(agent: Any) -> Iterable[Any]:
+def _list_provider_strategies(agent: Any) -> Iterable[Any]:
     """List the strategies of the framework's context provider, ``before_strategy`` first, then ``after_strategy``."""
-    for one in agent.context_providers:
-        if type(one) is CompactionProvider:
-            yield from (one.before_strategy, one.after_strategy)
+    for provider in agent.context_providers:
+        if type(provider) is CompactionProvider:
+            yield from (provider.before_strategy, provider.after_strategy)
 
 
-def with_clients(strategy: Any, copied: Bound) -> Any:
+def with_clients(strategy: Any, replace_client: Bound) -> Any:
     """Copy a strategy, and those nested in it, with other chat clients.
 
     Guarantee: the argument is not changed.
 
     Args:
         strategy: of the framework's protocol, or None.
-        copied: returns the replacement of one of the strategy's clients.
+        replace_client: returns the replacement of one of the strategy's clients.
     """
-    return _with_clients(strategy, copied, 0)
+    return _with_clients(strategy, replace_client, 0)
 
 
-def _with_clients(value: Any, copied: Bound, depth: int) -> Any:
+def _with_clients(value: Any, replace_client: Bound, depth: int) -> Any:
     if depth > _MOST_NESTED or isinstance(value, _NO_OBJECTS):
         return value
     if callable(getattr(value, "get_response", None)):
-        return copied(value)
+        return replace_client(value)
     if isinstance(value, list | tuple):
-        return type(cast("list[Any]", value))(_with_clients(one, copied, depth + 1) for one in cast("list[Any]", value))
+        return type(cast("list[Any]", value))(
+            _with_clients(item, replace_client, depth + 1) for item in cast("list[Any]", value)
+        )
     if not callable(value) or not hasattr(value, "__dict__"):
         return value
     view = copy.copy(value)
-    for name, held in list(vars(view).items()):
-        if (made := _with_clients(held, copied, depth + 1)) is not held:
-            setattr(view, name, made)
+    for name, attribute in list(vars(view).items()):
+        if (replacement := _with_clients(attribute, replace_client, depth + 1)) is not attribute:
+            setattr(view, name, replacement)
     return view
 
 
-def _described(value: Any, depth: int = 0) -> str:
+def _describe(value: Any, depth: int = 0) -> str:
     """Describe a strategy with its parameters, as far as those are plain values."""
     if isinstance(value, FunctionType | MethodType):
         return f"{value.__module__}.{value.__qualname__}"
     if depth > _MOST_NESTED:
         return type(value).__name__
-    told: list[str] = []
+    parts: list[str] = []
     attributes: Mapping[str, Any] = getattr(value, "__dict__", {})
-    for name, held in sorted(attributes.items()):
-        if name.startswith("_") or callable(getattr(held, "get_response", None)):
+    for name, attribute in sorted(attributes.items()):
+        if name.startswith("_") or callable(getattr(attribute, "get_response", None)):
             continue
-        if isinstance(held, bool | int | float):
-            told.append(f"{name}={held}")
-        elif isinstance(held, str):
-            told.append(f"{name}={held if len(held) <= _LONG else hashlib.sha256(held.encode()).hexdigest()[:16]}")
-        elif isinstance(held, list | tuple):
-            inner = [_described(one, depth + 1) for one in cast("list[Any]", held) if callable(one)]
-            told.append(f"{name}=[{', '.join(inner)}]")
-        elif callable(held):
-            told.append(f"{name}={_described(held, depth + 1)}")
-    return f"{type(value).__name__}({', '.join(told)})"
+        if isinstance(attribute, bool | int | float):
+            parts.append(f"{name}={attribute}")
+        elif isinstance(attribute, str):
+            is_short = len(attribute) <= _LONG
+            text = attribute if is_short else hashlib.sha256(attribute.encode()).hexdigest()[:16]
+            parts.append(f"{name}={text}")
+        elif isinstance(attribute, list | tuple):
+            inner = [_describe(item, depth + 1) for item in cast("list[Any]", attribute) if callable(item)]
+            parts.append(f"{name}=[{', '.join(inner)}]")
+        elif callable(attribute):
+            parts.append(f"{name}={_describe(attribute, depth + 1)}")
+    return f"{type(value).__name__}({', '.join(parts)})"

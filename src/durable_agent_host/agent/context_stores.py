@@ -28,7 +28,7 @@ def keep_in_session(provider: Any) -> Any:
     Args:
         provider: of an agent.
     """
-    stores = _stores_of_sessions(provider)
+    stores = _list_session_stores(provider)
     if not stores or type(provider.store) not in stores:
         return provider
     if not _keeps_files(provider):
@@ -38,7 +38,7 @@ def keep_in_session(provider: Any) -> Any:
     return copy_with(provider, _FilesInSession)
 
 
-def refuse_other_stores(name: str, agent: Any) -> None:
+def reject_external_stores(name: str, agent: Any) -> None:
     """Refuse an agent whose providers keep data of its sessions where the host cannot.
 
     Args:
@@ -49,7 +49,7 @@ def refuse_other_stores(name: str, agent: Any) -> None:
         RegistrationError: it would outlive the session.
     """
     for provider in getattr(agent, "context_providers", ()):
-        stores = _stores_of_sessions(provider)
+        stores = _list_session_stores(provider)
         if stores and type(provider.store) not in stores:
             raise RegistrationError(
                 f"agent {name!r} cannot be hosted: {type(provider).__name__} ({provider.source_id}) keeps data of each "
@@ -58,7 +58,7 @@ def refuse_other_stores(name: str, agent: Any) -> None:
             )
 
 
-def _stores_of_sessions(provider: Any) -> tuple[type[Any], ...]:
+def _list_session_stores(provider: Any) -> tuple[type[Any], ...]:
     """List the stores whose data of a session the host can keep; empty for providers that keep none by session."""
     if getattr(provider, "store", None) is None:
         return ()

@@ -29,18 +29,18 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.agent_run import AgentRun
-from durable_agent_host.agent.compaction import Compaction, SideCalls, answering
+from durable_agent_host.agent.compaction import Compaction, CompactionModelCalls, answering
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.overlay import Overlay, StandIn
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.context_selection import (
     RECORD,
-    Slot,
-    name_of_stand_in,
-    overlay_of,
-    place_of_name,
-    turn_of_name,
-    whole_units,
+    MessageSlot,
+    build_overlay,
+    decode_position,
+    decode_turn_id,
+    encode_summary_id,
+    expand_to_groups,
 )
 
 _LOGGER = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ _STRATEGY_FAILED: Final = "%s: its context could not be compacted, and goes to t
 
 
 @dataclass
-class TurnContext:
+class ContextWindow:
     """The context of one run.
 
     Attributes:
@@ -69,10 +69,10 @@ class TurnContext:
     has_our_history: bool = True
     usage: UsageDetails | None = None
     question: Message | None = None
-    _slots: list[Slot] = field(default_factory=list[Slot])
-    _by_token: dict[str | int, Slot] = field(default_factory=dict[str | int, Slot])
-    _inserted: int = 0
-    _unnamed: int = 0
+    _slots: list[MessageSlot] = field(default_factory=list[MessageSlot])
+    _by_token: dict[str | int, MessageSlot] = field(default_factory=dict[str | int, MessageSlot])
+    _inserted_count: int = 0
+    _unnamed_count: int = 0
 
     async def project(self, run: AgentRun, context: ChatContext, position: int, *, replayed: bool) -> list[Message]:
         """Choose the messages of a model call.
@@ -93,7 +93,7 @@ class TurnContext:
         if (context.options or {}).get("conversation_id"):
             return messages
         self._take_in(messages)
-        calls = SideCalls(run, position, replayed=replayed)
+        calls = CompactionModelCalls(run, position, replayed=replayed)
         before = [(slot, slot.is_in, slot.is_replaced) for slot in self._slots]
         try:
             self._leave_out_compacted()
@@ -112,33 +112,35 @@ class TurnContext:
 
     def _take_in(self, messages: Sequence[Message]) -> None:
         """Make slots for messages new to the list, and drop slots of removed ones."""
-        found: dict[str | int, Slot] = {}
-        new_after: dict[Slot | None, list[Slot]] = {}
-        last: Slot | None = None
+        slots_by_token: dict[str | int, MessageSlot] = {}
+        new_after: dict[MessageSlot | None, list[MessageSlot]] = {}
+        last: MessageSlot | None = None
         for message in messages:
-            token = _token(message, found)
+            token = _token(message, slots_by_token)
             if (slot := self._by_token.get(token)) is not None:
                 slot.message = message
                 last = slot
             else:
-                slot = self._slot_of(message, token)
+                slot = self._create_slot(message, token)
                 new_after.setdefault(last, []).append(slot)
-            found[token] = slot
-        listed = set(found.values())
-        kept = [slot for slot in self._slots if slot.stands_for is not None or slot in listed]
-        self._slots = new_after.get(None, []) + [one for slot in kept for one in (slot, *new_after.get(slot, ()))]
-        self._by_token = found
+            slots_by_token[token] = slot
+        current_slots = set(slots_by_token.values())
+        retained_slots = [slot for slot in self._slots if slot.replaced_slots is not None or slot in current_slots]
+        self._slots = new_after.get(None, []) + [
+            ordered_slot for slot in retained_slots for ordered_slot in (slot, *new_after.get(slot, ()))
+        ]
+        self._by_token = slots_by_token
 
-    def _slot_of(self, message: Message, token: str | int) -> Slot:
+    def _create_slot(self, message: Message, token: str | int) -> MessageSlot:
         name = message.additional_properties.get(RECORD)
         if not isinstance(name, str):
-            self._unnamed += 1
-            return Slot(message, f"turn-{self._unnamed}")
-        if (place := place_of_name(name)) is not None:
-            return Slot(message, str(token), place, turn_of_name(name))
+            self._unnamed_count += 1
+            return MessageSlot(message, f"turn-{self._unnamed_count}")
+        if (position := decode_position(name)) is not None:
+            return MessageSlot(message, str(token), position, decode_turn_id(name))
         pieces = self.before.pieces if self.before is not None else ()
-        stand_ins = (one for one in pieces if isinstance(one, StandIn) and name_of_stand_in(one.name) == name)
-        return Slot(message, str(token), stand_in=next(stand_ins, None))
+        summaries = (piece for piece in pieces if isinstance(piece, StandIn) and encode_summary_id(piece.name) == name)
+        return MessageSlot(message, str(token), summary=next(summaries, None))
 
     def _leave_out_compacted(self) -> None:
         """Leave out what the model's service has compacted into a later message; instructions stay."""
@@ -153,60 +155,73 @@ class TurnContext:
         """Apply one strategy to copies of the included messages, and store its decisions."""
         slots = [slot for slot in self._slots if slot.is_in]
         copies = [_copy(slot) for slot in slots]
-        by_copy = {id(copied): slot for copied, slot in zip(copies, slots, strict=True)}
+        by_copy = {id(message_copy): slot for message_copy, slot in zip(copies, slots, strict=True)}
         by_name = {slot.name: slot for slot in slots}
         chosen = await apply_compaction(list(copies), strategy=strategy, tokenizer=self.compaction.tokenizer)
-        kept: set[Slot] = set()
-        placed: list[Slot] = []
-        rest = iter(self._slots)
-        passed: set[Slot] = set()
+        retained_slots: set[MessageSlot] = set()
+        ordered_slots: list[MessageSlot] = []
+        remaining_slots = iter(self._slots)
+        visited_slots: set[MessageSlot] = set()
         for message in chosen:
             slot = by_copy.get(id(message))
-            while slot is not None and slot not in passed:
-                placed.append(next(rest))
-                passed.add(placed[-1])
+            while slot is not None and slot not in visited_slots:
+                ordered_slots.append(next(remaining_slots))
+                visited_slots.add(ordered_slots[-1])
             if slot is not None and _is_same(message, slot.message):
-                kept.add(slot)
+                retained_slots.add(slot)
                 continue
             if slot is not None:
                 slot.is_replaced = True
-            placed.append(self._insert(message, (slot,) if slot is not None else _summarized(message, by_name)))
-            kept.add(placed[-1])
-        self._slots = [*placed, *rest]
-        left_out = tuple(slot for slot in slots if slot not in kept and not slot.is_replaced)
-        for slot in placed:
-            if slot.stands_for == () and slot not in passed:  # the strategy does not declare what it summarizes
-                slot.stands_for = left_out
-        self._keep(kept)
+            ordered_slots.append(
+                self._insert(message, (slot,) if slot is not None else _find_summarized_slots(message, by_name))
+            )
+            retained_slots.add(ordered_slots[-1])
+        self._slots = [*ordered_slots, *remaining_slots]
+        left_out = tuple(slot for slot in slots if slot not in retained_slots and not slot.is_replaced)
+        for slot in ordered_slots:
+            if (
+                slot.replaced_slots == () and slot not in visited_slots
+            ):  # the strategy does not declare what it summarizes
+                slot.replaced_slots = left_out
+        self._keep(retained_slots)
 
-    def _keep(self, kept: set[Slot]) -> None:
+    def _keep(self, retained_slots: set[MessageSlot]) -> None:
         """Leave out the other messages, except the request, without separating messages that belong together."""
-        if (asked := self.asked()) is not None:
-            kept = kept | {asked}
-        united = [slot for slot in self._slots if not slot.is_replaced]
-        stay = whole_units(
-            [slot.message for slot in united], [number for number, slot in enumerate(united) if slot in kept]
+        if (request_slot := self.request_slot()) is not None:
+            retained_slots = retained_slots | {request_slot}
+        candidates = [slot for slot in self._slots if not slot.is_replaced]
+        included_indexes = expand_to_groups(
+            [slot.message for slot in candidates],
+            [index for index, slot in enumerate(candidates) if slot in retained_slots],
         )
-        still_in = {united[number] for number in stay}
+        still_in = {candidates[index] for index in included_indexes}
         for slot in self._slots:
             slot.is_in = slot in still_in
 
-    def _insert(self, message: Message, stands_for: Sequence[Slot]) -> Slot:
-        self._inserted += 1
-        name = f"{self.request.turn_id}/{self._inserted}"
-        said = copy.copy(message)
-        said.message_id = None
-        said.additional_properties = {k: v for k, v in message.additional_properties.items() if k not in _MARKS}
-        return Slot(said, name, stands_for=tuple(stands_for))
+    def _insert(self, message: Message, replaced_slots: Sequence[MessageSlot]) -> MessageSlot:
+        self._inserted_count += 1
+        name = f"{self.request.turn_id}/{self._inserted_count}"
+        summary_message = copy.copy(message)
+        summary_message.message_id = None
+        summary_message.additional_properties = {
+            k: v for k, v in message.additional_properties.items() if k not in _MARKS
+        }
+        return MessageSlot(summary_message, name, replaced_slots=tuple(replaced_slots))
 
-    def asked(self) -> Slot | None:
+    def request_slot(self) -> MessageSlot | None:
         """Return the slot of the request, which is never left out."""
         question = self.question
         if question is None or not question.contents:
             return None
-        own = [slot for slot in reversed(self._slots) if slot.place is slot.stand_in is slot.stands_for is None]
-        copies = (slot for slot in own if any(one is question.contents[0] for one in slot.message.contents))
-        alike = (slot for slot in own if slot.message.role == question.role and slot.message.text == question.text)
+        turn_slots = [
+            slot for slot in reversed(self._slots) if slot.position is slot.summary is slot.replaced_slots is None
+        ]
+        copies = (
+            slot for slot in turn_slots if any(content is question.contents[0] for content in slot.message.contents)
+        )
+        alike = (
+            slot for slot in turn_slots if slot.message.role == question.role and slot.message.text == question.text
+        )
         return next(copies, None) or next(alike, None)
 
     def overlay(self, response: Sequence[Message] | None) -> Overlay | None:
@@ -220,51 +235,52 @@ class TurnContext:
         """
         if not self._slots or not self.has_our_history:
             return None
-        return overlay_of(
+        return build_overlay(
             self._slots,
-            self.asked(),
+            self.request_slot(),
             response,
             before=self.before,
             entries=self.entries,
-            made_by=self.compaction.made_by,
+            compaction_id=self.compaction.compaction_id,
             turn_id=self.request.turn_id,
         )
 
 
-def _token(message: Message, taken: Mapping[str | int, Slot]) -> str | int:
+def _token(message: Message, used_tokens: Mapping[str | int, MessageSlot]) -> str | int:
     """Return a message's identity: its name in the record, else its object."""
     name = message.additional_properties.get(RECORD)
     if not isinstance(name, str):
         return id(message)
     token = name
     times = 1
-    while token in taken:  # the provider's adapter split this message
+    while token in used_tokens:  # the provider's adapter split this message
         token = f"{name}#{times}"
         times = times + 1
     return token
 
 
-def _instructs(slot: Slot) -> bool:
+def _instructs(slot: MessageSlot) -> bool:
     return slot.message.role in {"system", "developer"}
 
 
-def _copy(slot: Slot) -> Message:
-    copied = copy.copy(slot.message)
-    copied.message_id = slot.name
-    copied.contents = [copy.copy(content) for content in slot.message.contents]
-    copied.additional_properties = {
+def _copy(slot: MessageSlot) -> Message:
+    message_copy = copy.copy(slot.message)
+    message_copy.message_id = slot.name
+    message_copy.contents = [copy.copy(content) for content in slot.message.contents]
+    message_copy.additional_properties = {
         name: value for name, value in slot.message.additional_properties.items() if name not in _MARKS
     }
-    return copied
+    return message_copy
 
 
-def _is_same(copied: Message, message: Message) -> bool:
-    return len(copied.contents) == len(message.contents) and all(
-        vars(mine) == vars(theirs) for mine, theirs in zip(copied.contents, message.contents, strict=True)
+def _is_same(message_copy: Message, message: Message) -> bool:
+    return len(message_copy.contents) == len(message.contents) and all(
+        vars(copied_content) == vars(content)
+        for copied_content, content in zip(message_copy.contents, message.contents, strict=True)
     )
 
 
-def _summarized(message: Message, by_name: Mapping[str, Slot]) -> list[Slot]:
+def _find_summarized_slots(message: Message, by_name: Mapping[str, MessageSlot]) -> list[MessageSlot]:
     """Return the slots that a strategy's message replaces, as the strategy declares."""
     annotation: Any = message.additional_properties.get(GROUP_ANNOTATION_KEY)
     names: Any = cast("Mapping[str, Any]", annotation).get(SUMMARY_OF_MESSAGE_IDS_KEY) if annotation else None

@@ -18,11 +18,11 @@ from durable_agent_host.tool_calls import APPROVED_BY, IN_DOUBT
 _SUB_AGENT: Final = "the calls of agents within an agent are not journaled"
 
 
-def refuse_lost_declarations(whose: str, holder: object, why_no_journal: str) -> None:
+def reject_lost_declarations(label: str, holder: object, why_no_journal: str) -> None:
     """Refuse what holds agents with tools whose declarations would have no effect.
 
     Args:
-        whose: the agent or executor, for the sentence.
+        label: the agent or executor, for the sentence.
         holder: the agent or executor.
         why_no_journal: why the holder's own calls are not journaled; empty when they are.
 
@@ -32,23 +32,25 @@ def refuse_lost_declarations(whose: str, holder: object, why_no_journal: str) ->
     for agent, tool in _lost(holder, {}, is_journaled=not why_no_journal):
         owner = "" if agent is holder else f" of its inner agent {agent.name!r}"
         raise RegistrationError(
-            f"{whose} cannot keep what tool {tool.name!r}{owner} declares, {_declared(tool)}: "
-            f"{why_no_journal or _SUB_AGENT}. {_ADVICE}"
+            f"{label} cannot keep what tool {tool.name!r}{owner} declares, {_format_declaration(tool)}: "
+            f"{why_no_journal or _SUB_AGENT}. {_HINT}"
         )
 
 
-def refuse_declared_tools(tools: Iterable[Any]) -> None:
+def reject_declared_tools(tools: Iterable[Any]) -> None:
     """Refuse the tools of an inner agent's model call; some are added while the agent runs.
 
     Raises:
         RunStoppedError: a declaration would have no effect.
     """
     for tool in filter(_is_declared, tools):
-        sentence = f"tool {tool.name!r} of an inner agent declares {_declared(tool)}, and cannot: {_SUB_AGENT}"
-        raise RunStoppedError(Failed(TurnError(f"{sentence}. {_ADVICE}")))
+        sentence = (
+            f"tool {tool.name!r} of an inner agent declares {_format_declaration(tool)}, and cannot: {_SUB_AGENT}"
+        )
+        raise RunStoppedError(Failed(TurnError(f"{sentence}. {_HINT}")))
 
 
-_ADVICE: Final = (
+_HINT: Final = (
     "Remove the declaration, or host the agent that has the tool by itself (agents=[...]), and run it in an "
     "orchestration (app.get_agent)"
 )
@@ -58,7 +60,7 @@ def _is_declared(tool: object) -> bool:
     return isinstance(tool, FunctionTool) and IN_DOUBT in (tool.additional_properties or {})
 
 
-def _declared(tool: FunctionTool) -> str:
+def _format_declaration(tool: FunctionTool) -> str:
     properties = tool.additional_properties or {}
     policy = properties[IN_DOUBT]
     approved_by = properties.get(APPROVED_BY)
@@ -68,27 +70,29 @@ def _declared(tool: FunctionTool) -> str:
     return f"durable_tool({', '.join(parts)})"
 
 
-def _lost(holder: object, seen: dict[int, object], *, is_journaled: bool = False) -> Iterator[tuple[Any, FunctionTool]]:
+def _lost(
+    holder: object, visited: dict[int, object], *, is_journaled: bool = False
+) -> Iterator[tuple[Any, FunctionTool]]:
     """List the declared tools of agents whose calls are not journaled, with their agents."""
-    if id(holder) in seen:
+    if id(holder) in visited:
         return
-    seen[id(holder)] = holder
+    visited[id(holder)] = holder
     if isinstance(holder, RawAgent):
         agent: Any = cast("Any", holder)
         tools = [
             *(agent.default_options.get("tools") or ()),
-            *(one for mcp in agent.mcp_tools for one in mcp.functions),
+            *(function for mcp in agent.mcp_tools for function in mcp.functions),
         ]
         if not is_journaled:
             yield from ((agent, tool) for tool in tools if _is_declared(tool))
-        held: Iterable[object] = tools
+        members: Iterable[object] = tools
     else:
-        held = _held(holder)
-    for one in held:
-        yield from _lost(one, seen)
+        members = _list_members(holder)
+    for member in members:
+        yield from _lost(member, visited)
 
 
-def _held(holder: object) -> Iterable[object]:
+def _list_members(holder: object) -> Iterable[object]:
     """List what an object may call agents by; of a function, only what it closes over."""
     kind = type(holder)
     match holder:

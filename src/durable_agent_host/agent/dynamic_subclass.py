@@ -32,6 +32,6 @@ def copy_with(original: Any, override: type[Any]) -> Any:
     Returns:
         The copy; its ``__init__`` is not run.
     """
-    copied: Any = object.__new__(overridden_class(cast("type[Any]", type(original)), override))
-    copied.__dict__.update(original.__dict__)
-    return copied
+    clone: Any = object.__new__(overridden_class(cast("type[Any]", type(original)), override))
+    clone.__dict__.update(original.__dict__)
+    return clone

@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from durable_agent_host.agent.observer import (
-    ApprovalAwaited,
-    AttemptBegan,
+    ApprovalRequested,
     AttemptEnded,
-    ModelCallAnswered,
+    AttemptStarted,
     ModelCallFailed,
+    ModelCallResponded,
     Moment,
-    RunBegan,
-    RunRepeats,
-    ToolCallBegan,
-    ToolCallFinished,
-    UpdateCame,
-    WatchedTurn,
+    ObservedTurn,
+    RunRestarted,
+    RunStarted,
+    ToolCallCompleted,
+    ToolCallStarted,
+    UpdateReceived,
 )
-from durable_agent_host.concurrency.thread_offload import aside_of_texts
+from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.log_entry import ATTEMPT_BEGUN, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.redaction import mask_secrets
@@ -38,7 +38,7 @@ _WITHOUT_BEGIN: Final = frozenset({"invalid_arguments", "denied"})
 """Outcomes of calls that did not begin, for observers; clients get both events of every call."""
 
 
-class PutsEvents(Protocol):
+class EventAppender(Protocol):
     """The part of the turn log's writer that is used here."""
 
     async def put(self, event: str, data: Mapping[str, Any], /) -> None:
@@ -63,15 +63,15 @@ class EventWriter:
         reader: of the next run's provider.
     """
 
-    def __init__(self, writer: PutsEvents, redactor: Redactor | None = None) -> None:
+    def __init__(self, writer: EventAppender, redactor: Redactor | None = None) -> None:
         self.reader: HostedCallReader | None = None
         self._writer = writer
         self._redactor = redactor
-        self._events = self._new_events(tells_functions=True)
+        self._events = self._new_events(includes_tool_calls=True)
         self._has_ended = False
         self._kinds: set[str] = set()
 
-    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+    async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Write the events of a moment.
 
         Raises:
@@ -81,12 +81,14 @@ class EventWriter:
         """
         if self._has_ended:  # abandoned work has no audience
             return
-        if (noted := _note_of(moment)) is not None:
-            self._writer.note(noted)
-        if isinstance(moment, ToolCallFinished):
+        if (log_entry := _build_log_entry(moment)) is not None:
+            self._writer.note(log_entry)
+        if isinstance(moment, ToolCallCompleted):
             events = await self._result_events(moment)
         else:
-            events = await aside_of_texts(self._texts_to_search(moment), lambda: self._events_of(turn, moment))
+            events = await run_in_thread_if_long(
+                self._texts_to_search(moment), lambda: self._build_events(turn, moment)
+            )
         for event in events:
             await self._writer.put(*event)
 
@@ -94,7 +96,7 @@ class EventWriter:
         """Return what the redaction of a moment's events may search."""
         if not isinstance(self._events, RedactedEvents) or self._redactor is None:
             return None
-        if not isinstance(moment, UpdateCame):
+        if not isinstance(moment, UpdateReceived):
             return [moment, self._events.held_texts]
         contents = moment.update.contents
         if self._redactor.held_characters is None:
@@ -104,43 +106,43 @@ class EventWriter:
                 return None
         return [contents, self._events.held_texts]
 
-    async def _result_events(self, moment: ToolCallFinished) -> Sequence[LiveEvent]:
+    async def _result_events(self, moment: ToolCallCompleted) -> Sequence[LiveEvent]:
         if moment.replayed:
             return ()
         clean = self._redactor.text if self._redactor is not None else str
-        completed = await aside_of_texts(
+        result_events = await run_in_thread_if_long(
             self._texts_to_search(moment),
-            lambda: self._told(tool_completed(moment.call_id, moment.outcome, clean(moment.result))),
+            lambda: self._redact_event(tool_completed(moment.call_id, moment.outcome, clean(moment.result))),
         )
         if moment.outcome not in _WITHOUT_BEGIN:
-            return completed
-        return [*self._told(tool_started(moment.call_id, moment.name, None)), *completed]
+            return result_events
+        return [*self._redact_event(tool_started(moment.call_id, moment.name, None)), *result_events]
 
-    def _new_events(self, *, tells_functions: bool) -> LiveEvents | RedactedEvents:
+    def _new_events(self, *, includes_tool_calls: bool) -> LiveEvents | RedactedEvents:
         if self._redactor is None:
-            return LiveEvents(self.reader, tells_functions=tells_functions)
-        events = LiveEvents(self.reader, tells_functions=tells_functions, clean=self._redactor.text)
+            return LiveEvents(self.reader, tells_functions=includes_tool_calls)
+        events = LiveEvents(self.reader, tells_functions=includes_tool_calls, clean=self._redactor.text)
         return RedactedEvents(events, self._redactor)
 
-    def _told(self, event: LiveEvent) -> Sequence[LiveEvent]:
+    def _redact_event(self, event: LiveEvent) -> Sequence[LiveEvent]:
         return self._events.tell([event]) if isinstance(self._events, RedactedEvents) else (event,)
 
-    def _events_of(self, turn: WatchedTurn, moment: Moment) -> Sequence[LiveEvent]:
+    def _build_events(self, turn: ObservedTurn, moment: Moment) -> Sequence[LiveEvent]:
         match moment:
-            case UpdateCame(update, replayed):
+            case UpdateReceived(update, replayed):
                 events = self._events.feed(update)
                 return () if replayed else events
-            case ModelCallAnswered(replayed=replayed) if isinstance(self._events, RedactedEvents):
+            case ModelCallResponded(replayed=replayed) if isinstance(self._events, RedactedEvents):
                 events = self._events.settle()
                 return () if replayed else events
-            case ToolCallBegan(call_id, name, arguments, attempt=1, replayed=False):
-                return self._told(tool_started(call_id, name, arguments))
-            case ApprovalAwaited(call, replayed=False):
-                return self._told(approval_requested(call))
-            case AttemptBegan(replayed=False):
+            case ToolCallStarted(call_id, name, arguments, attempt=1, replayed=False):
+                return self._redact_event(tool_started(call_id, name, arguments))
+            case ApprovalRequested(call, replayed=False):
+                return self._redact_event(approval_requested(call))
+            case AttemptStarted(replayed=False):
                 return (turn_started(turn.request),)
-            case RunBegan(has_journal, discard_from):
-                self._events = self._new_events(tells_functions=not has_journal)
+            case RunStarted(has_journal, discard_from):
+                self._events = self._new_events(includes_tool_calls=not has_journal)
                 return () if discard_from is None else (turn_restarted(discard_from),)
             case AttemptEnded(outcome=outcome) if outcome is not None:
                 self._has_ended = outcome.status != "suspended"
@@ -149,9 +151,9 @@ class EventWriter:
                 return ()
 
 
-def _note_of(moment: Moment) -> LogEntry | None:
+def _build_log_entry(moment: Moment) -> LogEntry | None:
     match moment:
-        case AttemptBegan(replayed=True):
+        case AttemptStarted(replayed=True):
             return LogEntry(ATTEMPT_BEGUN, {})
         case ModelCallFailed(position, error, wait_seconds) if wait_seconds is not None:
             return LogEntry(
@@ -159,7 +161,7 @@ def _note_of(moment: Moment) -> LogEntry | None:
             )
         case ModelCallFailed(position, error, None):
             return LogEntry(MODEL_FAILED, {"position": position, "reason": mask_secrets(log_reason(error))})
-        case RunRepeats(reason, wait_seconds):
+        case RunRestarted(reason, wait_seconds):
             return LogEntry(RETRIED, {"reason": reason, "seconds": wait_seconds})
         case AttemptEnded(outcome=outcome) if outcome is not None and outcome.status == "suspended":
             return LogEntry(SUSPENDED, {"calls": [call["call_id"] for call in outcome.pending]})

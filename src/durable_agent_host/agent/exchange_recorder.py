@@ -18,22 +18,22 @@ from durable_agent_host.model.turn import KeptBounds
 from durable_agent_host.redaction import mask_credentials, mask_secrets
 from durable_agent_host.turn.call_body import CallBody, encode_body
 
-MOST_WHOLE: Final = 8 * 1024 * 1024
+MAX_FULL_BODY_BYTES: Final = 8 * 1024 * 1024
 """Largest body, in bytes, that is stored whole; of a larger one, beginning and end are kept."""
 MOST_EXCHANGES: Final = 40
 """Maximum requests kept per model call."""
 
-_HALF: Final = MOST_WHOLE // 2
+_HALF: Final = MAX_FULL_BODY_BYTES // 2
 _SPARE_BYTES: Final = 1024 * 1024
-"""How far an answer grows beyond `MOST_WHOLE` before its middle is dropped: dropping moves its end."""
+"""How far an answer grows beyond `MAX_FULL_BODY_BYTES` before its middle is dropped: dropping moves its end."""
 _LAZY_SECONDS: Final = 1.0
 _LONG_BYTES: Final = 64 * 1024
 """From this size on, compressing a body takes longer than crossing threads twice."""
 _ENTRY_BYTES: Final = 256
-_REFUSED: Final = 400
+_ERROR_STATUS: Final = 400
 
 
-class PutsNotes(Protocol):
+class EntryAppender(Protocol):
     """The part of the turn log's writer that is used here."""
 
     def note(self, entry: LogEntry, *, size_bytes: int = ..., within_seconds: float = ...) -> None:
@@ -43,7 +43,7 @@ class PutsNotes(Protocol):
 
 @dataclass
 class _Exchange:
-    """One request, and its answer as it arrives. Implements `durable_agent_host.agent.http_exchange.Exchange`."""
+    """One request, and its answer as it arrives. Implements `durable_agent_host.agent.http_exchange.HttpExchange`."""
 
     name: str
     status: int | None = None
@@ -51,21 +51,21 @@ class _Exchange:
     size: int = 0
     body: bytearray = field(default_factory=bytearray)
 
-    def answered(self, status: int, *, is_stream: bool) -> None:
+    def record_status(self, status: int, *, is_stream: bool) -> None:
         """Record the status."""
         self.status = status
         self.is_stream = is_stream
 
-    def take(self, piece: bytes) -> None:
+    def record_chunk(self, chunk: bytes) -> None:
         """Record a piece of the answer's body."""
-        self.size += len(piece)
-        self.body += piece
-        if len(self.body) > MOST_WHOLE + _SPARE_BYTES:
+        self.size += len(chunk)
+        self.body += chunk
+        if len(self.body) > MAX_FULL_BODY_BYTES + _SPARE_BYTES:
             del self.body[_HALF:-_HALF]
 
 
-class KeptCalls:
-    """Keeps the model calls of one attempt. Implements `durable_agent_host.agent.http_exchange.Exchanges`.
+class ExchangeRecorder:
+    """Keeps the model calls of one attempt. Implements `durable_agent_host.agent.http_exchange.ExchangeSink`.
 
     Args:
         writer: of the attempt.
@@ -73,7 +73,7 @@ class KeptCalls:
         attempt: its number, from 1.
     """
 
-    def __init__(self, writer: PutsNotes, bounds: KeptBounds, *, attempt: int) -> None:
+    def __init__(self, writer: EntryAppender, bounds: KeptBounds, *, attempt: int) -> None:
         self._writer = writer
         self._bounds = bounds
         self._attempt = attempt
@@ -92,52 +92,52 @@ class KeptCalls:
             number: of the strategy's call, or None.
         """
         before = self._call
-        opened = self._open
-        tried = self._tries[position, number] = self._tries.get((position, number), 0) + 1
-        self._call = {"position": position, "try": tried} | ({} if number is None else {"number": number})
+        open_exchanges = self._open
+        try_number = self._tries[position, number] = self._tries.get((position, number), 0) + 1
+        self._call = {"position": position, "try": try_number} | ({} if number is None else {"number": number})
         self._open = []
         error: BaseException | None = None
         try:
             yield
-        except BaseException as raised:
-            error = raised
+        except BaseException as raised_error:
+            error = raised_error
             raise
         finally:
             with suppress(LogError):  # the next write reports it
                 for exchange in self._open:
-                    self._note_answer(exchange, error)
+                    self._append_response(exchange, error)
             self._call = before
-            self._open = opened
+            self._open = open_exchanges
 
     async def sent(self, method: str, url: str, body: bytes) -> _Exchange | None:
         """Keep a request of the call that is made; what is sent besides calls is not kept."""
         if self._call is None or not self._bounds.call_bytes or len(self._open) >= MOST_EXCHANGES:
             return None
-        place = urlsplit(url)
-        address = f"{place.scheme}://{place.hostname or ''}{f':{place.port}' if place.port else ''}{place.path}"
+        parts = urlsplit(url)
+        address = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
         exchange = _Exchange(f"{self._attempt}.{self._count}")
         self._count = self._count + 1
-        opened = self._open
+        open_exchanges = self._open
         request = {"name": exchange.name, "method": method, "url": address, "bytes": len(body)}
         data: dict[str, Any] = {**self._call, **request}
         if body and len(body) > _LONG_BYTES:
             data |= await asyncio.to_thread(self._encode, body, len(body), mask_credentials)
         elif body:
             data |= self._encode(body, len(body), mask_credentials)
-        opened.append(exchange)
+        open_exchanges.append(exchange)
         size_bytes = len(data.get("body", "")) + _ENTRY_BYTES
         with suppress(LogError):
             self._writer.note(LogEntry(MODEL_SENT, data), size_bytes=size_bytes, within_seconds=_LAZY_SECONDS)
         return exchange
 
-    def _note_answer(self, exchange: _Exchange, error: BaseException | None) -> None:
+    def _append_response(self, exchange: _Exchange, error: BaseException | None) -> None:
         data: dict[str, Any] = {"name": exchange.name, "status": exchange.status, "bytes": exchange.size}
         if exchange.is_stream:
             data["is_stream"] = True
         if error is not None:
             data["error"] = mask_secrets(log_reason(error)) if isinstance(error, Exception) else "it was cut off"
         if exchange.size:
-            has_failed = error is not None or (exchange.status or 0) >= _REFUSED
+            has_failed = error is not None or (exchange.status or 0) >= _ERROR_STATUS
             data |= self._encode(exchange.body, exchange.size, _without_any if has_failed else mask_credentials)
         self._writer.note(LogEntry(MODEL_ANSWERED, data), size_bytes=_ENTRY_BYTES, within_seconds=_LAZY_SECONDS)
 
@@ -150,10 +150,10 @@ class KeptCalls:
 
 
 def _read_body(body: bytes | bytearray, size: int, clean: Callable[[str], str]) -> CallBody:
-    if size <= MOST_WHOLE:
+    if size <= MAX_FULL_BODY_BYTES:
         return CallBody(clean(body.decode("utf-8", "replace")))
     head, tail = (clean(part.decode("utf-8", "replace")) for part in (body[:_HALF], body[-_HALF:]))
-    return CallBody(head, size - MOST_WHOLE, tail)
+    return CallBody(head, size - MAX_FULL_BODY_BYTES, tail)
 
 
 def _without_any(text: str) -> str:

@@ -12,9 +12,9 @@ from typing import Any, Final, cast
 
 from agent_framework import ChatContext, FunctionMiddleware, Message
 
-_LEAST: Final = 200
+_MIN_MESSAGES: Final = 200
 """Fewer messages are no work."""
-_KNOWN: Final = frozenset(
+_TRANSPARENT_PACKAGES: Final = frozenset(
     {
         "durable_agent_host",
         "agent_framework",
@@ -27,7 +27,7 @@ _KNOWN: Final = frozenset(
 """Packages whose clients neither look at the messages before our middleware does nor keep them."""
 
 
-class HeldHistory(Message):
+class HistoryPlaceholder(Message):
     """Stands for earlier messages; its copies hold the same list.
 
     Args:
@@ -36,10 +36,10 @@ class HeldHistory(Message):
 
     def __init__(self, messages: Sequence[Message]) -> None:
         super().__init__("user", [""])  # the framework removes messages without contents
-        self.held = list(messages)
+        self.hidden_messages = list(messages)
 
 
-def hold_back(messages: Any, client: Any, middleware: Sequence[Any]) -> HeldHistory | None:
+def hide_history(messages: Any, client: Any, middleware: Sequence[Any]) -> HistoryPlaceholder | None:
     """Hold back the earlier messages of a run if nothing of the app's could see that they are missing.
 
     Args:
@@ -51,14 +51,14 @@ def hold_back(messages: Any, client: Any, middleware: Sequence[Any]) -> HeldHist
         What stands for the first of the messages; None when there are few, or when middleware or a client of the app's
         own would see it.
     """
-    listed = cast("list[Message]", messages) if isinstance(messages, list) else []
-    if len(listed) <= _LEAST or not _is_unseen(client, middleware):
+    message_list = cast("list[Message]", messages) if isinstance(messages, list) else []
+    if len(message_list) <= _MIN_MESSAGES or not _is_hidden(client, middleware):
         return None
-    held = HeldHistory([*takewhile(_is_plain, listed[:-1])])
-    return held if len(held.held) > _LEAST else None
+    placeholder = HistoryPlaceholder([*takewhile(_is_plain, message_list[:-1])])
+    return placeholder if len(placeholder.hidden_messages) > _MIN_MESSAGES else None
 
 
-class CallMessages:
+class ModelCallMessages:
     """The messages of one model call: as the framework gave them, and as they are sent.
 
     The framework refers to both after the call, in cycles; so they are let go of if the app has not seen them.
@@ -67,26 +67,30 @@ class CallMessages:
         context: of the call.
 
     Attributes:
-        given: all messages, with those that were held back.
+        all_messages: all messages, with those that were held back.
     """
 
     def __init__(self, context: ChatContext) -> None:
         self._context = context
-        self._listed = context.messages
+        self._framework_messages = context.messages
         self._sent: list[list[Message]] = []
-        first = self._listed[0] if self._listed else None
-        self._is_unseen = isinstance(first, HeldHistory)
-        self.given = [*first.held, *self._listed[1:]] if isinstance(first, HeldHistory) else [*self._listed]
+        first = self._framework_messages[0] if self._framework_messages else None
+        self._is_hidden = isinstance(first, HistoryPlaceholder)
+        self.all_messages = (
+            [*first.hidden_messages, *self._framework_messages[1:]]
+            if isinstance(first, HistoryPlaceholder)
+            else [*self._framework_messages]
+        )
 
     def choose(self, messages: Iterable[Message]) -> None:
         """Set the messages to send."""
         self._sent.append([*messages])
         self._context.messages = self._sent[-1]
 
-    def put_aside(self) -> None:
+    def hide_messages(self) -> None:
         """Hide them from the framework, which would look through them, until they are sent."""
-        if self._is_unseen:
-            self._context.messages = self._listed
+        if self._is_hidden:
+            self._context.messages = self._framework_messages
 
     def send(self) -> None:
         """Show them to the client, which is about to be called."""
@@ -94,8 +98,8 @@ class CallMessages:
 
     def release(self) -> None:
         """Let go of them, when the call has ended."""
-        self.put_aside()
-        if self._is_unseen:
+        self.hide_messages()
+        if self._is_hidden:
             for sent in self._sent:
                 sent.clear()
 
@@ -107,15 +111,15 @@ def _is_plain(message: Message) -> bool:
 
 def sees_streams(middleware: Sequence[Any]) -> bool:
     """Return whether some middleware may see what a model call sends or streams. Guarantee: pure."""
-    return not all(isinstance(one, FunctionMiddleware) for one in middleware)
+    return not all(isinstance(layer, FunctionMiddleware) for layer in middleware)
 
 
-def _is_unseen(client: Any, middleware: Sequence[Any]) -> bool:
+def _is_hidden(client: Any, middleware: Sequence[Any]) -> bool:
     """Return whether only the framework and this package see the messages until our own chat middleware does."""
     if sees_streams([*client.chat_middleware, *middleware]):
         return False
     names = ("get_response", "_inner_get_response")
     kinds = [kind for kind in type(client).__mro__ if any(name in vars(kind) for name in names)]
     return not any(name in vars(client) for name in names) and all(
-        kind.__module__.split(".")[0] in _KNOWN for kind in kinds
+        kind.__module__.split(".")[0] in _TRANSPARENT_PACKAGES for kind in kinds
     )

@@ -16,7 +16,7 @@ from durable_agent_host.errors import (
     log_reason,
 )
 from durable_agent_host.model.history_locations import Histories
-from durable_agent_host.session.external_messages import IDENTITY, PLACE, REWRITTEN, name_of, read_once, turn_of
+from durable_agent_host.session.external_messages import IDENTITY, POSITION, REWRITTEN, name_of, read_once, turn_of
 from durable_agent_host.stream.fold import fold_contents
 
 _BATCH: Final = 100
@@ -31,8 +31,12 @@ def history_providers(agent: Any) -> list[HistoryProvider]:
     Args:
         agent: the app's, or a hosted copy.
     """
-    providers = [one for one in _context_providers(agent) if isinstance(one, HistoryProvider)]
-    return [one for one in providers if not isinstance(one, TranscriptProvider) and not is_replaced(agent, one)]
+    providers = [provider for provider in _context_providers(agent) if isinstance(provider, HistoryProvider)]
+    return [
+        provider
+        for provider in providers
+        if not isinstance(provider, TranscriptProvider) and not is_replaced(agent, provider)
+    ]
 
 
 def is_replaced(agent: Any, provider: object) -> bool:
@@ -46,10 +50,10 @@ def is_replaced(agent: Any, provider: object) -> bool:
     """
     if type(provider) is not InMemoryHistoryProvider or not isinstance(agent, RawAgent):
         return False
-    is_whole = provider.load_messages and provider.store_inputs and provider.store_outputs
+    stores_all = provider.load_messages and provider.store_inputs and provider.store_outputs
     is_plain = not provider.store_context_messages and not provider.skip_excluded
-    readers = [getattr(one, "history_source_id", None) for one in _context_providers(agent)]
-    return is_whole and is_plain and provider.source_id not in readers
+    readers = [getattr(reader, "history_source_id", None) for reader in _context_providers(agent)]
+    return stores_all and is_plain and provider.source_id not in readers
 
 
 def external_providers(agent: Any) -> list[HistoryProvider]:
@@ -58,7 +62,9 @@ def external_providers(agent: Any) -> list[HistoryProvider]:
     Args:
         agent: the app's, or a hosted copy.
     """
-    return [one for one in history_providers(agent) if not isinstance(_unwrapped(one), InMemoryHistoryProvider)]
+    return [
+        provider for provider in history_providers(agent) if not isinstance(_unwrap(provider), InMemoryHistoryProvider)
+    ]
 
 
 def why_not_redacted(agent: Any) -> str:
@@ -72,7 +78,7 @@ def why_not_redacted(agent: Any) -> str:
     if not (providers := history_providers(agent)):
         return ""
     return (
-        f"with require_per_service_call_history_persistence {name_of_provider(providers[0])} is given each message "
+        f"with require_per_service_call_history_persistence {get_provider_name(providers[0])} is given each message "
         "before it can be redacted: take the option away, or give the agent redact=lambda content: content"
     )
 
@@ -81,12 +87,12 @@ def _context_providers(agent: Any) -> Sequence[Any]:
     return cast("Sequence[Any]", cast("Any", agent).context_providers) if isinstance(agent, RawAgent) else ()
 
 
-def name_of_provider(provider: HistoryProvider) -> str:
+def get_provider_name(provider: HistoryProvider) -> str:
     """Return a provider's name, from its class and its source. Guarantee: pure."""
-    return f"{type(_unwrapped(provider)).__name__} ({provider.source_id})"
+    return f"{type(_unwrap(provider)).__name__} ({provider.source_id})"
 
 
-def home_of(agent: Any) -> str | None:
+def primary_provider(agent: Any) -> str | None:
     """Return the provider that has every message of a conversation, or None when the host keeps them. Guarantee: pure.
 
     Args:
@@ -97,11 +103,11 @@ def home_of(agent: Any) -> str | None:
     """
     if getattr(agent, "require_per_service_call_history_persistence", False):
         return None
-    whole = [one for one in _owners(agent) if one.store_inputs and one.store_outputs]
-    return name_of_provider(whole[0]) if whole else None
+    complete_providers = [provider for provider in _owners(agent) if provider.store_inputs and provider.store_outputs]
+    return get_provider_name(complete_providers[0]) if complete_providers else None
 
 
-class ExternalHistory:
+class ProviderHistory:
     """The conversations of one agent that the app's history providers keep.
 
     Its coroutines run on the agents' loop, where the providers' connections are.
@@ -111,18 +117,18 @@ class ExternalHistory:
 
     Attributes:
         where: what is kept where, for errors that refuse an operation.
-        home: the provider that has every message, or None.
+        primary_provider: the provider that has every message, or None.
     """
 
     def __init__(self, agent: Any) -> None:
         external = external_providers(agent)
         self._owners = _owners(agent)
-        owners = {name_of_provider(one): clearing_of(one) for one in self._owners}
-        self.home = home_of(agent)
+        owners = {get_provider_name(provider): find_clear(provider) for provider in self._owners}
+        self.primary_provider = primary_provider(agent)
         self.where = Histories(
             owners=tuple(owners),
-            copies=tuple(name_of_provider(one) for one in external if not one.load_messages),
-            in_session=any(one.load_messages for one in history_providers(agent) if one not in external),
+            copies=tuple(get_provider_name(provider) for provider in external if not provider.load_messages),
+            in_session=any(provider.load_messages for provider in history_providers(agent) if provider not in external),
             lasting=tuple(name for name, clear in owners.items() if clear is None),
         )
 
@@ -140,8 +146,8 @@ class ExternalHistory:
             HistoryError: the provider does not answer.
         """
         for provider in self._owners:
-            if name_of_provider(provider) == self.home:
-                return read_once(await _asked(provider, "read", _marked(provider, session_id)), void=void)
+            if get_provider_name(provider) == self.primary_provider:
+                return read_once(await _call_provider(provider, "read", _load_marked(provider, session_id)), void=void)
         return []
 
     async def clear(self, session_id: str) -> None:
@@ -154,12 +160,12 @@ class ExternalHistory:
             HistoryError: a provider does not answer; nothing or only a part was deleted.
             HistoryElsewhereError: a provider cannot delete; nothing was deleted.
         """
-        clearings = {name_of_provider(one): (one, clearing_of(one)) for one in self._owners}
+        clearings = {get_provider_name(owner): (owner, find_clear(owner)) for owner in self._owners}
         for name, (_, clear) in clearings.items():
             if clear is None:
                 raise HistoryElsewhereError(f"{name} has no clear(session_id)")
         for provider, clear in clearings.values():
-            await _asked(provider, "cleared", cast("Clearing", clear)(session_id))
+            await _call_provider(provider, "cleared", cast("Clearing", clear)(session_id))
 
     async def copy(
         self, session_id: str, new_id: str, *, at_turn: str | None, is_before: bool = False, void: Collection[str] = ()
@@ -179,16 +185,17 @@ class ExternalHistory:
             HistoryError: a provider does not answer; a part may have been written.
         """
         for provider in self._owners:
-            stored = read_once(await _asked(provider, "read", _marked(provider, session_id)), void=void)
+            messages = read_once(await _call_provider(provider, "read", _load_marked(provider, session_id)), void=void)
             if at_turn is not None:
-                places = [place for place, one in enumerate(stored, 1) if turn_of(one) == at_turn]
-                if not places:
+                positions = [position for position, message in enumerate(messages, 1) if turn_of(message) == at_turn]
+                if not positions:
                     raise HistoryElsewhereError(
-                        f"what {name_of_provider(provider)} keeps does not say where turn {at_turn!r} ends: its "
-                        "messages were stored without their turn. Leave at_turn out to fork the whole conversation"
+                        f"what {get_provider_name(provider)} keeps does not say where turn {at_turn!r} ends: its "
+                        "messages were stored without their turn. Leave at_turn out to fork the whole "
+                        "conversation"
                     )
-                stored = stored[: places[0] - 1 if is_before else places[-1]]
-            await _store(provider, new_id, stored)
+                messages = messages[: positions[0] - 1 if is_before else positions[-1]]
+            await _store(provider, new_id, messages)
 
     async def store(self, session_id: str, messages: Sequence[Message]) -> None:
         """Store a conversation in every provider that owns it. Guarantee: idempotent.
@@ -205,7 +212,7 @@ class ExternalHistory:
             await _store(provider, session_id, messages)
 
 
-def clearing_of(provider: HistoryProvider) -> Clearing | None:
+def find_clear(provider: HistoryProvider) -> Clearing | None:
     """Return how a provider deletes a session: its own ``clear(session_id)``, plain or async. Guarantee: pure.
 
     Args:
@@ -216,13 +223,13 @@ def clearing_of(provider: HistoryProvider) -> Clearing | None:
         `FileHistoryProvider` has no ``clear``: the file is deleted under the provider's own lock.
     """
     if isinstance(provider, CoalescingHistoryProvider):
-        clear = clearing_of(provider.wrapped)
+        clear = find_clear(provider.wrapped)
         return provider.clearing(clear) if clear is not None else None
-    own: Any = getattr(provider, "clear", None)
-    if callable(own):
+    clear_method: Any = getattr(provider, "clear", None)
+    if callable(clear_method):
 
         async def call(session_id: str) -> None:
-            result = own(session_id)
+            result = clear_method(session_id)
             if isawaitable(result):
                 await result
 
@@ -244,14 +251,14 @@ _FILE_METHODS: Final = ("_session_file_path", "_session_async_write_lock", "_ses
 
 
 def _owners(agent: Any) -> list[HistoryProvider]:
-    return [one for one in external_providers(agent) if one.load_messages]
+    return [provider for provider in external_providers(agent) if provider.load_messages]
 
 
-def _unwrapped(provider: HistoryProvider) -> HistoryProvider:
+def _unwrap(provider: HistoryProvider) -> HistoryProvider:
     return provider.wrapped if isinstance(provider, CoalescingHistoryProvider) else provider
 
 
-async def _marked(provider: HistoryProvider, session_id: str) -> list[Message]:
+async def _load_marked(provider: HistoryProvider, session_id: str) -> list[Message]:
     if isinstance(provider, CoalescingHistoryProvider):
         return await provider.marked_messages(session_id)
     return await provider.get_messages(session_id)
@@ -259,33 +266,36 @@ async def _marked(provider: HistoryProvider, session_id: str) -> list[Message]:
 
 async def _store(provider: HistoryProvider, session_id: str, messages: Sequence[Message]) -> None:
     """Store missing messages in batches; batches of an earlier try stay."""
-    known = [name_of(one) for one in await _asked(provider, "read", _marked(provider, session_id))]
-    numbered: list[Message] = []
-    for place, message in enumerate(messages):
-        one = Message.from_dict(message.to_dict())
-        properties = {name: value for name, value in one.additional_properties.items() if name != REWRITTEN}
-        if name_of(one) is None:  # stored by others, perhaps chunk by chunk
-            one.contents = fold_contents(one.contents)
-            properties[IDENTITY] = f"copied-{place + 1}"
-        one.message_id = one.message_id or str(properties[IDENTITY])
-        one.additional_properties = properties | {PLACE: place}
-        numbered.append(one)
-    if not set(known) <= {name_of(one) for one in numbered}:
+    stored_names = [
+        name_of(stored_message)
+        for stored_message in await _call_provider(provider, "read", _load_marked(provider, session_id))
+    ]
+    numbered_messages: list[Message] = []
+    for index, message in enumerate(messages):
+        stored_message = Message.from_dict(message.to_dict())
+        properties = {name: value for name, value in stored_message.additional_properties.items() if name != REWRITTEN}
+        if name_of(stored_message) is None:  # stored by others, perhaps chunk by chunk
+            stored_message.contents = fold_contents(stored_message.contents)
+            properties[IDENTITY] = f"copied-{index + 1}"
+        stored_message.message_id = stored_message.message_id or str(properties[IDENTITY])
+        stored_message.additional_properties = properties | {POSITION: index}
+        numbered_messages.append(stored_message)
+    if not set(stored_names) <= {name_of(stored_message) for stored_message in numbered_messages}:
         raise TurnRejectedError(
-            f"{name_of_provider(provider)} already has messages of a session {session_id!r}: use another id"
+            f"{get_provider_name(provider)} already has messages of a session {session_id!r}: use another id"
         )
-    new = [one for one in numbered if name_of(one) not in known]
+    new = [stored_message for stored_message in numbered_messages if name_of(stored_message) not in stored_names]
     for start in range(0, len(new), _BATCH):
-        await _asked(provider, "written", provider.save_messages(session_id, new[start : start + _BATCH]))
+        await _call_provider(provider, "written", provider.save_messages(session_id, new[start : start + _BATCH]))
 
 
-async def _asked[T](provider: HistoryProvider, what: str, doing: Awaitable[T]) -> T:
+async def _call_provider[T](provider: HistoryProvider, action: str, operation: Awaitable[T]) -> T:
     try:
-        return await doing
+        return await operation
     except DurableAgentHostError:
         raise
     except Exception as error:
         raise HistoryError(
-            f"the conversation could not be {what} by {name_of_provider(provider)}: {log_reason(error)}; try again "
-            "when it responds"
+            f"the conversation could not be {action} by {get_provider_name(provider)}: {log_reason(error)}; try "
+            "again when it responds"
         ) from error

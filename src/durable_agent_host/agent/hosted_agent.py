@@ -23,21 +23,21 @@ from agent_framework import (
 
 from durable_agent_host.agent.agent_run import AgentRun
 from durable_agent_host.agent.compaction import (
-    NOTHING_SAID,
+    NO_COMPACTION_CHOICE,
     Compaction,
     CompactionChoice,
-    compaction_of,
-    without_compaction,
+    remove_compaction,
+    select_compaction,
 )
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.dynamic_subclass import copy_with
-from durable_agent_host.agent.history_placeholder import hold_back, sees_streams
-from durable_agent_host.agent.history_providers import home_of, is_replaced
+from durable_agent_host.agent.history_placeholder import hide_history, sees_streams
+from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
-from durable_agent_host.agent.model_call_middleware import ModelCalls
-from durable_agent_host.agent.nested_agents import InnerAgents
+from durable_agent_host.agent.model_call_middleware import ModelCallMiddleware
+from durable_agent_host.agent.nested_agents import NestedAgents
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
-from durable_agent_host.agent.tool_calls import ToolCalls
+from durable_agent_host.agent.tool_calls import ToolCallMiddleware
 from durable_agent_host.agent.tool_wrappers import without_approvals
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.agent.workflow_agents import HostedWorkflow
@@ -56,8 +56,8 @@ class HostedAgent:
         agent: the copy, without anything that belongs to a run.
         owns_history: whether it uses the stored conversation as its history.
         has_own_history: whether a history provider of the app supplies the model's history instead.
-        replaced: sources of the history providers that the host replaces.
-        home: the history provider of the app that keeps the conversation; None when the host keeps it.
+        replaced_sources: sources of the history providers that the host replaces.
+        primary_provider: the history provider of the app that keeps the conversation; None when the host keeps it.
         provider: of its chat client.
         compaction: how its context is compacted, or None.
         has_journal: whether its model and tool calls can be journaled.
@@ -67,24 +67,26 @@ class HostedAgent:
     """
 
     def __init__(
-        self, agent: SupportsAgentRun, provider_for: ProviderFor, choice: CompactionChoice = NOTHING_SAID
+        self, agent: SupportsAgentRun, provider_for: ProviderFor, choice: CompactionChoice = NO_COMPACTION_CHOICE
     ) -> None:
         self.agent = agent
         self.owns_history = isinstance(agent, RawAgent | WorkflowAgent)
-        self.home = home_of(agent)
-        self.replaced = {one.source_id for one in getattr(agent, "context_providers", ()) if is_replaced(agent, one)}
-        self.provider = provider_for(_client_of(agent))
+        self.primary_provider = primary_provider(agent)
+        self.replaced_sources = {
+            provider.source_id for provider in getattr(agent, "context_providers", ()) if is_replaced(agent, provider)
+        }
+        self.provider = provider_for(_get_client(agent))
         if self.owns_history:
             self.agent = _with_history(cast("Any", agent), self.provider)
-        self._inner = InnerAgents(provider_for)
+        self._inner = NestedAgents(provider_for)
         self.has_own_history = self.owns_history and not any(
-            isinstance(one, TranscriptProvider) for one in cast("Any", self.agent).context_providers
+            isinstance(provider, TranscriptProvider) for provider in cast("Any", self.agent).context_providers
         )
         self.why_no_journal = why_no_journal(agent)
         self.has_journal = not self.why_no_journal
         self.compaction: Compaction | None = None
         if self.has_journal:
-            self.compaction = compaction_of(
+            self.compaction = select_compaction(
                 agent, choice, self.provider, self._inner.client, has_our_history=not self.has_own_history
             )
             self._sdk_clients = self.provider.sdk_clients(cast("Any", self.agent).client)
@@ -95,7 +97,7 @@ class HostedAgent:
     @property
     def client(self) -> Any:
         """The hosted copy of the agent's chat client; None for agents whose clients the host does not see."""
-        return _client_of(self.agent)
+        return _get_client(self.agent)
 
     def restores(self, session: AgentSession) -> bool:
         """Return whether the agent continues from its state in the session and needs no transcript."""
@@ -121,30 +123,37 @@ class HostedAgent:
             return cast("Any", HostedWorkflow(agent))
         if not self.has_journal:
             return agent
-        hosted: Any = copy_with(agent, _TracedAsAttempt)
-        hosted.client = _client_for_run(hosted, run, self._inner)
-        hosted.client.__dict__.update(self._sdk_clients)
+        agent_copy: Any = copy_with(agent, _TracedAsAttempt)
+        agent_copy.client = _client_for_run(agent_copy, run, self._inner)
+        agent_copy.client.__dict__.update(self._sdk_clients)
         if self.compaction is not None:
-            without_compaction(hosted, has_our_history=not self.has_own_history)
-        return hosted
+            remove_compaction(agent_copy, has_our_history=not self.has_own_history)
+        return agent_copy
 
 
 def _with_history(agent: Any, provider: ModelProvider) -> Any:
     """Add the stored conversation as the agent's history, unless it has its own: where the framework has it."""
-    replaced = [is_replaced(agent, one) for one in agent.context_providers]
-    providers = [keep_in_session(one) for one in agent.context_providers if not is_replaced(agent, one)]
-    hosted = copy.copy(agent)
-    if not any(isinstance(one, HistoryProvider) and one.load_messages for one in providers):
-        providers.insert(replaced.index(True) if True in replaced else len(providers), TranscriptProvider())
-        hosted.require_per_service_call_history_persistence = False  # there would be nothing to load again
-    hosted.context_providers = providers
+    replaced_flags = [is_replaced(agent, context_provider) for context_provider in agent.context_providers]
+    providers = [
+        keep_in_session(context_provider)
+        for context_provider in agent.context_providers
+        if not is_replaced(agent, context_provider)
+    ]
+    agent_copy = copy.copy(agent)
+    if not any(
+        isinstance(context_provider, HistoryProvider) and context_provider.load_messages
+        for context_provider in providers
+    ):
+        providers.insert(replaced_flags.index(True) if True in replaced_flags else len(providers), TranscriptProvider())
+        agent_copy.require_per_service_call_history_persistence = False  # there would be nothing to load again
+    agent_copy.context_providers = providers
     if not isinstance(agent, WorkflowAgent):
-        hosted.client = provider.adapt(hosted.client)
-        hosted.mcp_tools = with_reconnection(hosted.mcp_tools)
-    return hosted
+        agent_copy.client = provider.adapt(agent_copy.client)
+        agent_copy.mcp_tools = with_reconnection(agent_copy.mcp_tools)
+    return agent_copy
 
 
-def _client_of(agent: object) -> Any:
+def _get_client(agent: object) -> Any:
     return cast("Any", agent).client if isinstance(agent, RawAgent) else None
 
 
@@ -168,10 +177,11 @@ def usable_name(name: object) -> str:
     )
 
 
-def taken_name(taken: str, name: str) -> RegistrationError:
+def duplicate_name_error(existing_name: str, name: str) -> RegistrationError:
     """Make the error for a name that another agent has, ignoring case. Guarantee: pure."""
     return RegistrationError(
-        f"two agents are named {taken!r} and {name!r}, and Durable Functions does not tell them apart: rename one"
+        f"two agents are named {existing_name!r} and {name!r}, "
+        "and Durable Functions does not tell them apart: rename one"
     )
 
 
@@ -229,12 +239,12 @@ class _TracedAsAttempt:
         return execute()
 
 
-class _RunsJournaled:
+class _JournaledClient:
     """The override; stands before the client's own class in the method resolution order."""
 
-    innermost_chat_middleware: ModelCalls
+    innermost_chat_middleware: ModelCallMiddleware
     agent_middleware: Sequence[Any]
-    inner_agents: InnerAgents
+    inner_agents: NestedAgents
 
     def get_response(
         self, messages: Any, *, options: Any = None, middleware: Any = None, client_kwargs: Any = None, **arguments: Any
@@ -244,33 +254,35 @@ class _RunsJournaled:
             tools = self.inner_agents.tools(cast("Any", normalize_tools(options["tools"])))
             options = {**options, "tools": without_approvals(tools)}
         client_kwargs = dict(client_kwargs or {})
-        chain = [*_listed(client_kwargs.get("middleware")), *_listed(middleware)]
-        if (held := hold_back(messages, self, chain)) is not None:
-            messages = [held, *messages[len(held.held) :]]
-            self.innermost_chat_middleware.run.held.append(held)
-        ours = self.innermost_chat_middleware
-        ours.is_watched = sees_streams([*self.agent_middleware, *cast("Any", self).chat_middleware, *chain])
-        client_kwargs["middleware"] = [*chain, ours]  # a client may replace it by `middleware`
+        chain = [*_to_list(client_kwargs.get("middleware")), *_to_list(middleware)]
+        if (placeholder := hide_history(messages, self, chain)) is not None:
+            messages = [placeholder, *messages[len(placeholder.hidden_messages) :]]
+            self.innermost_chat_middleware.run.placeholders.append(placeholder)
+        journal_middleware = self.innermost_chat_middleware
+        journal_middleware.is_watched = sees_streams(
+            [*self.agent_middleware, *cast("Any", self).chat_middleware, *chain]
+        )
+        client_kwargs["middleware"] = [*chain, journal_middleware]  # a client may replace it by `middleware`
         return client.get_response(messages, options=options, client_kwargs=client_kwargs, **arguments)
 
 
-def _listed(middleware: Any) -> list[Any]:
+def _to_list(middleware: Any) -> list[Any]:
     """List middleware, of which the framework accepts a single object, too."""
     if middleware is None:
         return []
     return list(cast("Sequence[Any]", middleware)) if isinstance(middleware, Sequence) else [middleware]
 
 
-def _client_for_run(agent: Any, run: AgentRun, inner: InnerAgents) -> Any:
+def _client_for_run(agent: Any, run: AgentRun, inner: NestedAgents) -> Any:
     client = agent.client
-    hosted = copy_with(client, _RunsJournaled)
-    hosted.innermost_chat_middleware = ModelCalls(run)
-    hosted.agent_middleware = _listed(agent.middleware)
-    hosted.inner_agents = inner
-    hosted.turn_id = run.turn_id
-    hosted.fold_call = run.produced.fold_call
+    client_copy = copy_with(client, _JournaledClient)
+    client_copy.innermost_chat_middleware = ModelCallMiddleware(run)
+    client_copy.agent_middleware = _to_list(agent.middleware)
+    client_copy.inner_agents = inner
+    client_copy.turn_id = run.turn_id
+    client_copy.fold_call = run.output.fold_call
     configuration: Any = client.function_invocation_configuration
-    tells_reasons = bool(configuration and configuration.get("include_detailed_errors"))
-    calls = ToolCalls(run, inner, tells_reasons=tells_reasons)
-    hosted.function_middleware = [calls, *client.function_middleware]
-    return hosted
+    includes_error_texts = bool(configuration and configuration.get("include_detailed_errors"))
+    calls = ToolCallMiddleware(run, inner, includes_error_texts=includes_error_texts)
+    client_copy.function_middleware = [calls, *client.function_middleware]
+    return client_copy

@@ -29,16 +29,16 @@ async def answer_requests(run: AgentRun, messages: Iterable[Message]) -> Message
     Returns:
         The message with the answers, or None when there was no request, or one has no answer yet.
     """
-    requests = [content for message in messages for content in message.contents if _is_asked_by_provider(content)]
-    asked = [(content, _key(run, content)) for content in requests]
-    told = [await _answer(run, content, key) for content, key in asked]
-    if not told or None in told:
+    requests = [content for message in messages for content in message.contents if _is_provider_request(content)]
+    keyed_requests = [(content, _key(run, content)) for content in requests]
+    responses = [await _answer(run, content, key) for content, key in keyed_requests]
+    if not responses or None in responses:
         return None
-    denials = [reason for content, key in asked if (reason := _denial(run, content, key))]
-    return Message("user", [*cast("list[Content]", told), *map(Content.from_text, denials)])
+    denials = [reason for content, key in keyed_requests if (reason := _denial(run, content, key))]
+    return Message("user", [*cast("list[Content]", responses), *map(Content.from_text, denials)])
 
 
-def _is_asked_by_provider(content: Content) -> bool:
+def _is_provider_request(content: Content) -> bool:
     return (
         content.type == "function_approval_request"
         and content.id is not None
@@ -54,15 +54,15 @@ def _key(run: AgentRun, request: Content) -> ToolKey:
 
 
 async def _answer(run: AgentRun, request: Content, key: ToolKey) -> Content | None:
-    question = run.question_id(key)
+    question = run.approval_request_id(key)
     call = cast("Content", request.function_call)
-    answer = run.answers.get(question)
+    answer = run.approvals.get(question)
     if answer is None:
-        await run.ask(question, key, call.name or "", _arguments(call.arguments), REASON)
+        await run.request_approval(question, key, call.name or "", _arguments(call.arguments), REASON)
         return None
-    told = request.to_function_approval_response(approved=_is_approved(answer, call))
-    told.additional_properties = {}  # the stamp there belongs to the request's item
-    return told
+    response = request.to_function_approval_response(approved=_is_approved(answer, call))
+    response.additional_properties = {}  # the stamp there belongs to the request's item
+    return response
 
 
 def _is_approved(answer: Mapping[str, Any], call: Content) -> bool:
@@ -76,7 +76,7 @@ def _is_changed(answer: Mapping[str, Any], call: Content) -> bool:
 def _denial(run: AgentRun, request: Content, key: ToolKey) -> str | None:
     """Return why a call was denied; the provider's answer format has no field for it."""
     call = cast("Content", request.function_call)
-    answer = run.answers[run.question_id(key)]
+    answer = run.approvals[run.approval_request_id(key)]
     if _is_approved(answer, call):
         return None
     reason = _UNCHANGEABLE if answer.get("approved") is True else answer.get("reason")
@@ -85,9 +85,13 @@ def _denial(run: AgentRun, request: Content, key: ToolKey) -> str | None:
 
 def _arguments(arguments: Any) -> dict[str, Any]:
     try:
-        found = json.loads(arguments) if isinstance(arguments, str) else arguments
+        parsed_arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        parsed_arguments = None
+    if not isinstance(parsed_arguments, dict):
         return {"arguments": arguments}
-    return {"arguments": json.dumps(found)} if has_python_class(found) else cast("dict[str, Any]", found)
+    return (
+        {"arguments": json.dumps(parsed_arguments)}
+        if has_python_class(parsed_arguments)
+        else cast("dict[str, Any]", parsed_arguments)
+    )

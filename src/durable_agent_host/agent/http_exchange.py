@@ -9,22 +9,22 @@ from typing import Any, Final, Protocol
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 
 
-class Exchange(Protocol):
+class HttpExchange(Protocol):
     """One request and its answer."""
 
-    def answered(self, status: int, *, is_stream: bool) -> None:
+    def record_status(self, status: int, *, is_stream: bool) -> None:
         """Record the status."""
         ...
 
-    def take(self, piece: bytes) -> None:
+    def record_chunk(self, chunk: bytes) -> None:
         """Record a piece of the answer's body."""
         ...
 
 
-class Exchanges(Protocol):
+class ExchangeSink(Protocol):
     """Receives what is sent in one attempt of a turn."""
 
-    async def sent(self, method: str, url: str, body: bytes) -> Exchange | None:
+    async def sent(self, method: str, url: str, body: bytes) -> HttpExchange | None:
         """Note a request.
 
         Args:
@@ -38,11 +38,11 @@ class Exchanges(Protocol):
         ...
 
 
-EXCHANGES: Final = WeakContextVar[Exchanges]("durable_agent_exchanges")
+EXCHANGES: Final = WeakContextVar[ExchangeSink]("durable_agent_exchanges")
 """Of the attempt that runs; None when nothing is kept."""
 
 
-async def sent(method: Any, url: Any, body: Any) -> Exchange | None:
+async def sent(method: Any, url: Any, body: Any) -> HttpExchange | None:
     """Tell of a request, if anybody wants to know.
 
     Args:

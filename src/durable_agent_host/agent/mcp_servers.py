@@ -20,7 +20,7 @@ from durable_agent_host.agent.dynamic_subclass import overridden_class
 from durable_agent_host.errors import TurnError
 
 _LOGGER = logging.getLogger(__name__)
-_REFUSED: Final = "Session terminated"
+_UNKNOWN_SESSION: Final = "Session terminated"
 """What the MCP SDK says of a request that a server refused because it does not know the session."""
 
 _CUT: Final = ("Connection closed", "Session terminated ", "SSE stream ")
@@ -77,8 +77,8 @@ class _Reconnecting:
         server: Any = super()
         prepare = server._prepare_for_run  # noqa: SLF001 - the override calls what it overrides
         await prepare(kwargs)
-        known = self._connection
-        if await self.live_connection() is not known:
+        connection = self._connection
+        if await self.live_connection() is not connection:
             await prepare(kwargs)
 
     async def call_tool(self, tool_name: str, **kwargs: Any) -> Any:
@@ -128,7 +128,7 @@ class _Reconnecting:
             return await call()
         except ToolException as error:
             reason = _reason(error)
-            if reason == _REFUSED:
+            if reason == _UNKNOWN_SESSION:
                 await self._connect_again(connection)
                 return await call()
             if reason.startswith(_CUT):

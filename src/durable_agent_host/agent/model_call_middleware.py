@@ -25,20 +25,20 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.agent_run import AgentRun, BrokenStream
-from durable_agent_host.agent.history_placeholder import CallMessages
-from durable_agent_host.agent.observer import ModelCallAnswered, ModelCallBegan, ModelCallFailed, ModelCallFinished
+from durable_agent_host.agent.history_placeholder import ModelCallMessages
+from durable_agent_host.agent.observer import ModelCallCompleted, ModelCallFailed, ModelCallResponded, ModelCallStarted
 from durable_agent_host.agent.response_limits import (
-    Heard,
-    WordMeter,
-    characters_of_answer,
+    OutputCounter,
+    OutputSizeMeter,
     check_calls,
     check_model_call,
-    in_time,
+    count_output_characters,
     lacks_finish_reason,
-    received,
+    received_bytes,
+    stream_with_timeout,
     until_its_end,
 )
-from durable_agent_host.agent.retry_classification import advice_of, causes_of
+from durable_agent_host.agent.retry_classification import causes_of, classify_error
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer, replayed_updates
 from durable_agent_host.errors import DurableAgentHostError, LogError, ProviderError, log_reason
@@ -49,7 +49,7 @@ _MOST_CHARACTERS: Final = 300
 
 
 @contextmanager
-def reading(client: Any, explain: Callable[[BaseException], ProviderError | None]) -> Generator[None]:
+def response_parse_errors(client: Any, explain: Callable[[BaseException], ProviderError | None]) -> Generator[None]:
     """Turn an error of reading an answer into a sentence: one that nobody explains, after some of the answer has come.
 
     Args:
@@ -60,24 +60,29 @@ def reading(client: Any, explain: Callable[[BaseException], ProviderError | None
         ProviderError: the answer cannot be read; with the client's name and the error's text.
         Exception: any other, unchanged.
     """
-    before = received().bytes
+    before = received_bytes().bytes
     try:
         yield
     except Exception as error:
         causes = list(causes_of(error))
-        is_ours = any(isinstance(one, DurableAgentHostError) for one in causes)
-        if is_ours or received().bytes == before or explain(error) is not None or advice_of(error) is not None:
+        is_host_error = any(isinstance(cause, DurableAgentHostError) for cause in causes)
+        if (
+            is_host_error
+            or received_bytes().bytes == before
+            or explain(error) is not None
+            or classify_error(error) is not None
+        ):
             raise
-        why = f"{type(client).__name__}: {type(causes[-1]).__name__}: {causes[-1]}"[:_MOST_CHARACTERS]
+        reason = f"{type(client).__name__}: {type(causes[-1]).__name__}: {causes[-1]}"[:_MOST_CHARACTERS]
         raise ProviderError(
-            f"the model's service sent an answer that cannot be read: {why}", retryable=False
+            f"the model's service sent an answer that cannot be read: {reason}", retryable=False
         ) from error
 
 
 CallNext = Callable[[], Awaitable[None]]
 
 
-class ModelCalls(ChatMiddleware):
+class ModelCallMiddleware(ChatMiddleware):
     """Journals the model calls of one run.
 
     Args:
@@ -98,10 +103,10 @@ class ModelCalls(ChatMiddleware):
         Raises:
             RunStoppedError: the run is no longer wanted.
         """
-        answer = _Answer(self.run, context, call_next)
+        answer = _ModelResponse(self.run, context, call_next)
         await answer.begin()
         if context.stream:
-            answer.messages.put_aside()
+            answer.messages.hide_messages()
             updates = answer.stream()
             stream = _copies(updates) if self.is_watched else updates
             context.result = ResponseStream(stream, finalizer=lambda _: answer.response())
@@ -118,20 +123,22 @@ _TEXTS: Final = frozenset({"text", "text_reasoning"})
 async def _copies(updates: AsyncGenerator[ChatResponseUpdate]) -> AsyncGenerator[ChatResponseUpdate]:
     async with aclosing(updates):
         async for update in updates:
-            copied = copy.copy(update)
-            copied.contents = [copy.copy(one) if one.type in _TEXTS else one for one in update.contents]
-            yield copied
+            update_copy = copy.copy(update)
+            update_copy.contents = [
+                copy.copy(content) if content.type in _TEXTS else content for content in update.contents
+            ]
+            yield update_copy
 
 
-class _Answer:
+class _ModelResponse:
     """The agent's view of one model call: one call, or several when the model pauses in its answer."""
 
     def __init__(self, run: AgentRun, context: ChatContext, call_next: CallNext) -> None:
         self._run = run
         self._context = context
         self._call_next = call_next
-        self.messages = CallMessages(context)
-        self._asked = self.messages.given
+        self.messages = ModelCallMessages(context)
+        self._request_messages = self.messages.all_messages
         self._responses: list[ChatResponse[Any]] = []
         self._step: _Replay | _Call
 
@@ -140,30 +147,32 @@ class _Answer:
         run = self._run
         context = self._context
         run.check_waiting()
-        position, recorded = run.journal.next_model_call()
-        received().calls = position + 1
-        run.note_offered(context.options)
-        context.messages = self._asked
-        chosen = await run.choose_messages(run, context, position, recorded is not None)
-        if recorded is not None:
+        position, entry = run.journal.next_model_call()
+        received_bytes().calls = position + 1
+        run.record_available_tools(context.options)
+        context.messages = self._request_messages
+        chosen = await run.choose_messages(run, context, position, entry is not None)
+        if entry is not None:
             run.session_state.restore(position)
-            self._step = _Replay(run, recorded, position)
+            self._step = _Replay(run, entry, position)
             return
         run.check()
-        check_model_call(run.bounds, begun=1)
+        check_model_call(run.bounds, started_count=1)
         self.messages.choose(run.prepare_messages(chosen))
         send = partial(_send, self.messages, self._call_next)
-        self._step = _Call(run, context, send, position, await self._admitted())
+        self._step = _Call(run, context, send, position, await self._reserve())
 
-    async def _admitted(self) -> Reservation | None:
+    async def _reserve(self) -> Reservation | None:
         """Check the call against the budgets."""
         run = self._run
         context = self._context
-        if run.spending is None:
+        if run.budget_account is None:
             return None
-        wanted = await run.spending.admit_model_call(run.ask_for_budget, context.messages, context.options or {})
+        reservation = await run.budget_account.admit_model_call(
+            run.ask_for_budget, context.messages, context.options or {}
+        )
         run.check_waiting()
-        return wanted
+        return reservation
 
     async def stream(self) -> AsyncGenerator[ChatResponseUpdate]:
         """Yield the updates of all calls; each response is durable before the next call is made."""
@@ -173,7 +182,7 @@ class _Answer:
                     async for update in updates:
                         yield update
                 self._responses.append(self._step.response)
-                more = self._run.provider.goes_on(self._step.response)
+                more = self._run.provider.continuation_messages(self._step.response)
                 if more is None:
                     return
                 if len(self._responses) > _MOST_PAUSES:
@@ -181,24 +190,24 @@ class _Answer:
                         f"the model has paused {len(self._responses)} times in one answer; ask for less at once",
                         retryable=False,
                     )
-                self._asked = [*self._asked, *more]
+                self._request_messages = [*self._request_messages, *more]
                 await self.begin()
         finally:
             self.messages.release()
 
     def response(self) -> ChatResponse[Any]:
         """Return the response of all calls as one."""
-        *paused, last = self._responses
-        if not paused:
+        *paused_responses, last = self._responses
+        if not paused_responses:
             return last
-        whole = copy.copy(last)
-        whole.messages = [message for one in self._responses for message in one.messages]
-        for one in paused:
-            whole.usage_details = add_usage_details(whole.usage_details, one.usage_details)
-        return whole
+        merged_response = copy.copy(last)
+        merged_response.messages = [message for response in self._responses for message in response.messages]
+        for response in paused_responses:
+            merged_response.usage_details = add_usage_details(merged_response.usage_details, response.usage_details)
+        return merged_response
 
 
-async def _send(messages: CallMessages, call_next: CallNext) -> None:
+async def _send(messages: ModelCallMessages, call_next: CallNext) -> None:
     messages.send()
     await call_next()
 
@@ -206,38 +215,38 @@ async def _send(messages: CallMessages, call_next: CallNext) -> None:
 class _Replay:
     """A model call that the journal answers."""
 
-    def __init__(self, run: AgentRun, recorded: Mapping[str, Any], position: int) -> None:
+    def __init__(self, run: AgentRun, entry: Mapping[str, Any], position: int) -> None:
         self._run = run
-        self._recorded = recorded
+        self._entry = entry
         self._position = position
-        self.response = decode_model_response(recorded)
+        self.response = decode_model_response(entry)
         if run.drop_continuations:
             self.response.conversation_id = None
 
     async def stream(self) -> AsyncGenerator[ChatResponseUpdate]:
         """Yield the response as updates."""
-        await self._run.audience.tell(ModelCallBegan(self._position, replayed=True))
-        self._run.note_unreadable(self.response, self._position)
+        await self._run.observers.notify(ModelCallStarted(self._position, replayed=True))
+        self._run.record_invalid_calls(self.response, self._position)
         with self._run.replaying():
-            for update in replayed_updates(decode_model_response(self._recorded)):
+            for update in replayed_updates(decode_model_response(self._entry)):
                 yield update
-        await self._run.audience.tell(ModelCallAnswered(self._position, replayed=True))
-        await self._run.audience.tell(_finished(self.response, self._position, replayed=True))
+        await self._run.observers.notify(ModelCallResponded(self._position, replayed=True))
+        await self._run.observers.notify(_build_completed(self.response, self._position, replayed=True))
 
 
-def _finished(response: ChatResponse[Any], position: int, *, replayed: bool) -> ModelCallFinished:
+def _build_completed(response: ChatResponse[Any], position: int, *, replayed: bool) -> ModelCallCompleted:
     usage = cast("Mapping[str, Any] | None", response.usage_details)
-    return ModelCallFinished(position, response.model, usage, response.finish_reason, replayed)
+    return ModelCallCompleted(position, response.model, usage, response.finish_reason, replayed)
 
 
 class _Call:
     """One model call, with its retries."""
 
     def __init__(
-        self, run: AgentRun, context: ChatContext, call_next: CallNext, position: int, wanted: Reservation | None
+        self, run: AgentRun, context: ChatContext, call_next: CallNext, position: int, reservation: Reservation | None
     ) -> None:
         self._run = run
-        self._wanted = wanted
+        self._reservation = reservation
         self._context = context
         self._call_next = call_next
         self._position = position
@@ -249,30 +258,32 @@ class _Call:
         """Yield the updates of the first attempt that streams content; the response is durable when it ends."""
         run = self._run
         run.begin_call(self._position)
-        await run.audience.tell(ModelCallBegan(self._position, replayed=False))
+        await run.observers.notify(ModelCallStarted(self._position, replayed=False))
         retry = run.breaks.get(self._position, 0)
         while True:
-            told = False
-            held: list[ChatResponseUpdate] = []  # opening updates have no content, and a retry sends them again
+            has_content = False
+            buffered_updates: list[
+                ChatResponseUpdate
+            ] = []  # opening updates have no content, and a retry sends them again
             try:
-                async with aclosing(in_time(self._attempt(), run.bounds)) as updates:
+                async with aclosing(stream_with_timeout(self._attempt(), run.bounds)) as updates:
                     async for update in updates:
-                        if not told and not update.contents:
-                            held.append(update)
+                        if not has_content and not update.contents:
+                            buffered_updates.append(update)
                             continue
-                        told = True
-                        for one in (*held, update):
-                            yield one
-                        held = []
-                for one in held:
-                    yield one
+                        has_content = True
+                        for ready_update in (*buffered_updates, update):
+                            yield ready_update
+                        buffered_updates = []
+                for ready_update in buffered_updates:
+                    yield ready_update
                 break
             except Exception as error:
-                if not told and run.spending is not None:
-                    await run.spending.release(self._position, None)
+                if not has_content and run.budget_account is not None:
+                    await run.budget_account.release(self._position, None)
                 if (seconds := await self._wait_before_retry(retry, error)) is None:
                     raise
-                if told:
+                if has_content:
                     run.broke(BrokenStream(self._position, seconds, log_reason(error)))
                     raise
                 retry += 1
@@ -283,92 +294,92 @@ class _Call:
     async def _wait_before_retry(self, retry: int, error: Exception) -> float | None:
         """Return after how many seconds the call is retried; None when it is not."""
         run = self._run
-        was_gone = await self._gave_up_background(error)
-        seconds = 0.0 if was_gone else run.wait_before_retry(retry, error)
+        was_missing = await self._gave_up_background(error)
+        seconds = 0.0 if was_missing else run.wait_before_retry(retry, error)
         reason = run.provider.explain(error) or error
-        await run.audience.tell(ModelCallFailed(self._position, reason, seconds))
+        await run.observers.notify(ModelCallFailed(self._position, reason, seconds))
         return seconds
 
     async def _journal(self) -> None:
         """Make the response durable; its tool calls run after that."""
         run = self._run
-        await run.audience.tell(ModelCallAnswered(self._position, replayed=False))
-        folded = self._folded()
-        check_calls((content for message in folded.messages for content in message.contents), run.bounds)
-        if run.spending is not None and not is_measured(cast("Any", folded.usage_details)):
-            run.spending.note_heard(self._position, None)
-        response = encode_answer(folded)
+        await run.observers.notify(ModelCallResponded(self._position, replayed=False))
+        folded_response = self._fold_response()
+        check_calls((content for message in folded_response.messages for content in message.contents), run.bounds)
+        if run.budget_account is not None and not is_measured(cast("Any", folded_response.usage_details)):
+            run.budget_account.journal_output(self._position, None)
+        response = encode_answer(folded_response)
         try:
             await run.journal.model_finished(self._position, response, run.session_state.changes())
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
-        if run.spending is not None:
+        if run.budget_account is not None:
             usage = cast("Mapping[str, Any] | None", self.response.usage_details)
-            run.spending.settle(self._position, None, usage, self.response.model)
+            run.budget_account.commit(self._position, None, usage, self.response.model)
         run.finish_call(self._position, self.response)
-        await run.audience.tell(_finished(self.response, self._position, replayed=False))
+        await run.observers.notify(_build_completed(self.response, self._position, replayed=False))
 
-    def _folded(self) -> ChatResponse[Any]:
+    def _fold_response(self) -> ChatResponse[Any]:
         """Return the response with the messages that the turn will store."""
-        folded = copy.copy(self.response)
+        response = copy.copy(self.response)
         if self._updates:
-            folded.messages = self._run.produced.fold_call(self._updates).response().messages
-        return folded
+            response.messages = self._run.output.fold_call(self._updates).response().messages
+        return response
 
     async def _attempt(self) -> AsyncGenerator[ChatResponseUpdate]:
         run = self._run
         self._updates = []
         self._continue_background()
-        if run.spending is not None and self._wanted is not None:
-            await run.spending.reserve(self._position, None, self._wanted)
-        with run.kept.call(self._position, None):
+        if run.budget_account is not None and self._reservation is not None:
+            await run.budget_account.reserve(self._position, None, self._reservation)
+        with run.exchange_recorder.call(self._position, None):
             try:
-                with reading(self._context.client, run.provider.explain):
-                    async with aclosing(self._made()) as updates:
+                with response_parse_errors(self._context.client, run.provider.explain):
+                    async with aclosing(self._send_once()) as updates:
                         async for update in updates:
                             yield update
             except BaseException:
-                if run.spending is not None:
-                    run.spending.broke_off(self._position, None)
+                if run.budget_account is not None:
+                    run.budget_account.broke_off(self._position, None)
                 raise
 
-    async def _made(self) -> AsyncGenerator[ChatResponseUpdate]:
+    async def _send_once(self) -> AsyncGenerator[ChatResponseUpdate]:
         """Make the call once."""
         await self._call_next()
         result: Any = self._context.result
-        meter = WordMeter()
-        heard = Heard(self._run.provider)
+        meter = OutputSizeMeter()
+        counter = OutputCounter(self._run.provider)
         if isinstance(result, ResponseStream):
             async with cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result) as updates:
                 is_open = self._run.provider.ended_early
                 async for update in until_its_end(updates, lambda u: lacks_finish_reason(u) or is_open(u), None):
-                    meter.take(update.contents)
+                    meter.add(update.contents)
                     _correct(update, update.contents)
-                    if self._run.spending is not None:
-                        heard.take(update)
-                        self._heard(heard.characters, update.model, is_open=True)
+                    if self._run.budget_account is not None:
+                        counter.add(update)
+                        self._count_output(counter.characters, update.model, is_open=True)
                     self._updates.append(update)
-                    await self._note_background(update.continuation_token)
+                    await self._record_background(update.continuation_token)
                     yield update
-                    self._run.produced.condense(self._updates, self._position)
+                    self._run.output.coalesce(self._updates, self._position)
                 if self._run.provider.ended_early(reversed(self._updates)):
                     raise _cut_off(self._updates)
                 self.response = await result.get_final_response()
             _release(result)
         else:
             for message in result.messages:
-                meter.take(message.contents)
+                meter.add(message.contents)
                 _correct(result, message.contents)
             result.usage_details = cast("Any", known_counts(result.usage_details)) or None
-            self._heard(characters_of_answer(result), result.model, is_open=False)
+            self._count_output(count_output_characters(result), result.model, is_open=False)
             if self._run.provider.ended_early([result]):
                 raise _cut_off([])
             self.response = result
 
-    def _heard(self, characters: int, model: str | None, *, is_open: bool) -> None:
+    def _count_output(self, characters: int, model: str | None, *, is_open: bool) -> None:
         """Tell the budgets what the call has said so far; an answer that still comes may cross one."""
-        if (spending := self._run.spending) is not None:
-            spending.heard(self._position, None, characters, model, is_open=is_open)
+        if (account := self._run.budget_account) is not None:
+            account.add_output(self._position, None, characters, model, is_open=is_open)
 
     def _continue_background(self) -> None:
         """Resume the service's background answer, if there is one."""
@@ -382,12 +393,12 @@ class _Call:
         self._was_continued = self._was_continued or self._is_continued
         self._context.options = options
 
-    async def _note_background(self, continuation: Any) -> None:
+    async def _record_background(self, continuation: Any) -> None:
         if not isinstance(continuation, Mapping) or not (self._context.options or {}).get("background"):
             return
-        noted = dict(cast("Mapping[str, Any]", continuation))
-        if self._run.journal.recorded.continuations.get(self._position) != noted:
-            await self._tell_journal(noted)
+        continuation_token = dict(cast("Mapping[str, Any]", continuation))
+        if self._run.journal.recorded.continuations.get(self._position) != continuation_token:
+            await self._journal_continuation(continuation_token)
 
     async def _gave_up_background(self, error: Exception) -> bool:
         """Forget a background answer that failed or that the service no longer has; a broken connection means neither.
@@ -397,27 +408,27 @@ class _Call:
         """
         if self._run.journal.recorded.continuations.get(self._position) is None:
             return False
-        advice = advice_of(error)
-        was_gone = self._is_continued and advice is not None and advice.is_gone
+        decision = classify_error(error)
+        was_missing = self._is_continued and decision is not None and decision.is_response_missing
         has_failed = any(
-            isinstance(one, ProviderError) and not isinstance(one, _CutOffError) for one in causes_of(error)
+            isinstance(cause, ProviderError) and not isinstance(cause, _CutOffError) for cause in causes_of(error)
         )
-        if was_gone or has_failed:
-            await self._tell_journal(None)
-        return was_gone
+        if was_missing or has_failed:
+            await self._journal_continuation(None)
+        return was_missing
 
-    async def _tell_journal(self, continuation: Mapping[str, Any] | None) -> None:
+    async def _journal_continuation(self, continuation: Mapping[str, Any] | None) -> None:
         try:
             await self._run.journal.model_begun(self._position, continuation)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
 
-def _correct(said: Any, contents: Sequence[Content]) -> None:
+def _correct(update: Any, contents: Sequence[Content]) -> None:
     """Correct what an answer, or an update of it, has for texts and counts; in place."""
     correct_contents(contents)
-    if said.finish_reason is not None:
-        said.finish_reason = text_for(said.finish_reason, "finish_reason")
+    if update.finish_reason is not None:
+        update.finish_reason = text_for(update.finish_reason, "finish_reason")
 
 
 def _release(stream: Any) -> None:

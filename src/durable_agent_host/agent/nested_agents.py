@@ -35,27 +35,27 @@ from agent_framework.exceptions import UserInputRequiredException
 
 from durable_agent_host.agent.compaction import with_clients
 from durable_agent_host.agent.context_stores import keep_in_session
-from durable_agent_host.agent.declarations import refuse_declared_tools
+from durable_agent_host.agent.declarations import reject_declared_tools
 from durable_agent_host.agent.dynamic_subclass import copy_with, overridden_class
 from durable_agent_host.agent.mcp_servers import with_reconnection
-from durable_agent_host.agent.nested_model_calls import InnerCall
+from durable_agent_host.agent.nested_model_calls import NestedCall
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.response_limits import (
-    WordMeter,
+    OutputSizeMeter,
+    await_response,
     check_calls,
     check_model_call,
-    in_time,
     is_larger,
     lacks_finish_reason,
-    received,
+    received_bytes,
+    stream_with_timeout,
     until_its_end,
-    whole_in_time,
 )
 from durable_agent_host.agent.run_output import EVERY
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.agent.tool_wrappers import plain_arguments
 from durable_agent_host.codec.journal_entry import encode_tool_result
-from durable_agent_host.errors import CorruptStateError, without_words
+from durable_agent_host.errors import CorruptStateError, strip_error_text
 from durable_agent_host.tool_calls import INNER_KEYS, RUNNING_CALL
 
 _LOGGER = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ _FUNCTIONS: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
 """Functions of tools that are agents → functions of their bounded copies."""
 
 
-class InnerAgents:
+class NestedAgents:
     """Limits the agents within one hosted agent.
 
     Args:
@@ -92,18 +92,18 @@ class InnerAgents:
                 on are dropped, as they take more memory than the texts.
             agent_name: of the agent.
         """
-        if isinstance(client, _Bounded) or not hasattr(client, "__dict__"):
+        if isinstance(client, _LimitedClient) or not hasattr(client, "__dict__"):
             return client
         is_raw = not hasattr(client, "_inner_get_response")
-        bounded: Any = copy_with(client, _BoundedWhole if is_raw else _BoundedInside)
+        limited_client: Any = copy_with(client, _LimitedForeignClient if is_raw else _LimitedFrameworkClient)
         provider = self._provider_for(client)
-        bounded.inner_agents = self
-        bounded.lets_go = is_tool
-        bounded.provider_inside = provider
-        bounded.__dict__.update(provider.sdk_clients(client, retries=True))
+        limited_client.inner_agents = self
+        limited_client.lets_go = is_tool
+        limited_client.provider_inside = provider
+        limited_client.__dict__.update(provider.sdk_clients(client, retries=True))
         if FunctionInvocationLayer in type(client).__mro__:
-            bounded.function_middleware = [_InnerToolCalls(agent_name), *bounded.function_middleware]
-        return bounded
+            limited_client.function_middleware = [_InnerToolCalls(agent_name), *limited_client.function_middleware]
+        return limited_client
 
     def agent(self, agent: Any, *, is_tool: bool = False) -> Any:
         """Copy an agent with a bounded client; a workflow, built for the run, gets bounded agents in place.
@@ -113,12 +113,12 @@ class InnerAgents:
             is_tool: see `client`.
         """
         match cast("object", agent):
-            case RawAgent() if not isinstance(agent.client, _Bounded):
-                bounded: Any = copy.copy(agent)
-                bounded.client = self.client(agent.client, is_tool=is_tool, agent_name=agent.name or "")
-                bounded.mcp_tools = with_reconnection(bounded.mcp_tools, is_inner=True)
-                self._bound_compaction(bounded)
-                return bounded
+            case RawAgent() if not isinstance(agent.client, _LimitedClient):
+                limited_agent: Any = copy.copy(agent)
+                limited_agent.client = self.client(agent.client, is_tool=is_tool, agent_name=agent.name or "")
+                limited_agent.mcp_tools = with_reconnection(limited_agent.mcp_tools, is_inner=True)
+                self._bound_compaction(limited_agent)
+                return limited_agent
             case WorkflowAgent() as team:
                 self._bound_workflow(team.workflow, is_tool=is_tool)
             case _:
@@ -144,8 +144,8 @@ class InnerAgents:
             cells = function.__closure__ or ()
             if _WRAPPED not in names or not function.__module__.startswith("agent_framework"):
                 return tool
-            bounded = {_WRAPPED: CellType(self.agent(cells[names.index(_WRAPPED)].cell_contents, is_tool=True))}
-            closure = tuple(bounded.get(name, cell) for name, cell in zip(names, cells, strict=True))
+            cells_by_name = {_WRAPPED: CellType(self.agent(cells[names.index(_WRAPPED)].cell_contents, is_tool=True))}
+            closure = tuple(cells_by_name.get(name, cell) for name, cell in zip(names, cells, strict=True))
             _FUNCTIONS[function] = _rebound(function, closure)
         view = object.__new__(overridden_class(cast("type[Any]", type(tool)), _BoundedTool))
         view.__dict__ = tool.__dict__
@@ -156,15 +156,17 @@ class InnerAgents:
         for holder in (agent, agent.client):
             if (strategy := getattr(holder, "compaction_strategy", None)) is not None:
                 holder.compaction_strategy = with_clients(strategy, self.client)
-        agent.context_providers = [self._context_provider(keep_in_session(one)) for one in agent.context_providers]
+        agent.context_providers = [
+            self._context_provider(keep_in_session(provider)) for provider in agent.context_providers
+        ]
 
     def _context_provider(self, provider: Any) -> Any:
         if type(provider) is not CompactionProvider:
             return provider
-        bounded: Any = copy.copy(provider)
-        bounded.before_strategy = with_clients(provider.before_strategy, self.client)
-        bounded.after_strategy = with_clients(provider.after_strategy, self.client)
-        return bounded
+        limited_provider: Any = copy.copy(provider)
+        limited_provider.before_strategy = with_clients(provider.before_strategy, self.client)
+        limited_provider.after_strategy = with_clients(provider.after_strategy, self.client)
+        return limited_provider
 
     def _bound_workflow(self, workflow: Workflow, *, is_tool: bool) -> None:
         for executor in workflow.executors.values():
@@ -181,21 +183,23 @@ class InnerAgents:
             for name, value in list(vars(holder).items()):
                 if isinstance(value, Workflow):
                     self._bound_workflow(value, is_tool=is_tool)
-                elif (bounded := self.agent(value, is_tool=is_tool)) is not value:
-                    setattr(holder, name, bounded)
+                elif (limited_agent := self.agent(value, is_tool=is_tool)) is not value:
+                    setattr(holder, name, limited_agent)
 
 
 def _managers(executor: object) -> Iterator[object]:
     """List the objects of an orchestrator that call agents on its behalf."""
-    return (one for one in vars(executor).values() if callable(getattr(one, "on_checkpoint_save", None)))
+    return (value for value in vars(executor).values() if callable(getattr(value, "on_checkpoint_save", None)))
 
 
 def _rebound(function: FunctionType, closure: tuple[CellType, ...]) -> FunctionType:
-    bounded = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, closure)
-    bounded.__kwdefaults__ = function.__kwdefaults__
-    bounded.__annotations__ = function.__annotations__
-    bounded.__dict__.update(function.__dict__)
-    return bounded
+    function_copy = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, closure
+    )
+    function_copy.__kwdefaults__ = function.__kwdefaults__
+    function_copy.__annotations__ = function.__annotations__
+    function_copy.__dict__.update(function.__dict__)
+    return function_copy
 
 
 class _BoundedTool:
@@ -211,140 +215,140 @@ class _BoundedTool:
         self.__dict__["func"] = function
 
 
-class _Bounded:
+class _LimitedClient:
     """The override of a chat client; stands before the client's own class in the method resolution order."""
 
-    inner_agents: InnerAgents
+    inner_agents: NestedAgents
     lets_go: bool
     provider_inside: ModelProvider
 
     def get_response(self, messages: Any, *, options: Any = None, **arguments: Any) -> Any:
         if options and options.get("tools"):
             tools = self.inner_agents.tools(cast("Any", normalize_tools(options["tools"])))
-            refuse_declared_tools(tools)
+            reject_declared_tools(tools)
             options = {**options, "tools": tools}
         client: Any = super()
         return client.get_response(messages, options=options, **arguments)
 
 
-class _BoundedInside(_Bounded):
+class _LimitedFrameworkClient(_LimitedClient):
     """The override of a client whose model calls go through one method, inside all of the framework's layers."""
 
     def _inner_get_response(self, *, stream: bool = False, **arguments: Any) -> Any:
         client: Any = super()
         inner = client._inner_get_response  # noqa: SLF001 - the override calls what it overrides
-        call = InnerCall(arguments.get("messages") or (), arguments.get("options") or {}, self.provider_inside)
+        call = NestedCall(arguments.get("messages") or (), arguments.get("options") or {}, self.provider_inside)
         return _call(lambda: inner(stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
 
 
-class _BoundedWhole(_Bounded):
+class _LimitedForeignClient(_LimitedClient):
     """The override of a client that is not the framework's."""
 
     def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
         ask = super().get_response
-        call = InnerCall(normalize_messages(messages), arguments.get("options") or {}, self.provider_inside)
+        call = NestedCall(normalize_messages(messages), arguments.get("options") or {}, self.provider_inside)
         return _call(lambda: ask(messages, stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
 
 
-def _call(ask: Callable[[], Any], call: InnerCall, *, stream: bool, lets_go: bool) -> Any:
+def _call(ask: Callable[[], Any], call: NestedCall, *, stream: bool, lets_go: bool) -> Any:
     """Make one model call within the turn's limits."""
     if not stream:
-        return _whole(ask, call)
-    asked: list[Any] = []
+        return _respond_once(ask, call)
+    streams: list[Any] = []
 
     async def updates() -> AsyncGenerator[ChatResponseUpdate]:
-        with _ends_turn():
-            async with _counted(call):
+        with _end_turn_on_limit():
+            async with _count_call(call):
                 result = ask()
-                asked.append(result if isinstance(result, ResponseStream) else await result)
-                async with asked[0]:
-                    each = _each(until_its_end(asked[0], lacks_finish_reason, None), lets_go=lets_go)
-                    async with aclosing(in_time(each, received().bounds)) as updates_in_time:
+                streams.append(result if isinstance(result, ResponseStream) else await result)
+                async with streams[0]:
+                    each = _each(until_its_end(streams[0], lacks_finish_reason, None), lets_go=lets_go)
+                    async with aclosing(stream_with_timeout(each, received_bytes().bounds)) as updates_in_time:
                         async for update in updates_in_time:
-                            call.take(update)
+                            call.add(update)
                             yield update
-            await call.finished()
+            await call.record_response()
 
     async def response(_: Any) -> ChatResponse[Any]:
-        with _ends_turn():
-            return _checked(await asked[0].get_final_response())
+        with _end_turn_on_limit():
+            return _check_response(await streams[0].get_final_response())
 
     return ResponseStream(updates(), finalizer=response)
 
 
-async def _whole(ask: Callable[[], Awaitable[ChatResponse[Any]]], call: InnerCall) -> ChatResponse[Any]:
-    with _ends_turn():
-        async with _counted(call):
-            response = await whole_in_time(ask(), received().bounds)
-        await call.finished(response)
-        meter = WordMeter()
+async def _respond_once(send: Callable[[], Awaitable[ChatResponse[Any]]], call: NestedCall) -> ChatResponse[Any]:
+    with _end_turn_on_limit():
+        async with _count_call(call):
+            response = await await_response(send(), received_bytes().bounds)
+        await call.record_response(response)
+        meter = OutputSizeMeter()
         for message in response.messages:
-            meter.take(message.contents)
-        return _checked(response)
+            meter.add(message.contents)
+        return _check_response(response)
 
 
 async def _each(stream: Any, *, lets_go: bool) -> AsyncGenerator[ChatResponseUpdate]:
-    meter = WordMeter(_UPDATE_BYTES)
-    passed = list[ChatResponseUpdate]()
+    meter = OutputSizeMeter(_UPDATE_BYTES)
+    passed_updates = list[ChatResponseUpdate]()
     async for update in stream:
-        meter.take(update.contents)
+        meter.add(update.contents)
         yield update
         if lets_go:
-            passed.append(update)
-        if len(passed) >= EVERY:
-            _let_go(passed)
-            passed.clear()
+            passed_updates.append(update)
+        if len(passed_updates) >= EVERY:
+            _let_go(passed_updates)
+            passed_updates.clear()
 
 
-def _let_go(passed: Iterable[ChatResponseUpdate]) -> None:
-    for update in passed:
+def _let_go(updates: Iterable[ChatResponseUpdate]) -> None:
+    for update in updates:
         if [content.type for content in update.contents] == ["text"]:
             update.raw_representation = update.contents[0].raw_representation = None
 
 
 @asynccontextmanager
-async def _counted(call: InnerCall) -> AsyncGenerator[None]:
-    bounded = received()
-    bounded.check()
-    check_model_call(bounded.bounds)
-    bounded.inner_calls += 1
+async def _count_call(call: NestedCall) -> AsyncGenerator[None]:
+    traffic = received_bytes()
+    traffic.check()
+    check_model_call(traffic.bounds)
+    traffic.inner_calls += 1
     await call.begin()
     try:
         yield
     except Exception:
-        await call.failed()
+        await call.record_failure()
         raise
 
 
-def _checked(response: ChatResponse[Any]) -> ChatResponse[Any]:
+def _check_response(response: ChatResponse[Any]) -> ChatResponse[Any]:
     contents = (content for message in response.messages for content in message.contents)
-    check_calls(contents, received().bounds)
+    check_calls(contents, received_bytes().bounds)
     return response
 
 
 @contextmanager
-def _ends_turn() -> Generator[None]:
+def _end_turn_on_limit() -> Generator[None]:
     """End the turn when a limit was exceeded; leave other errors to the agent."""
     try:
         yield
     except Exception as error:
-        crossed = received().crossed
-        if crossed is None:
+        limit_error = received_bytes().exceeded_limit
+        if limit_error is None:
             raise
-        raise RunStoppedError(Failed(crossed)) from error
+        raise RunStoppedError(Failed(limit_error)) from error
 
 
-def log_tool_failure(what: str, error: BaseException) -> None:
+def log_tool_failure(subject: str, error: BaseException) -> None:
     """Log what a tool raised, with its traceback; some errors quote whole answers of services.
 
     Args:
-        what: failed.
+        subject: failed.
         error: the error raised.
     """
-    said = f"{type(error).__name__}: {error}"
-    more = len(said) - _LOGGED_CHARACTERS
-    said = said if more <= 0 else f"{said[:_LOGGED_CHARACTERS]}... ({more:,} characters more)"
-    _LOGGER.warning("%s: %s", what, said, exc_info=without_words(error))
+    text = f"{type(error).__name__}: {error}"
+    more = len(text) - _LOGGED_CHARACTERS
+    text = text if more <= 0 else f"{text[:_LOGGED_CHARACTERS]}... ({more:,} characters more)"
+    _LOGGER.warning("%s: %s", subject, text, exc_info=strip_error_text(error))
 
 
 class _InnerToolCalls(FunctionMiddleware):
@@ -370,15 +374,17 @@ class _InnerToolCalls(FunctionMiddleware):
             raise
         finally:
             RUNNING_CALL.reset(token)
-        most = received().bounds.tool_result_bytes
+        max_bytes = received_bytes().bounds.tool_result_bytes
         try:
-            is_too_large = is_larger(encode_tool_result(context.result), most)
+            is_too_large = is_larger(encode_tool_result(context.result), max_bytes)
         except (CorruptStateError, RecursionError):  # a result that cannot be stored need not be, here
             return
         if is_too_large:
             _LOGGER.warning(
-                "the result of tool %s, of an agent within an agent, is larger than %d bytes, and the model is told "
-                "so; DURABLE_AGENT_HOST_MAX_TOOL_RESULT_BYTES sets the limit",
-                *(context.function.name, most),
+                "the result of tool %s, of an agent within an agent, is larger than %d bytes, and the model is "
+                "told so; DURABLE_AGENT_HOST_MAX_TOOL_RESULT_BYTES sets the limit",
+                *(context.function.name, max_bytes),
             )
-            context.result = f"Error: The tool has run, and its result is larger than {most} bytes: ask it for less."
+            context.result = (
+                f"Error: The tool has run, and its result is larger than {max_bytes} bytes: ask it for less."
+            )

@@ -11,10 +11,10 @@ from typing import Any, Final, Self, cast
 from agent_framework import ChatResponse, ChatResponseUpdate, Message, UsageDetails, add_usage_details
 
 from durable_agent_host.agent.agent_run import AgentRun
-from durable_agent_host.agent.observer import InnerModelCallFinished
+from durable_agent_host.agent.observer import NestedModelCallCompleted
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.agent.response_limits import Heard, Received, characters_of_answer
-from durable_agent_host.agent.run_result import RunStoppedError, Waiting, stop_of
+from durable_agent_host.agent.response_limits import OutputCounter, ReceivedBytes, count_output_characters
+from durable_agent_host.agent.run_result import AwaitingApproval, RunStoppedError, stop_of
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import is_measured, known_counts
@@ -22,7 +22,7 @@ from durable_agent_host.model.journal_entry import INNER, InnerCallFinished
 from durable_agent_host.model.response_normalization import correct_contents
 
 
-class InnerCalls:
+class NestedCallMeter:
     """Counts the model calls of agents within one run's agent.
 
     Args:
@@ -38,18 +38,18 @@ class InnerCalls:
         self._count = 0
 
     @classmethod
-    async def of_run(cls, run: AgentRun, begun: Received) -> Self:
+    async def of_run(cls, run: AgentRun, received_bytes: ReceivedBytes) -> Self:
         """Count the calls of a run in the context of the caller, who keeps what is returned.
 
         Args:
             run: what it has done earlier is counted, and observers are told.
-            begun: of the attempt.
+            received_bytes: of the attempt.
         """
         calls = cls(run)
         for call in run.journal.recorded.inner_calls:
-            await calls._tell(call, replayed=True)
-        recorded = run.journal.recorded
-        begun.inner_calls = max(begun.inner_calls, len(recorded.inner_calls) + len(recorded.side_calls))
+            await calls._notify(call, replayed=True)
+        records = run.journal.recorded
+        received_bytes.inner_calls = max(received_bytes.inner_calls, len(records.inner_calls) + len(records.side_calls))
         INNER_CALLS.set(calls)
         return calls
 
@@ -67,41 +67,41 @@ class InnerCalls:
             RunStoppedError: a budget does not allow it, or the run is no longer wanted.
         """
         run = self._run
-        spending = self._run.spending
-        run.check_wanted()
-        number = self._count
+        account = self._run.budget_account
+        run.raise_if_stopped()
+        call_index = self._count
         self._count = self._count + 1
-        if spending is not None:
-            wanted = await spending.admit_inner_call(run.ask_for_budget, messages, options)
-            if wanted is None:
-                raise RunStoppedError(Waiting(tuple(run.progress.pending)))
-            await spending.reserve(INNER, number, wanted)
-        return number
+        if account is not None:
+            reservation = await account.admit_inner_call(run.ask_for_budget, messages, options)
+            if reservation is None:
+                raise RunStoppedError(AwaitingApproval(tuple(run.progress.pending)))
+            await account.reserve(INNER, call_index, reservation)
+        return call_index
 
-    async def refused(self, number: int) -> None:
+    async def record_rejected(self, call_index: int) -> None:
         """Record that the service refused a call without an answer."""
-        if self._run.spending is not None:
-            await self._run.spending.release(INNER, number)
+        if self._run.budget_account is not None:
+            await self._run.budget_account.release(INNER, call_index)
 
-    def heard(self, number: int, characters: int, model: str | None) -> None:
+    def add_output(self, call_index: int, characters: int, model: str | None) -> None:
         """Count what a call has said so far.
 
         Raises:
             RunStoppedError: a budget does not allow more, or the journal cannot be written.
         """
-        if (spending := self._run.spending) is not None:
-            spending.heard(INNER, number, characters, model, is_open=True)
+        if (account := self._run.budget_account) is not None:
+            account.add_output(INNER, call_index, characters, model, is_open=True)
 
-    def broke_off(self, number: int) -> None:
+    def broke_off(self, call_index: int) -> None:
         """Note what a call has said that comes to no end."""
-        if self._run.spending is not None:
-            self._run.spending.broke_off(INNER, number)
+        if self._run.budget_account is not None:
+            self._run.budget_account.broke_off(INNER, call_index)
 
-    async def finished(self, number: int, response: ChatResponse[Any]) -> None:
+    async def record_response(self, call_index: int, response: ChatResponse[Any]) -> None:
         """Count an answered call; durable when this returns.
 
         Args:
-            number: of the call.
+            call_index: of the call.
             response: its usage and model are recorded.
 
         Raises:
@@ -109,30 +109,30 @@ class InnerCalls:
         """
         run = self._run
         usage = known_counts(cast("Mapping[str, Any] | None", response.usage_details)) or None
-        call = InnerCallFinished(number, usage, response.model)
-        if run.spending is not None and not is_measured(usage):
-            if said := characters_of_answer(response):
-                run.spending.heard(INNER, number, said, response.model)
-            run.spending.note_heard(INNER, number)
+        call = InnerCallFinished(call_index, usage, response.model)
+        if run.budget_account is not None and not is_measured(usage):
+            if characters := count_output_characters(response):
+                run.budget_account.add_output(INNER, call_index, characters, response.model)
+            run.budget_account.journal_output(INNER, call_index)
         try:
             await run.journal.inner_call_finished(call)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
-        if run.spending is not None:
-            run.spending.settle(INNER, number, usage, response.model)
-        await self._tell(call, replayed=False)
+        if run.budget_account is not None:
+            run.budget_account.commit(INNER, call_index, usage, response.model)
+        await self._notify(call, replayed=False)
 
-    async def _tell(self, call: InnerCallFinished, *, replayed: bool) -> None:
+    async def _notify(self, call: InnerCallFinished, *, replayed: bool) -> None:
         self.usage = add_usage_details(self.usage, cast("UsageDetails | None", call.usage))
-        await self._run.audience.tell(InnerModelCallFinished(call.model, call.usage, replayed))
+        await self._run.observers.notify(NestedModelCallCompleted(call.model, call.usage, replayed))
 
 
-INNER_CALLS: Final = WeakContextVar[InnerCalls]("durable_agent_inner_calls")
+INNER_CALLS: Final = WeakContextVar[NestedCallMeter]("durable_agent_inner_calls")
 """Of the run whose agent asks others; None outside of a turn."""
 
 
 @contextmanager
-def not_counted() -> Generator[None]:
+def unmetered() -> Generator[None]:
     """Count no model calls while the context lasts: the caller counts them."""
     before = INNER_CALLS.set(None)
     try:
@@ -141,7 +141,7 @@ def not_counted() -> Generator[None]:
         INNER_CALLS.reset(before)
 
 
-class InnerCall:
+class NestedCall:
     """One model call of an inner agent; outside of a turn, nothing counts it.
 
     Args:
@@ -154,17 +154,17 @@ class InnerCall:
         self._calls = INNER_CALLS.get()
         self._messages = messages
         self._options = options
-        self._number = 0
-        self._told = False
-        self._heard = Heard(provider)
-        self._said: list[ChatResponseUpdate] = []
+        self._call_index = 0
+        self._has_content = False
+        self._counter = OutputCounter(provider)
+        self._usage_updates: list[ChatResponseUpdate] = []
 
     async def begin(self) -> None:
-        """Check it against the budgets; see `InnerCalls.begin`."""
+        """Check it against the budgets; see `NestedCallMeter.begin`."""
         if self._calls is not None:
-            self._number = await self._calls.begin(self._messages, self._options)
+            self._call_index = await self._calls.begin(self._messages, self._options)
 
-    def take(self, update: ChatResponseUpdate) -> None:
+    def add(self, update: ChatResponseUpdate) -> None:
         """Note what an update says of tokens and model, and how much it says.
 
         Raises:
@@ -172,27 +172,29 @@ class InnerCall:
         """
         correct_contents(update.contents)
         if self._calls is not None:
-            self._heard.take(update)
-            self._calls.heard(self._number, self._heard.characters, update.model)
-        self._told = self._told or bool(update.contents)
+            self._counter.add(update)
+            self._calls.add_output(self._call_index, self._counter.characters, update.model)
+        self._has_content = self._has_content or bool(update.contents)
         usage = [content for content in update.contents if content.type == "usage"]
-        if usage or (update.model and not self._said):
-            self._said.append(ChatResponseUpdate(contents=usage, role="assistant", model=update.model))
+        if usage or (update.model and not self._usage_updates):
+            self._usage_updates.append(ChatResponseUpdate(contents=usage, role="assistant", model=update.model))
 
-    async def failed(self) -> None:
+    async def record_failure(self) -> None:
         """Note that it has failed; one that had said something was made, and stays counted."""
         if self._calls is None:
             return
-        if self._told:
-            self._calls.broke_off(self._number)
+        if self._has_content:
+            self._calls.broke_off(self._call_index)
         else:
-            await self._calls.refused(self._number)
+            await self._calls.record_rejected(self._call_index)
 
-    async def finished(self, response: ChatResponse[Any] | None = None) -> None:
+    async def record_response(self, response: ChatResponse[Any] | None = None) -> None:
         """Count it.
 
         Args:
             response: complete, of a call that did not stream.
         """
         if self._calls is not None:
-            await self._calls.finished(self._number, response or ChatResponse.from_updates(self._said))
+            await self._calls.record_response(
+                self._call_index, response or ChatResponse.from_updates(self._usage_updates)
+            )

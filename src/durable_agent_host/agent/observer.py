@@ -14,14 +14,14 @@ from agent_framework import AgentResponse, AgentResponseUpdate
 from agent_framework_durabletask import AgentCallbackContext, AgentResponseCallbackProtocol
 
 from durable_agent_host.agent.run_result import Ending
-from durable_agent_host.errors import without_words
+from durable_agent_host.errors import strip_error_text
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 
 _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class WatchedTurn:
+class ObservedTurn:
     """The turn and attempt of a moment.
 
     Attributes:
@@ -34,7 +34,7 @@ class WatchedTurn:
 
 
 @dataclass(frozen=True)
-class AttemptBegan:
+class AttemptStarted:
     """An attempt owns the turn's log.
 
     Attributes:
@@ -45,7 +45,7 @@ class AttemptBegan:
 
 
 @dataclass(frozen=True)
-class RunBegan:
+class RunStarted:
     """The agent begins; the moments that follow belong to this run, with finished steps replayed.
 
     Attributes:
@@ -60,7 +60,7 @@ class RunBegan:
 
 
 @dataclass(frozen=True)
-class ModelCallBegan:
+class ModelCallStarted:
     """A model call begins, or is answered from the journal.
 
     Attributes:
@@ -73,7 +73,7 @@ class ModelCallBegan:
 
 
 @dataclass(frozen=True)
-class ModelCallAnswered:
+class ModelCallResponded:
     """The model has finished a response, which is not durable yet.
 
     Attributes:
@@ -86,7 +86,7 @@ class ModelCallAnswered:
 
 
 @dataclass(frozen=True)
-class ModelCallFinished:
+class ModelCallCompleted:
     """The response of a model call is durable.
 
     Attributes:
@@ -122,7 +122,7 @@ class ModelCallFailed:
 
 
 @dataclass(frozen=True)
-class InnerModelCallFinished:
+class NestedModelCallCompleted:
     """A model call of an inner agent was answered.
 
     Attributes:
@@ -137,7 +137,7 @@ class InnerModelCallFinished:
 
 
 @dataclass(frozen=True)
-class RunRepeats:
+class RunRestarted:
     """The agent is run again from the turn's start.
 
     Attributes:
@@ -152,7 +152,7 @@ class RunRepeats:
 
 
 @dataclass(frozen=True)
-class ToolCallBegan:
+class ToolCallStarted:
     """A tool is about to run, or its call is answered from the journal.
 
     A denied call, or one whose arguments cannot be read, finishes without having begun. A call that has begun may not
@@ -174,7 +174,7 @@ class ToolCallBegan:
 
 
 @dataclass(frozen=True)
-class ToolCallFinished:
+class ToolCallCompleted:
     """A tool call has its result.
 
     Attributes:
@@ -194,7 +194,7 @@ class ToolCallFinished:
 
 
 @dataclass(frozen=True)
-class UpdateCame:
+class UpdateReceived:
     """The agent streamed an update.
 
     Attributes:
@@ -207,7 +207,7 @@ class UpdateCame:
 
 
 @dataclass(frozen=True)
-class ApprovalAwaited:
+class ApprovalRequested:
     """A call waits for a person.
 
     Attributes:
@@ -220,7 +220,7 @@ class ApprovalAwaited:
 
 
 @dataclass(frozen=True)
-class AgentAnswered:
+class AgentCompleted:
     """The agent is done.
 
     Attributes:
@@ -248,19 +248,19 @@ class AttemptEnded:
 
 
 Moment = (
-    AttemptBegan
-    | RunBegan
-    | ModelCallBegan
-    | ModelCallAnswered
-    | ModelCallFinished
+    AttemptStarted
+    | RunStarted
+    | ModelCallStarted
+    | ModelCallResponded
+    | ModelCallCompleted
     | ModelCallFailed
-    | InnerModelCallFinished
-    | RunRepeats
-    | ToolCallBegan
-    | ToolCallFinished
-    | UpdateCame
-    | ApprovalAwaited
-    | AgentAnswered
+    | NestedModelCallCompleted
+    | RunRestarted
+    | ToolCallStarted
+    | ToolCallCompleted
+    | UpdateReceived
+    | ApprovalRequested
+    | AgentCompleted
     | AttemptEnded
 )
 
@@ -268,12 +268,12 @@ Moment = (
 class TurnObserver(Protocol):
     """Observes turns. One observer serves all turns of its agents, several at a time."""
 
-    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+    async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Handle the next moment of a turn; the turn waits for it. Ignore moments of unknown classes."""
         ...
 
 
-class Audience:
+class ObserverGroup:
     """Notifies the observers of one attempt.
 
     Args:
@@ -282,13 +282,13 @@ class Audience:
         observers: the app's; an exception in one is logged once per attempt, and does not affect the turn.
     """
 
-    def __init__(self, turn: WatchedTurn, events: TurnObserver, observers: Sequence[TurnObserver]) -> None:
+    def __init__(self, turn: ObservedTurn, events: TurnObserver, observers: Sequence[TurnObserver]) -> None:
         self._turn = turn
         self._events = events
         self._observers = observers
-        self._failed: set[int] = set()
+        self._failed_indexes: set[int] = set()
 
-    async def tell(self, moment: Moment) -> None:
+    async def notify(self, moment: Moment) -> None:
         """Notify all observers of a moment.
 
         Raises:
@@ -296,23 +296,23 @@ class Audience:
             LogError: the store does not answer.
         """
         await self._events.observe(self._turn, moment)
-        await self.tell_app(moment)
+        await self.notify_app(moment)
 
-    async def tell_app(self, moment: Moment) -> None:
+    async def notify_app(self, moment: Moment) -> None:
         """Notify only the app's observers of a moment."""
-        for number, observer in enumerate(self._observers):
+        for index, observer in enumerate(self._observers):
             try:
                 await observer.observe(self._turn, moment)
             except Exception as error:
-                if number not in self._failed:
-                    self._failed.add(number)
+                if index not in self._failed_indexes:
+                    self._failed_indexes.add(index)
                     _LOGGER.warning(
                         "turn %s: observer %s failed at %s, further failures in this attempt are not logged: %s",
                         self._turn.request.turn_id,
                         type(observer).__name__,
                         type(moment).__name__,
                         f"{type(error).__name__}: {error}",
-                        exc_info=without_words(error),
+                        exc_info=strip_error_text(error),
                     )
 
 
@@ -329,17 +329,17 @@ class CallbackObserver:
     def __init__(self, callback: AgentResponseCallbackProtocol) -> None:
         self._callback = callback
 
-    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+    async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Pass on live updates, and the folded response."""
         match moment:
-            case UpdateCame(update, replayed=False):
+            case UpdateReceived(update, replayed=False):
                 await self._call(self._callback.on_streaming_response_update, turn, update)
-            case AgentAnswered(response):
+            case AgentCompleted(response):
                 await self._call(self._callback.on_agent_response, turn, response)
             case _:
                 pass
 
-    async def _call(self, method: Any, turn: WatchedTurn, what: object) -> None:
+    async def _call(self, method: Any, turn: ObservedTurn, payload: object) -> None:
         request = turn.request
         context = AgentCallbackContext(
             agent_name=request.agent,
@@ -348,8 +348,8 @@ class CallbackObserver:
             request_message=request.message,
         )
         try:
-            told = method(what, context)
-            if inspect.isawaitable(told):
-                await told
+            result = method(payload, context)
+            if inspect.isawaitable(result):
+                await result
         except Exception as error:  # noqa: BLE001 - a listener is not part of the turn
             logger.warning("a callback of agent %r raised %s: %s", request.agent, type(error).__name__, error)

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from agent_framework import AgentResponse, Content, Message, add_usage_details
 
 from durable_agent_host.agent.agent_runs import AgentRuns
-from durable_agent_host.agent.response_format_worker import hold_answer
+from durable_agent_host.agent.response_format_worker import validate_in_worker
 from durable_agent_host.agent.run_output import json_bytes
 from durable_agent_host.agent.transcript_provider import DurableSession, TranscriptProvider
 from durable_agent_host.codec.approval_records import with_approvals
@@ -18,7 +18,7 @@ from durable_agent_host.codec.extension_data import extension_of, with_extension
 from durable_agent_host.codec.journal_entry import decode_tool_result
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.codec.overlay import encode_overlay
-from durable_agent_host.concurrency.thread_offload import aside_of_texts
+from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import (
     CorruptStateError,
     InvalidAnswerError,
@@ -48,8 +48,8 @@ _NOT_RUN: Final = "Error: The turn was cancelled before this call; the tool did 
 _TOOL_FAILED: Final = "Error: Function failed."
 _WAITING_CHARACTERS: Final = 8 * 1024
 _CUT_OFF: Final = (
-    "Error: The turn was cancelled while the tool was running; the outcome is not known, "
-    "and the call may or may not have taken effect."
+    "Error: The turn was cancelled while the tool was running; the outcome is not known, and the call may or may not "
+    "have taken effect."
 )
 
 
@@ -58,7 +58,7 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def error_raised_again(error: Mapping[str, Any]) -> TurnError:
+def rebuild_error(error: Mapping[str, Any]) -> TurnError:
     """Recreate an exception from a turn's stored error. Guarantee: pure.
 
     Args:
@@ -73,7 +73,7 @@ def error_raised_again(error: Mapping[str, Any]) -> TurnError:
     return TurnError(message)
 
 
-async def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcome:
+async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcome:
     """Build the outcome of a turn whose agent has answered.
 
     Args:
@@ -88,7 +88,7 @@ async def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcom
             session holds a value that JSON cannot represent.
     """
     if runs.request.response_format is not None:
-        await hold_answer(answer_text(response), runs.request.response_format)
+        await validate_in_worker(answer_text(response), runs.request.response_format)
     try:
         outcome = await _with_entries(runs, response, "completed")
         return replace(outcome, overlay=await overlay_after(runs, response.messages))
@@ -96,51 +96,53 @@ async def completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcom
         raise InvalidAnswerError(f"the agent's answer cannot be stored: {error}") from error
 
 
-async def cancelled(runs: AgentRuns, recorded: Recorded) -> TurnOutcome:
+async def build_cancelled(runs: AgentRuns, records: Recorded) -> TurnOutcome:
     """Build the outcome of a cancelled turn: its output so far, as a valid transcript.
 
     The model's service, or a workflow, does not know what was cut off, so the next turn starts from the transcript.
 
     Args:
         runs: of the attempt, cut off.
-        recorded: the journal as it is now.
+        records: the journal as it is now.
 
     Returns:
         An outcome with the entries to append, the response marked.
     """
-    response, cut_off = runs.produced.responses(recorded.responses)
-    kept = finished_part(cut_off.messages)
+    response, cut_off = runs.output.responses(records.responses)
+    finished_messages = finished_part(cut_off.messages)
     if (redactor := runs.redactor) is not None:
-        kept = await aside_of_texts(kept, lambda: without_held(kept, redactor))
-    response.messages += kept
+        finished_messages = await run_in_thread_if_long(
+            finished_messages, lambda: without_held(finished_messages, redactor)
+        )
+    response.messages += finished_messages
     position = runs.run.journal.position if runs.run is not None else -1
     response.messages = close_calls(
-        response.messages, lambda call_id, n: _told(recorded, ToolKey(position, call_id, n))
+        response.messages, lambda call_id, n: _build_missing_result(records, ToolKey(position, call_id, n))
     )
     response.additional_properties = {**(response.additional_properties or {}), CANCELLED: True}
     runs.agent_session.service_session_id = None
     runs.agent_session.state.pop(WORKFLOW_STATE, None)
     outcome = await _with_entries(runs, response, "cancelled")
     request_entry, response_entry = outcome.entries
-    mended, _ = repair_entries([request_entry, response_entry], runs.provider.repair_rules)
+    repaired_entries, _ = repair_entries([request_entry, response_entry], runs.provider.repair_rules)
     error = TurnCancelledError("the turn was cancelled; what it had produced is part of the conversation")
-    return replace(outcome, entries=mended, error=error_details(error))
+    return replace(outcome, entries=repaired_entries, error=error_details(error))
 
 
-def _told(recorded: Recorded, key: ToolKey) -> Content:
+def _build_missing_result(records: Recorded, key: ToolKey) -> Content:
     """Build the result of a call whose result the model has not seen."""
-    known = recorded.tools.get(key)
-    if known is None:
+    recorded_call = records.tools.get(key)
+    if recorded_call is None:
         return Content.from_function_result(key.call_id, result=_NOT_RUN)
-    if known.finished is None:
+    if recorded_call.finished is None:
         return Content.from_function_result(key.call_id, result=_CUT_OFF)
-    result = known.finished.result
+    result = recorded_call.finished.result
     if "items" in result:
         return Content.from_function_result(key.call_id, result=decode_tool_result(result))
     return Content.from_function_result(key.call_id, result=_TOOL_FAILED, exception=str(result.get("message", "")))
 
 
-def failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 0.0) -> TurnOutcome:
+def build_failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 0.0) -> TurnOutcome:
     """Build the outcome of a failed turn; the conversation is unchanged. Guarantee: pure except for the clock.
 
     Args:
@@ -171,10 +173,10 @@ def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:
     Returns:
         An outcome without entries, which the session need not record.
     """
-    return replace(failed(request, error), status="rejected")
+    return replace(build_failed(request, error), status="rejected")
 
 
-async def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutcome:
+async def build_suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutcome:
     """Build the outcome of an attempt that waits for a person.
 
     Args:
@@ -184,40 +186,42 @@ async def suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> Tu
     Returns:
         An outcome with ``pending``, and no entries.
     """
-    shown: Sequence[Mapping[str, Any]] = calls
+    visible_calls: Sequence[Mapping[str, Any]] = calls
     if (redactor := runs.redactor) is not None:
-        shown = await aside_of_texts(calls, lambda: redactor.calls(calls))
+        visible_calls = await run_in_thread_if_long(calls, lambda: redactor.calls(calls))
     return TurnOutcome(
         turn_id=runs.request.turn_id,
         status="suspended",
-        pending=shortened_calls(shown, _WAITING_CHARACTERS),
+        pending=shortened_calls(visible_calls, _WAITING_CHARACTERS),
         stats=TurnStats(agent_milliseconds=runs.milliseconds()),
         request_hash=runs.request.request_hash,
     )
 
 
-async def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any) -> TurnOutcome:
+async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], status: Any) -> TurnOutcome:
     ended_at = utc_now()
-    request = runs.asked
-    _hide_exceptions(given)
-    served = _served(runs, given)
+    request = runs.effective_request
+    _hide_exceptions(agent_response)
+    served_by = _pop_served_by(runs, agent_response)
     if runs.context is not None:
-        given.usage_details = add_usage_details(given.usage_details, runs.context.usage)
-    if runs.inner_calls is not None and runs.hosted.has_journal:  # a workflow reports its agents' tokens itself
-        given.usage_details = add_usage_details(given.usage_details, runs.inner_calls.usage)
-    asked = request
-    response = given
-    answered = runs.answers
+        agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.context.usage)
+    if runs.inner_calls is not None and runs.hosted_agent.has_journal:  # a workflow reports its agents' tokens itself
+        agent_response.usage_details = add_usage_details(agent_response.usage_details, runs.inner_calls.usage)
+    stored_request = request
+    response = agent_response
+    approvals = runs.approvals
     if (redactor := runs.redactor) is not None:
-        redact = partial(_redacted, runs, redactor, request, given)
-        asked, response, answered = await aside_of_texts([request, given, runs.answers], redact)
-    answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served)
-    entries = (encode_request_entry(asked), with_approvals(answer, answered))
-    is_redacted = asked is not request or response is not given
+        redact = partial(_redact, runs, redactor, request, agent_response)
+        stored_request, response, approvals = await run_in_thread_if_long(
+            [request, agent_response, runs.approvals], redact
+        )
+    answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served_by)
+    entries = (encode_request_entry(stored_request), with_approvals(answer, approvals))
+    is_redacted = stored_request is not request or response is not agent_response
     if is_redacted:
         entries = tuple(with_extension(entry, {**extension_of(entry), "redacted": True}) for entry in entries)
     usage = entries[1].get("usage")
-    runs.agent_session.note_service(runs.provider)
+    runs.agent_session.set_storing_service(runs.provider)
     return TurnOutcome(
         turn_id=request.turn_id,
         status=status,
@@ -229,27 +233,29 @@ async def _with_entries(runs: AgentRuns, given: AgentResponse[Any], status: Any)
         stats=replace(_weigh(runs, response), bytes_stored=json_bytes(entries)),
         request_hash=request.request_hash,
         ended_at=ended_at,
-        served=served or None,
+        served=served_by or None,
         redacted=is_redacted,
     )
 
 
-def _redacted(
-    runs: AgentRuns, redactor: Redactor, request: TurnRequest, given: AgentResponse[Any]
+def _redact(
+    runs: AgentRuns, redactor: Redactor, request: TurnRequest, response: AgentResponse[Any]
 ) -> tuple[TurnRequest, AgentResponse[Any], Mapping[str, Mapping[str, Any]]]:
-    offered = runs.run.progress.offered if runs.run is not None and runs.hosted.has_journal else None
-    answered = {call_id: redactor.data(answer) for call_id, answer in runs.answers.items()}
-    return redactor.request(request), redactor.response(given, offered=offered), answered
+    available_tools = (
+        runs.run.progress.available_tools if runs.run is not None and runs.hosted_agent.has_journal else None
+    )
+    approvals = {call_id: redactor.data(answer) for call_id, answer in runs.approvals.items()}
+    return redactor.request(request), redactor.response(response, offered=available_tools), approvals
 
 
-def _served(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:
+def _pop_served_by(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:
     """Return the model and tier that served the last call; remove the tier from the response's properties."""
     properties = dict(response.additional_properties or {})
     tier = properties.pop(SERVICE_TIER, None)
     response.additional_properties = properties
-    served = {"model": runs.produced.served_model, "service_tier": tier}
+    served_by = {"model": runs.output.served_model, "service_tier": tier}
     clean = runs.redactor.text if runs.redactor is not None else str
-    return {name: bounded_name(clean(str(value))) for name, value in served.items() if value}
+    return {name: bounded_name(clean(str(value))) for name, value in served_by.items() if value}
 
 
 def _hide_exceptions(response: AgentResponse[Any]) -> None:
@@ -273,7 +279,7 @@ async def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> 
     if overlay is None:
         return None
     if (redactor := runs.redactor) is not None:
-        overlay = await aside_of_texts(overlay, partial(redactor.overlay, overlay))
+        overlay = await run_in_thread_if_long(overlay, partial(redactor.overlay, overlay))
     return {} if overlay.is_whole else encode_overlay(overlay)
 
 
@@ -290,8 +296,8 @@ def save_session(agent_session: DurableSession) -> Mapping[str, Any]:
 
 def _weigh(runs: AgentRuns, response: AgentResponse[Any]) -> TurnStats:
     return TurnStats(
-        chunks_streamed=runs.produced.updates_streamed,
-        bytes_streamed=runs.produced.weight.total_bytes(),
+        chunks_streamed=runs.output.updates_streamed,
+        bytes_streamed=runs.output.weight.total_bytes(),
         contents_stored=sum(len(message.contents) for message in response.messages),
         agent_milliseconds=runs.milliseconds(),
         calls_refused=len(runs.losses),

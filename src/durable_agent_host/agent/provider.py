@@ -76,7 +76,7 @@ class ModelProvider(ItemReader, Protocol):
         """
         ...
 
-    def goes_on(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
+    def continuation_messages(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
         """Return whether the model has paused in its answer, and how to let it continue.
 
         Guarantee: pure, also for a response read from a journal.
@@ -114,7 +114,7 @@ class ModelProvider(ItemReader, Protocol):
         ...
 
     def carry(
-        self, messages: Sequence[Message], remembered: Mapping[str, Any], lost: Iterable[Forgotten], /
+        self, messages: Sequence[Message], lost_state: Mapping[str, Any], lost: Iterable[Forgotten], /
     ) -> tuple[list[Message], dict[str, Any]]:
         """Mark what the service can no longer use, and return what to remember of that beside the transcript.
 
@@ -122,7 +122,7 @@ class ModelProvider(ItemReader, Protocol):
 
         Args:
             messages: the conversation.
-            remembered: this method's previous result, kept with the session.
+            lost_state: this method's previous result, kept with the session.
             lost: what the service has refused since.
         """
         ...
@@ -153,7 +153,7 @@ class ModelProvider(ItemReader, Protocol):
         """
         ...
 
-    def forgotten(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> Forgotten | None:
         """Return what the service has lost, when that is why it refused a request."""
         ...
 

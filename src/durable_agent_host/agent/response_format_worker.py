@@ -13,21 +13,21 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from durable_agent_host.errors import InvalidAnswerError, RequestError
-from durable_agent_host.turn.response_format import STEPS_AT_ONCE, TooMuchToCheckError, check_answer
+from durable_agent_host.turn.response_format import STEPS_AT_ONCE, TooMuchToCheckError, validate_response
 
 CHECK_SECONDS: Final = 10.0
 """Time limit for checking an answer in its own process."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
-_KINDS: Final = {one.__name__: one for one in (InvalidAnswerError, RequestError)}
+_KINDS: Final = {kind.__name__: kind for kind in (InvalidAnswerError, RequestError)}
 
 
-async def hold_answer(text: str, response_format: Mapping[str, Any], *, seconds: float = CHECK_SECONDS) -> None:
-    """Check an answer against the requested format; see `check_answer`.
+async def validate_in_worker(text: str, response_format: Mapping[str, Any], *, seconds: float = CHECK_SECONDS) -> None:
+    """Check an answer against the requested format; see `validate_response`.
 
     Args:
         text: the model's answer.
-        response_format: as `check_answer` takes it.
+        response_format: as `validate_response` takes it.
         seconds: time limit in a process of its own.
 
     Raises:
@@ -35,21 +35,21 @@ async def hold_answer(text: str, response_format: Mapping[str, Any], *, seconds:
         RequestError: the format is invalid.
     """
     try:
-        check_answer(text, response_format, most_steps=STEPS_AT_ONCE)
+        validate_response(text, response_format, max_steps=STEPS_AT_ONCE)
     except TooMuchToCheckError:
         async with _AT_ONCE:
             await _hold_apart(text, response_format, seconds)
 
 
 async def _hold_apart(text: str, response_format: Mapping[str, Any], seconds: float) -> None:
-    command = (sys.executable, "-c", f"from {__name__} import answer_on_standard_output as run; run()")
+    command = (sys.executable, "-c", f"from {__name__} import worker_main as run; run()")
     pipes: Any = dict.fromkeys(("stdin", "stdout"), asyncio.subprocess.PIPE)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = await asyncio.create_subprocess_exec(*command, env=environment, **pipes)
     try:
-        asked = json.dumps([text, response_format]).encode()
+        input_data = json.dumps([text, response_format]).encode()
         async with asyncio.timeout(seconds):
-            said, _ = await process.communicate(asked)
+            output_data, _ = await process.communicate(input_data)
     except TimeoutError:
         raise InvalidAnswerError(
             f"checking the model's answer against response_format took longer than {seconds:g} s: ask for a simpler one"
@@ -58,18 +58,18 @@ async def _hold_apart(text: str, response_format: Mapping[str, Any], seconds: fl
         if process.returncode is None:
             process.kill()
             await process.wait()
-    found: Any = json.loads(said) if said else ["", ""]
-    if found is not None:
-        kind, reason = found
+    result: Any = json.loads(output_data) if output_data else ["", ""]
+    if result is not None:
+        kind, reason = result
         raise _KINDS.get(kind, InvalidAnswerError)(reason or "the answer could not be checked against response_format")
 
 
-def answer_on_standard_output() -> None:
+def worker_main() -> None:
     """Check standard input and write the result as JSON: null, or the error's name and text."""
     text, response_format = json.load(sys.stdin)
-    found: list[str] | None = None
+    result: list[str] | None = None
     try:
-        check_answer(text, response_format)
+        validate_response(text, response_format)
     except (InvalidAnswerError, RequestError) as error:
-        found = [type(error).__name__, str(error)]
-    sys.stdout.write(json.dumps(found))
+        result = [type(error).__name__, str(error)]
+    sys.stdout.write(json.dumps(result))

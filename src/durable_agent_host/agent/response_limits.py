@@ -1,7 +1,7 @@
 """Limits on what a model's service sends: counted as bytes arrive, and again when an answer is complete.
 
-The providers' guards count bytes (`AnswerMeter`), because data that never becomes an update has a cost, too: comments,
-unterminated lines, a few compressed kilobytes that expand to gigabytes. The run counts calls and arguments.
+The providers' guards count bytes (`ResponseSizeMeter`), because data that never becomes an update has a cost, too:
+comments, unterminated lines, a few compressed kilobytes that expand to gigabytes. The run counts calls and arguments.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from durable_agent_host.stream.fold import ItemReader
 from durable_agent_host.turn.token_estimate import characters_of_json
 
 
-class Heard:
+class OutputCounter:
     """Counts the characters of texts, reasoning, arguments and code that one streamed answer says.
 
     Services end a streamed text by repeating it as a whole. A whole counts as far as it is longer than what has come of
@@ -37,38 +37,38 @@ class Heard:
     def __init__(self, items: ItemReader) -> None:
         self.characters = 0
         self._items = items
-        self._counted: dict[int | str, dict[tuple[str, ...], int]] = {}
-        self._loose: dict[tuple[str, ...], int] = {}
+        self._counts: dict[int | str, dict[tuple[str, ...], int]] = {}
+        self._unmatched: dict[tuple[str, ...], int] = {}
 
-    def take(self, update: ChatResponseUpdate) -> None:
+    def add(self, update: ChatResponseUpdate) -> None:
         """Count an update."""
         part = None if update.raw_representation is None else self._items.read_item(update)
         if part is not None and part.begins is not None and part.place is not None:
-            self._counted[part.place] = {}  # some services give all items one place
+            self._counts[part.place] = {}  # some services give all items one place
         for content in update.contents:
             kind = content.type, content.call_id or content.id or ""
             if part is not None and part.place is not None:
-                self._add(self._counted.setdefault(part.place, {}), (*kind, part.part), content)
+                self._add(self._counts.setdefault(part.place, {}), (*kind, part.part), content)
                 continue
-            self._loose = {kind: self._loose.get(kind, 0)}
-            self._add(self._loose, kind, content)
+            self._unmatched = {kind: self._unmatched.get(kind, 0)}
+            self._add(self._unmatched, kind, content)
             if content.merge_mode == "replace":
-                self._loose = {}
+                self._unmatched = {}
 
-    def _add(self, counted: dict[tuple[str, ...], int], key: tuple[str, ...], content: Content) -> None:
-        if size := _characters_of(content):
-            before = counted.get(key, 0)
+    def _add(self, counts: dict[tuple[str, ...], int], key: tuple[str, ...], content: Content) -> None:
+        if size := _count_characters(content):
+            before = counts.get(key, 0)
             more = max(size - before, 0) if content.merge_mode == "replace" else size
             self.characters += more
-            counted[key] = before + more
+            counts[key] = before + more
 
 
-def characters_of_answer(response: ChatResponse[Any]) -> int:
+def count_output_characters(response: ChatResponse[Any]) -> int:
     """Count what a whole answer says. Guarantee: pure."""
-    return sum(_characters_of(content) for message in response.messages for content in message.contents)
+    return sum(_count_characters(content) for message in response.messages for content in message.contents)
 
 
-def _characters_of(content: Content) -> int:
+def _count_characters(content: Content) -> int:
     """Count what a content says in its text, its arguments and its code."""
     arguments: Any = content.arguments
     size = len(content.text) if isinstance(content.text, str) else 0
@@ -76,7 +76,7 @@ def _characters_of(content: Content) -> int:
         size += len(arguments)
     elif isinstance(arguments, Mapping):
         size += characters_of_json(arguments)
-    return size + sum(map(_characters_of, content.inputs or ()))
+    return size + sum(map(_count_characters, content.inputs or ()))
 
 
 MOST_LINES: Final = 1000
@@ -96,7 +96,7 @@ _ONE_TURN: Final = ("for one turn", "MAX_TURN_BYTES")
 _BLANK: Final = re.compile(rb"\r?\n\r?\n|\r\r")
 
 
-class Received:
+class ReceivedBytes:
     """What the service has sent in one attempt of a turn.
 
     Args:
@@ -114,14 +114,14 @@ class Received:
     def __init__(self, bounds: ModelBounds) -> None:
         self.bounds = bounds
         self.bytes = 0
-        self.said_bytes = 0
+        self.content_bytes = 0
         self.calls = 0
         self.inner_calls = 0
-        self.crossed: ProviderError | TurnError | None = None
+        self.exceeded_limit: ProviderError | TurnError | None = None
 
     def cross[E: ProviderError | TurnError](self, error: E) -> E:
         """Record an exceeded limit, and return its error."""
-        self.crossed = self.crossed or error
+        self.exceeded_limit = self.exceeded_limit or error
         return error
 
     def check(self) -> None:
@@ -131,20 +131,20 @@ class Received:
             ProviderError: a limit was exceeded.
             TurnError: likewise.
         """
-        if self.crossed is not None:
-            raise self.crossed
+        if self.exceeded_limit is not None:
+            raise self.exceeded_limit
 
 
-RECEIVED: Final = WeakContextVar[Received]("durable_agent_received")
+RECEIVED: Final = WeakContextVar[ReceivedBytes]("durable_agent_received")
 """Of the turn that runs; a call outside of a turn has the default bounds for itself."""
 
 
-def received() -> Received:
+def received_bytes() -> ReceivedBytes:
     """Return what the turn that runs has received; outside of a turn, a new one."""
-    return RECEIVED.get() or Received(ModelBounds())
+    return RECEIVED.get() or ReceivedBytes(ModelBounds())
 
 
-class AnswerMeter:
+class ResponseSizeMeter:
     """Counts one answer as it arrives, and passes on complete lines of a stream.
 
     An SDK that assembles a long line copies all of it for each piece from the network.
@@ -155,8 +155,8 @@ class AnswerMeter:
     """
 
     def __init__(self, *, is_stream: bool, is_counted: bool = False) -> None:
-        self._received = received()
-        self._received.check()
+        self._totals = received_bytes()
+        self._totals.check()
         self._is_counted = is_counted
         self._is_stream = is_stream
         self._bytes = 0
@@ -170,14 +170,14 @@ class AnswerMeter:
         Raises:
             ProviderError: it is too long.
         """
-        if size_bytes > self._received.bounds.line_bytes:
-            raise self._too_much(self._received.bounds.line_bytes, "on one line", "MAX_LINE_BYTES")
+        if size_bytes > self._totals.bounds.line_bytes:
+            raise self._too_much(self._totals.bounds.line_bytes, "on one line", "MAX_LINE_BYTES")
 
-    def take(self, piece: bytes) -> bytes:
+    def feed(self, chunk: bytes) -> bytes:
         """Count decompressed bytes.
 
         Args:
-            piece: the bytes received.
+            chunk: the bytes received.
 
         Returns:
             The bytes that can be read now; empty while a line is incomplete.
@@ -185,48 +185,48 @@ class AnswerMeter:
         Raises:
             ProviderError: a limit is exceeded.
         """
-        bounds = self._received.bounds
-        size = len(piece)
-        self._received.check()
+        bounds = self._totals.bounds
+        size = len(chunk)
+        self._totals.check()
         self._bytes += size
-        self._received.bytes += 0 if self._is_counted else size
+        self._totals.bytes += 0 if self._is_counted else size
         if self._bytes > bounds.answer_bytes:
             raise self._too_much(bounds.answer_bytes, *_ONE_ANSWER)
-        if self._received.bytes > bounds.turn_bytes:
+        if self._totals.bytes > bounds.turn_bytes:
             raise self._too_much(bounds.turn_bytes, *_ONE_TURN)
-        return self._whole_lines(piece) if self._is_stream else piece
+        return self._complete_lines(chunk) if self._is_stream else chunk
 
-    def rest(self) -> bytes:
+    def flush(self) -> bytes:
         """Return a stream's unterminated last line."""
-        rest = b"".join(self._open)
+        line = b"".join(self._open)
         self._open = []
-        return rest
+        return line
 
     def _too_much(self, most_bytes: int, where: str, setting: str) -> ProviderError:
-        return self._received.cross(_too_much("sent", most_bytes, where, setting))
+        return self._totals.cross(_too_much("sent", most_bytes, where, setting))
 
-    def _whole_lines(self, piece: bytes) -> bytes:
-        end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
-        self.check_line(self._open_bytes + (min(_end(piece, b"\n"), _end(piece, b"\r")) if end else len(piece)))
+    def _complete_lines(self, chunk: bytes) -> bytes:
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        self.check_line(self._open_bytes + (min(_end(chunk, b"\n"), _end(chunk, b"\r")) if end else len(chunk)))
         if not end:
-            self._open.append(piece)
-            self._open_bytes += len(piece)
+            self._open.append(chunk)
+            self._open_bytes += len(chunk)
             return b""
-        whole = b"".join((*self._open, piece[:end]))
-        self._open, self._open_bytes = ([piece[end:]], len(piece) - end) if end < len(piece) else ([], 0)
-        self._count_lines(whole)
-        return whole
+        lines = b"".join((*self._open, chunk[:end]))
+        self._open, self._open_bytes = ([chunk[end:]], len(chunk) - end) if end < len(chunk) else ([], 0)
+        self._count_lines(lines)
+        return lines
 
-    def _count_lines(self, whole: bytes) -> None:
-        if self._lines + whole.count(b"\n") + whole.count(b"\r") <= MOST_LINES:  # of whichever events
-            blank = max(whole.rfind(mark) for mark in (b"\n\n", b"\r\r", b"\n\r\n"))
-            event = whole[blank + 1 :]
+    def _count_lines(self, lines: bytes) -> None:
+        if self._lines + lines.count(b"\n") + lines.count(b"\r") <= MOST_LINES:  # of whichever events
+            blank = max(lines.rfind(mark) for mark in (b"\n\n", b"\r\r", b"\n\r\n"))
+            event = lines[blank + 1 :]
             self._lines = (0 if blank >= 0 else self._lines) + event.count(b"\n") + event.count(b"\r")
             return
-        for number, event in enumerate(_BLANK.split(whole)):
-            self._lines = (0 if number else self._lines) + event.count(b"\n") + event.count(b"\r")
+        for index, event in enumerate(_BLANK.split(lines)):
+            self._lines = (0 if index else self._lines) + event.count(b"\n") + event.count(b"\r")
             if self._lines > MOST_LINES:
-                raise self._received.cross(
+                raise self._totals.cross(
                     ProviderError(
                         f"the model's service sent an event of more than {MOST_LINES} lines: check the endpoint's "
                         "address",
@@ -235,7 +235,7 @@ class AnswerMeter:
                 )
 
 
-class WordMeter:
+class OutputSizeMeter:
     """Counts what one answer says, for clients whose connections are not guarded; services send more than the content.
 
     Args:
@@ -244,10 +244,10 @@ class WordMeter:
 
     def __init__(self, update_bytes: int = _UPDATE_BYTES) -> None:
         self._update_bytes = update_bytes
-        self._received = received()
+        self._totals = received_bytes()
         self._bytes = 0
 
-    def take(self, contents: Iterable[Content]) -> None:
+    def add(self, contents: Iterable[Content]) -> None:
         """Count an update, or a whole message.
 
         Args:
@@ -258,38 +258,38 @@ class WordMeter:
         """
         size = self._update_bytes
         for content in contents:
-            for said in (content.text, content.arguments, content.uri):
-                size += len(said) if isinstance(said, str) else 0
+            for text in (content.text, content.arguments, content.uri):
+                size += len(text) if isinstance(text, str) else 0
         self._bytes += size
-        self._received.said_bytes += size
-        bounds = self._received.bounds
+        self._totals.content_bytes += size
+        bounds = self._totals.bounds
         if self._bytes > bounds.answer_bytes:
-            raise self._received.cross(_too_much("said", bounds.answer_bytes, *_ONE_ANSWER))
-        if self._received.said_bytes > bounds.turn_bytes:
-            raise self._received.cross(_too_much("said", bounds.turn_bytes, *_ONE_TURN))
+            raise self._totals.cross(_too_much("said", bounds.answer_bytes, *_ONE_ANSWER))
+        if self._totals.content_bytes > bounds.turn_bytes:
+            raise self._totals.cross(_too_much("said", bounds.turn_bytes, *_ONE_TURN))
 
 
-def _end(piece: bytes, mark: bytes) -> int:
-    found = piece.find(mark)
-    return found if found >= 0 else len(piece)
+def _end(chunk: bytes, mark: bytes) -> int:
+    offset = chunk.find(mark)
+    return offset if offset >= 0 else len(chunk)
 
 
-def check_model_call(bounds: ModelBounds, *, begun: int = 0) -> None:
+def check_model_call(bounds: ModelBounds, *, started_count: int = 0) -> None:
     """Check that a turn may make one more model call; calls of inner agents count.
 
     Args:
         bounds: of the turn.
-        begun: how many of the counted calls are this one.
+        started_count: how many of the counted calls are this one.
 
     Raises:
         TurnError: it may not.
     """
-    turn = received()
-    made = turn.calls + turn.inner_calls - begun
-    if made >= bounds.model_calls:
+    turn = received_bytes()
+    call_count = turn.calls + turn.inner_calls - started_count
+    if call_count >= bounds.model_calls:
         raise turn.cross(
             TurnError(
-                f"the turn has made {made} model calls without coming to an end: ask for less in one turn, "
+                f"the turn has made {call_count} model calls without coming to an end: ask for less in one turn, "
                 "or raise DURABLE_AGENT_HOST_MAX_MODEL_CALLS"
             )
         )
@@ -312,9 +312,9 @@ def check_calls(contents: Iterable[Content], bounds: ModelBounds) -> None:
         count += 1
         if is_larger(content.arguments, bounds.argument_bytes):
             much = _too_much("asked for a tool with", bounds.argument_bytes, "of arguments", "MAX_ARGUMENT_BYTES")
-            raise received().cross(much)
+            raise received_bytes().cross(much)
     if count > bounds.calls_at_once:
-        raise received().cross(
+        raise received_bytes().cross(
             ProviderError(
                 f"the model asked for {count} tool calls in one answer, and none of them was run: ask for less at "
                 f"once, or raise DURABLE_AGENT_HOST_MAX_CALLS_AT_ONCE, which is {bounds.calls_at_once}",
@@ -332,23 +332,27 @@ def is_larger(value: Any, most_bytes: int) -> bool:
         value: JSON.
         most_bytes: the limit, where counting stops.
     """
-    left = most_bytes
+    remaining_bytes = most_bytes
     pending = [value]
-    while pending and left >= 0:
-        one = pending.pop()
-        left -= 1
-        if isinstance(one, str):
-            left -= len(one) if one.isascii() or len(one) > left else len(one.encode("utf-8", "surrogatepass"))
-        elif isinstance(one, dict):
-            inner = cast("dict[str, Any]", one)
-            left -= sum(map(len, inner))
+    while pending and remaining_bytes >= 0:
+        item = pending.pop()
+        remaining_bytes -= 1
+        if isinstance(item, str):
+            remaining_bytes -= (
+                len(item)
+                if item.isascii() or len(item) > remaining_bytes
+                else len(item.encode("utf-8", "surrogatepass"))
+            )
+        elif isinstance(item, dict):
+            inner = cast("dict[str, Any]", item)
+            remaining_bytes -= sum(map(len, inner))
             pending += inner.values()
-        elif isinstance(one, list):
-            pending += cast("list[Any]", one)
-    return left < 0
+        elif isinstance(item, list):
+            pending += cast("list[Any]", item)
+    return remaining_bytes < 0
 
 
-async def in_time[T](updates: AsyncGenerator[T], bounds: ModelBounds) -> AsyncGenerator[T]:
+async def stream_with_timeout[T](updates: AsyncGenerator[T], bounds: ModelBounds) -> AsyncGenerator[T]:
     """Yield updates until the answer has taken too long, even if the service sends a sign of life now and then.
 
     Args:
@@ -407,7 +411,7 @@ async def until_its_end[T](
         if not wait.was_cut_short():
             raise
     except Exception:
-        if received().crossed is not None or ended_early(last):
+        if received_bytes().exceeded_limit is not None or ended_early(last):
             raise
     finally:
         wait.close()
@@ -430,7 +434,7 @@ class _Wait:
         self.task: asyncio.Task[Any] | None = None
         self._is_complete = is_complete
         self._seconds = seconds
-        self._began_at = time.monotonic()
+        self._started_at = time.monotonic()
         self._cancellations: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._set_timer(seconds)
@@ -438,7 +442,7 @@ class _Wait:
     def begin(self) -> None:
         """Begin to wait in the task that runs."""
         self.task = asyncio.current_task()
-        self._began_at = time.monotonic()
+        self._started_at = time.monotonic()
 
     def was_cut_short(self) -> bool:
         """Return whether only this object has cancelled the task, which then goes on."""
@@ -451,20 +455,20 @@ class _Wait:
 
     def _set_timer(self, seconds: float | None) -> None:
         if seconds is not None:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._check_quiet)
 
-    def _look(self) -> None:
+    def _check_quiet(self) -> None:
         if self._seconds is None:
             return
-        left = self._began_at + self._seconds - time.monotonic()
-        if self.task is not None and left <= 0 and self._is_complete():
+        remaining_seconds = self._started_at + self._seconds - time.monotonic()
+        if self.task is not None and remaining_seconds <= 0 and self._is_complete():
             self._cancellations = self.task.cancelling()
             self.task.cancel()
         else:
-            self._set_timer(left if left > 0 else self._seconds)
+            self._set_timer(remaining_seconds if remaining_seconds > 0 else self._seconds)
 
 
-async def whole_in_time[T](answer: Awaitable[T], bounds: ModelBounds) -> T:
+async def await_response[T](answer: Awaitable[T], bounds: ModelBounds) -> T:
     """Wait for an answer that does not stream.
 
     Args:
@@ -485,7 +489,7 @@ async def whole_in_time[T](answer: Awaitable[T], bounds: ModelBounds) -> T:
 
 
 def _too_slow(bounds: ModelBounds) -> ProviderError:
-    return received().cross(
+    return received_bytes().cross(
         ProviderError(
             f"the model has not finished its answer in {bounds.answer_seconds:g} s: ask for less at once, "
             "or raise DURABLE_AGENT_HOST_ANSWER_SECONDS",
@@ -495,9 +499,9 @@ def _too_slow(bounds: ModelBounds) -> ProviderError:
 
 
 def _too_much(did: str, most_bytes: int, where: str, setting: str) -> ProviderError:
-    shown = f"{most_bytes / 1024**2:g} MiB" if most_bytes >= 1024**2 else f"{most_bytes} bytes"
+    limit_text = f"{most_bytes / 1024**2:g} MiB" if most_bytes >= 1024**2 else f"{most_bytes} bytes"
     return ProviderError(
-        f"the model's service {did} more than {shown} {where}: ask for less, check the endpoint's address, "
+        f"the model's service {did} more than {limit_text} {where}: ask for less, check the endpoint's address, "
         f"or raise DURABLE_AGENT_HOST_{setting}",
         retryable=False,
     )

@@ -41,36 +41,38 @@ _PASSING_CODES: Final = frozenset(
 )
 _MOST_DEPTH: Final = 4
 
-_GONE: Final = frozenset({404, 405, 410, 501})
+_MISSING_STATUS: Final = frozenset({404, 405, 410, 501})
 """The answer is not there, or the service does not return answers by id."""
 
-_REFUSED: Final = frozenset({400, 422})
-_IS_GONE: Final = re.compile(
+_REJECTED_STATUS: Final = frozenset({400, 422})
+_MISSING_RESPONSE: Final = re.compile(
     r"not found|not exist|no longer|expired|unknown|cannot be (?:streamed|retrieved)|not created", re.IGNORECASE
 )
 """Messages of services that no longer have an answer; other refusals are about the request."""
 
 
 @dataclass(frozen=True)
-class Advice:
+class RetryDecision:
     """What an error says about retrying the call.
 
     Attributes:
         retryable: whether a retry can succeed.
         retry_after_seconds: as requested by the service, or None.
         status: of the answer, or None without one.
-        said: the service's message, or empty.
+        message: the service's message, or empty.
     """
 
     retryable: bool
     retry_after_seconds: float | None = None
     status: int | None = None
-    said: str = ""
+    message: str = ""
 
     @property
-    def is_gone(self) -> bool:
+    def is_response_missing(self) -> bool:
         """Whether the service no longer has an answer that was requested by its id, or returns none by id."""
-        return self.status in _GONE or (self.status in _REFUSED and _IS_GONE.search(self.said) is not None)
+        return self.status in _MISSING_STATUS or (
+            self.status in _REJECTED_STATUS and _MISSING_RESPONSE.search(self.message) is not None
+        )
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
@@ -83,7 +85,7 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-def advice_of(error: BaseException) -> Advice | None:
+def classify_error(error: BaseException) -> RetryDecision | None:
     """Decide whether to retry a model call after an error.
 
     Guarantee: pure, except for dates, which are compared with the clock.
@@ -97,21 +99,23 @@ def advice_of(error: BaseException) -> Advice | None:
     for cause in causes_of(error):
         names = {kind.__name__ for kind in type(cause).__mro__}
         if names & _NEVER_PASSING:
-            return Advice(retryable=False)
+            return RetryDecision(retryable=False)
         if _is_no_http(cause):
-            return Advice(retryable=True)
-        status = _status_of(cause)
-        code = _code_of(cause)
-        if status is not None or code in _PASSING_CODES or _is_told_in_stream(cause):
-            headers = _headers_of(cause)
+            return RetryDecision(retryable=True)
+        status = _find_status(cause)
+        code = _find_code(cause)
+        if status is not None or code in _PASSING_CODES or _is_stream_error(cause):
+            headers = _extract_headers(cause)
             retryable = (
                 code in _PASSING_CODES or status in RETRYABLE_STATUS or (status is not None and 500 <= status < 600)  # noqa: PLR2004
             )
-            if (asked := str(headers.get("x-should-retry", "")).lower()) in {"true", "false"}:
-                retryable = asked == "true"
-            return Advice(retryable, retry_after_of(headers) or _detailed_wait(cause), status, _words_of(cause))
+            if (should_retry := str(headers.get("x-should-retry", "")).lower()) in {"true", "false"}:
+                retryable = should_retry == "true"
+            return RetryDecision(
+                retryable, retry_after_of(headers) or _detailed_wait(cause), status, _extract_message(cause)
+            )
         if isinstance(cause, ConnectionError | TimeoutError) or names & _TRANSPORT_ERRORS or _is_of_requests(cause):
-            return Advice(retryable=True)
+            return RetryDecision(retryable=True)
     return None
 
 
@@ -125,7 +129,7 @@ def retry_after_of(headers: Mapping[str, Any]) -> float | None:
         Seconds, at least 0; None when the headers give none.
     """
     for name, divisor in (("retry-after-ms", 1000), ("x-ms-retry-after-ms", 1000), ("retry-after", 1)):
-        seconds = _number(headers.get(name))
+        seconds = _parse_seconds(headers.get(name))
         if seconds is not None:
             return seconds / divisor
     text = headers.get("retry-after")
@@ -136,15 +140,15 @@ def retry_after_of(headers: Mapping[str, Any]) -> float | None:
     return max(date.timestamp() - time.time(), 0.0) if date is not None else None
 
 
-def _number(text: Any) -> float | None:
+def _parse_seconds(text: Any) -> float | None:
     try:
-        number = float(text)
+        seconds = float(text)
     except (TypeError, ValueError):
         return None
-    return number if number >= 0 else None  # infinity is a valid wait: nobody waits so long
+    return seconds if seconds >= 0 else None  # infinity is a valid wait: nobody waits so long
 
 
-def _status_of(error: BaseException) -> int | None:
+def _find_status(error: BaseException) -> int | None:
     """Return the HTTP status: of openai, anthropic, azure.core; google.genai and google.api_core; aiohttp; botocore."""
     for name in ("status_code", "code", "status", "http_status"):
         value: Any = getattr(error, name, None)
@@ -159,12 +163,12 @@ def _status_of(error: BaseException) -> int | None:
     return value if isinstance(value, int) and 300 <= value < 600 else None  # noqa: PLR2004
 
 
-def _code_of(error: BaseException) -> str:
+def _find_code(error: BaseException) -> str:
     """Return the service's error code, in lower case; a stream's error may have it in place of a status."""
-    for place in (getattr(error, "body", None), getattr(error, "details", None), getattr(error, "response", None)):
-        if isinstance(place, Mapping):
-            told = cast("Mapping[str, Any]", place)
-            inner = _within(told, "error") or _within(told, "Error") or told
+    for holder in (getattr(error, "body", None), getattr(error, "details", None), getattr(error, "response", None)):
+        if isinstance(holder, Mapping):
+            fields = cast("Mapping[str, Any]", holder)
+            inner = _within(fields, "error") or _within(fields, "Error") or fields
             for name in ("code", "Code", "status", "type"):
                 code = _within(inner, name)
                 if isinstance(code, str) and code.lower() in _PASSING_CODES:
@@ -179,18 +183,18 @@ def _code_of(error: BaseException) -> str:
     return code.lower() if isinstance(code, str) else ""
 
 
-def _is_told_in_stream(error: BaseException) -> bool:
+def _is_stream_error(error: BaseException) -> bool:
     """Return whether the service reported it within an answer that had begun with 200, as Anthropic does."""
     body: Any = getattr(error, "body", None)
     return isinstance(getattr(error, "status_code", None), int) and isinstance(_within(body, "error"), Mapping)
 
 
-def _headers_of(error: BaseException) -> Mapping[str, Any]:
+def _extract_headers(error: BaseException) -> Mapping[str, Any]:
     response: Any = getattr(error, "response", None)
-    found: Any = getattr(response, "headers", None) or getattr(error, "headers", None)
-    if found is None and isinstance(response, Mapping):
-        found = _within(cast("Mapping[str, Any]", response), "ResponseMetadata", "HTTPHeaders")
-    items: Any = getattr(found, "items", None)
+    headers: Any = getattr(response, "headers", None) or getattr(error, "headers", None)
+    if headers is None and isinstance(response, Mapping):
+        headers = _within(cast("Mapping[str, Any]", response), "ResponseMetadata", "HTTPHeaders")
+    items: Any = getattr(headers, "items", None)
     pairs = cast("Iterable[tuple[Any, Any]]", items()) if callable(items) else ()
     return {str(name).lower(): value for name, value in pairs}
 
@@ -201,24 +205,24 @@ def _detailed_wait(error: BaseException) -> float | None:
     while pending:
         value, depth = pending.pop(0)
         if isinstance(value, Mapping):
-            known = cast("Mapping[str, Any]", value)
-            delay = known.get("retryDelay")
+            fields = cast("Mapping[str, Any]", value)
+            delay = fields.get("retryDelay")
             if isinstance(delay, str) and re.fullmatch(r"\d+(?:\.\d+)?s", delay):
                 return float(delay[:-1])
-            inner: list[Any] = list(known.values())
+            inner: list[Any] = list(fields.values())
         elif isinstance(value, list):
             inner = cast("list[Any]", value)
         else:
             continue
         if depth < _MOST_DEPTH:
-            pending += [(one, depth + 1) for one in inner]
+            pending += [(child, depth + 1) for child in inner]
     return None
 
 
-def _words_of(error: BaseException) -> str:
+def _extract_message(error: BaseException) -> str:
     body: Any = getattr(error, "body", None)
-    told = _within(cast("Mapping[str, Any]", body), "error", "message") if isinstance(body, Mapping) else None
-    return str(told or getattr(error, "message", None) or error)
+    message = _within(cast("Mapping[str, Any]", body), "error", "message") if isinstance(body, Mapping) else None
+    return str(message or getattr(error, "message", None) or error)
 
 
 def _within(value: Any, *names: str) -> Any:
@@ -238,7 +242,7 @@ def _is_of_requests(error: BaseException) -> bool:
     kind = type(error)
     return kind.__module__.partition(".")[0] in {"requests", "botocore", "urllib3"} and bool(
         {"ConnectionError", "Timeout", "ConnectTimeoutError", "EndpointConnectionError"}
-        & {one.__name__ for one in kind.__mro__}
+        & {base.__name__ for base in kind.__mro__}
     )
 
 
@@ -272,10 +276,10 @@ class RetryPolicy:
         Returns:
             Seconds to wait, or None for no retry: 400, 401, 403, 404 and errors of the program are never retried.
         """
-        known = (error if isinstance(error, ProviderError) else explain(error)) or advice_of(error)
-        if known is None or not known.retryable or retry >= self.retries:
+        decision = (error if isinstance(error, ProviderError) else explain(error)) or classify_error(error)
+        if decision is None or not decision.retryable or retry >= self.retries:
             return None
-        after = known.retry_after_seconds
+        after = decision.retry_after_seconds
         if after is not None and after > self.most_seconds:
             return None
         backoff = min(self.first_seconds * 2**retry, self.most_seconds) * (0.5 + chance / 2)

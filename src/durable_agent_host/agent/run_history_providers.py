@@ -18,29 +18,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
-from agent_framework import (
-    AgentResponse,
-    AgentSession,
-    HistoryProvider,
-    Message,
-    SessionContext,
-    SupportsAgentRun,
-)
+from agent_framework import AgentResponse, AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
 
 from durable_agent_host.agent.coalescing_history_provider import CoalescingHistoryProvider
 from durable_agent_host.agent.dynamic_subclass import copy_with
-from durable_agent_host.agent.history_providers import history_providers, name_of_provider
+from durable_agent_host.agent.history_providers import get_provider_name, history_providers
 from durable_agent_host.agent.transcript_provider import DurableSession
-from durable_agent_host.concurrency.thread_offload import aside_of_texts
+from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import HistoryError, log_reason
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.session.external_messages import (
-    PLACE,
+    POSITION,
     name_of,
-    named_for,
-    next_place,
+    next_index,
     read_once,
     turn_of,
+    with_names,
     without_marks,
 )
 from durable_agent_host.session.transcript import sendable
@@ -54,7 +47,7 @@ _PAUSES: Final = (0.2, 1.0)
 
 
 @dataclass
-class RunHistories:
+class RunHistoryProviders:
     """The app's history providers in one run.
 
     Args:
@@ -79,85 +72,89 @@ class RunHistories:
     clean: Callable[[Sequence[Message]], list[Message]]
     has_saved: bool = False
     _agent: Any = None
-    _kept: list[Any] = field(default_factory=list[Any])
+    _run_providers: list[Any] = field(default_factory=list[Any])
 
     def put_into(self, agent: SupportsAgentRun) -> SupportsAgentRun:
         """Return a copy of the agent whose providers are those of this run; the agent itself if it has none."""
         self._agent = agent
-        self._kept = []
-        own = history_providers(agent)
-        if not own or getattr(agent, "require_per_service_call_history_persistence", False):
+        self._run_providers = []
+        app_providers = history_providers(agent)
+        if not app_providers or getattr(agent, "require_per_service_call_history_persistence", False):
             return agent
-        copied: Any = copy.copy(cast("Any", agent))
+        agent_copy: Any = copy.copy(cast("Any", agent))
         providers: list[Any] = []
-        for provider in copied.context_providers:
-            if not any(provider is one for one in own):
+        for provider in agent_copy.context_providers:
+            if not any(provider is app_provider for app_provider in app_providers):
                 providers.append(provider)
                 continue
-            kept = copy_with(provider, _InRun)
-            kept.in_run = _ProviderInRun(self)
-            if isinstance(kept, CoalescingHistoryProvider):
-                kept.keeps_marks = True
-            self._kept.append(kept)
-            providers.append(kept)
-        copied.context_providers = providers
-        return copied
+            run_provider = copy_with(provider, _InRun)
+            run_provider.in_run = _ProviderInRun(self)
+            if isinstance(run_provider, CoalescingHistoryProvider):
+                run_provider.keeps_marks = True
+            self._run_providers.append(run_provider)
+            providers.append(run_provider)
+        agent_copy.context_providers = providers
+        return agent_copy
 
     @property
     def has_any(self) -> bool:
         """Whether the agent has providers to save with."""
-        return bool(self._kept)
+        return bool(self._run_providers)
 
     @property
     def void(self) -> set[str]:
         """Turns whose messages do not count: failed ones, and this one, which is not yet part of the conversation."""
-        failed = [receipt.turn_id for receipt in self.receipts if receipt.status == "failed"]
-        return {self.turn_id, *failed, *cast("list[str]", self.session.state.get(VOID_TURNS) or [])}
+        failed_turns = [receipt.turn_id for receipt in self.receipts if receipt.status == "failed"]
+        return {self.turn_id, *failed_turns, *cast("list[str]", self.session.state.get(VOID_TURNS) or [])}
 
-    def note_void(self, turn_id: str) -> None:
+    def mark_failed_turn(self, turn_id: str) -> None:
         """Record in the session that messages of a failed turn are kept: its receipt expires."""
         if turn_id != self.turn_id:
-            self._remember(turn_id)
+            self._add_void_turn(turn_id)
 
-    def give_up(self) -> None:
+    def abandon_saves(self) -> None:
         """Record that this turn ends without being saved: a provider's messages of it may lack the calls' results."""
-        self._remember(self.turn_id)
+        self._add_void_turn(self.turn_id)
 
-    def _remember(self, turn_id: str) -> None:
-        known = cast("list[str]", self.session.state.get(VOID_TURNS) or [])
-        if turn_id not in known:
-            self.session.state[VOID_TURNS] = [*known, turn_id]
+    def _add_void_turn(self, turn_id: str) -> None:
+        void_turns = cast("list[str]", self.session.state.get(VOID_TURNS) or [])
+        if turn_id not in void_turns:
+            self.session.state[VOID_TURNS] = [*void_turns, turn_id]
 
-    async def save(self, asked: Message, produced: Sequence[Message], *, is_cut_off: bool) -> None:
+    async def save(self, request_message: Message, response_messages: Sequence[Message], *, is_cut_off: bool) -> None:
         """Save the messages of the turn in every provider.
 
         Guarantee: idempotent by the turn, with providers that keep a message's ``additional_properties``.
 
         Args:
-            asked: the turn's message.
-            produced: as the host stores it.
+            request_message: the turn's message.
+            response_messages: as the host stores it.
             is_cut_off: the run did not finish, so the framework has not asked for anything to be saved.
 
         Raises:
             HistoryError: a provider failed three times.
         """
-        named = named_for(self.turn_id, [asked, *produced])
-        waiting = [kept for kept in reversed(self._kept) if is_cut_off or kept.in_run.ended is not None]
-        for kept in waiting:
-            await self._save_with(kept, named[0], named[1:])
-        self.has_saved = len(waiting) == len(self._kept)
+        named_messages = with_names(self.turn_id, [request_message, *response_messages])
+        pending_providers = [
+            provider
+            for provider in reversed(self._run_providers)
+            if is_cut_off or provider.in_run.first_context is not None
+        ]
+        for provider in pending_providers:
+            await self._save_with(provider, named_messages[0], named_messages[1:])
+        self.has_saved = len(pending_providers) == len(self._run_providers)
 
-    async def _save_with(self, kept: Any, asked: Message, produced: Sequence[Message]) -> None:
+    async def _save_with(self, provider: Any, request_message: Message, response_messages: Sequence[Message]) -> None:
         for pause in (*_PAUSES, None):
             try:
                 async with asyncio.timeout(_SAVE_SECONDS):
-                    await kept.in_run.finish(kept, self._agent, asked, produced)
+                    await provider.in_run.finish(provider, self._agent, request_message, response_messages)
             except Exception as error:
-                kept.in_run.forget()
+                provider.in_run.reset()
                 if pause is None:
                     raise HistoryError(
-                        f"the turn's messages could not be saved by {name_of_provider(kept)}: {log_reason(error)}; "
-                        "try again when it responds"
+                        f"the turn's messages could not be saved by {get_provider_name(provider)}: "
+                        f"{log_reason(error)}; try again when it responds"
                     ) from error
                 await asyncio.sleep(pause)
             else:
@@ -171,77 +168,85 @@ class _ProviderInRun:
         ended: the framework's context of the first run that ended, or None.
     """
 
-    def __init__(self, histories: RunHistories) -> None:
-        self.ended: SessionContext | None = None
+    def __init__(self, histories: RunHistoryProviders) -> None:
+        self.first_context: SessionContext | None = None
         self.is_finishing = False
         self._histories = histories
-        self._said: list[Message] = []
-        self._stored: list[Message] | None = None
+        self._run_messages: list[Message] = []
+        self._stored_messages: list[Message] | None = None
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Forget what the provider has: a save has failed, and how much of it was done is unknown."""
-        self._stored = None
+        self._stored_messages = None
         self._histories.may_have_saved = True
 
-    def loaded(self, messages: Sequence[Message]) -> list[Message]:
+    def select_loaded(self, messages: Sequence[Message]) -> list[Message]:
         """Take the provider's messages, and return those that count."""
-        self._stored = list(messages)
+        self._stored_messages = list(messages)
         void = self._histories.void
         for turn in {turn_of(message) for message in messages} & void:
-            self._histories.note_void(str(turn))
+            self._histories.mark_failed_turn(str(turn))
         return read_once(messages, void=void)
 
-    def prepared(self, messages: Sequence[Message]) -> list[Message]:
+    def prepare_messages(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare loaded messages for the model, and add messages of this turn from finished runs."""
         fresh: list[Message] = []
         for message in messages:
-            one = without_marks(message)
+            model_message = without_marks(message)
             if name_of(message) is None:  # it may have been stored chunk by chunk
-                one.contents = fold_contents(one.contents)
-            fresh.append(one)
-        return [*self._histories.rehydrate(sendable(fresh)), *self._said_before()]
+                model_message.contents = fold_contents(model_message.contents)
+            fresh.append(model_message)
+        return [*self._histories.rehydrate(sendable(fresh)), *self._earlier_messages()]
 
-    def _said_before(self) -> Sequence[Message]:
+    def _earlier_messages(self) -> Sequence[Message]:
         """Return the messages of this turn from finished runs."""
-        return self._histories.session.transcript or self._histories.as_history(self._said)
+        return self._histories.session.transcript or self._histories.as_history(self._run_messages)
 
-    def note_end(self, context: SessionContext) -> None:
+    def record_end(self, context: SessionContext) -> None:
         """Remember a run's input and output."""
-        self.ended = self.ended or context
-        self._said += [*context.input_messages, *(context.response.messages if context.response else ())]
+        self.first_context = self.first_context or context
+        self._run_messages += [*context.input_messages, *(context.response.messages if context.response else ())]
 
-    async def finish(self, kept: Any, agent: Any, asked: Message, produced: Sequence[Message]) -> None:
+    async def finish(
+        self, provider: Any, agent: Any, request_message: Message, response_messages: Sequence[Message]
+    ) -> None:
         """Let the provider save the turn as it saves a run that has just ended."""
         session = self._histories.session
         context = (
-            copy.copy(self.ended) if self.ended else SessionContext(session_id=session.session_id, input_messages=[])
+            copy.copy(self.first_context)
+            if self.first_context
+            else SessionContext(session_id=session.session_id, input_messages=[])
         )
-        context.input_messages = [asked]
-        cast("Any", context)._response = AgentResponse(messages=list(produced))  # noqa: SLF001 - as the framework does
+        context.input_messages = [request_message]
+        cast("Any", context)._response = AgentResponse(messages=list(response_messages))  # noqa: SLF001 - as the framework does
         self.is_finishing = True
         try:
-            state: dict[str, Any] = session.state.setdefault(kept.source_id, {})
-            await kept.after_run(agent=agent, session=session, context=context, state=state)
+            state: dict[str, Any] = session.state.setdefault(provider.source_id, {})
+            await provider.after_run(agent=agent, session=session, context=context, state=state)
         finally:
             self.is_finishing = False
 
-    async def unsaved(self, kept: Any, messages: Sequence[Message], load: Callable[[], Any]) -> list[Message]:
+    async def select_unsaved(
+        self, provider: Any, messages: Sequence[Message], load: Callable[[], Any]
+    ) -> list[Message]:
         """Name messages, and leave out those that the provider already has."""
         turn_id = self._histories.turn_id
-        unnamed = [one for one in messages if name_of(one) is None]
-        unnamed = await aside_of_texts(unnamed, partial(self._histories.clean, unnamed))
-        added = named_for(turn_id, unnamed, prefix="context-")
-        names = iter(added)
-        named = [next(names) if name_of(one) is None else one for one in messages]
-        if isinstance(kept, CoalescingHistoryProvider):
-            return named  # the provider filters itself
-        if self._stored is None or self._histories.may_have_saved:
-            self._stored = list(await load())
-        known = {name_of(message) for message in self._stored}
-        first = next_place(self._stored)
-        new = [message for message in named if name_of(message) not in known]
-        for place, message in enumerate(new, first):
-            message.additional_properties = {**message.additional_properties, PLACE: place}
+        unnamed_messages = [candidate for candidate in messages if name_of(candidate) is None]
+        unnamed_messages = await run_in_thread_if_long(
+            unnamed_messages, partial(self._histories.clean, unnamed_messages)
+        )
+        context_messages = with_names(turn_id, unnamed_messages, prefix="context-")
+        names = iter(context_messages)
+        named_messages = [next(names) if name_of(candidate) is None else candidate for candidate in messages]
+        if isinstance(provider, CoalescingHistoryProvider):
+            return named_messages  # the provider filters itself
+        if self._stored_messages is None or self._histories.may_have_saved:
+            self._stored_messages = list(await load())
+        stored_names = {name_of(message) for message in self._stored_messages}
+        first = next_index(self._stored_messages)
+        new = [message for message in named_messages if name_of(message) not in stored_names]
+        for position, message in enumerate(new, first):
+            message.additional_properties = {**message.additional_properties, POSITION: position}
         return new
 
 
@@ -252,7 +257,7 @@ class _InRun:
 
     async def get_messages(self, session_id: str | None, *, state: Any = None, **kwargs: Any) -> list[Message]:
         provider: Any = super()
-        return self.in_run.loaded(await provider.get_messages(session_id, state=state, **kwargs))
+        return self.in_run.select_loaded(await provider.get_messages(session_id, state=state, **kwargs))
 
     async def save_messages(
         self, session_id: str | None, messages: Sequence[Message], *, state: Any = None, **kwargs: Any
@@ -262,7 +267,7 @@ class _InRun:
         async def load() -> list[Message]:
             return await provider.get_messages(session_id, state=state, **kwargs)
 
-        new = await self.in_run.unsaved(self, messages, load)
+        new = await self.in_run.select_unsaved(self, messages, load)
         if new:
             await provider.save_messages(session_id, new, state=state, **kwargs)
 
@@ -270,23 +275,23 @@ class _InRun:
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
     ) -> None:
         provider: Any = super()
-        mine: Any = self
+        this_provider: Any = self
         run_session = cast("DurableSession", session)
-        run_session.asked = run_session.asked or list(context.input_messages)
+        run_session.input_messages = run_session.input_messages or list(context.input_messages)
         if provider.before_run.__func__ is not HistoryProvider.before_run:
             await provider.before_run(agent=agent, session=session, context=context, state=state)
-            loaded = context.context_messages.get(mine.source_id, [])
+            loaded_messages = context.context_messages.get(this_provider.source_id, [])
         elif session.service_session_id:
             return  # the model's service has the conversation
         else:  # the framework would leave out approvals of tools run by the model's service
-            loaded = await mine.get_messages(context.session_id, state=state)
-        context.context_messages[mine.source_id] = self.in_run.prepared(loaded)
+            loaded_messages = await this_provider.get_messages(context.session_id, state=state)
+        context.context_messages[this_provider.source_id] = self.in_run.prepare_messages(loaded_messages)
 
     async def after_run(
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
     ) -> None:
         if not self.in_run.is_finishing:
-            self.in_run.note_end(context)
+            self.in_run.record_end(context)
             return
         provider: Any = super()
         await provider.after_run(agent=agent, session=session, context=context, state=state)

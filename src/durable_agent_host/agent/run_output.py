@@ -35,7 +35,7 @@ _TEXT_OF: Final = {"text": "text", "text_reasoning": "text", "function_call": "a
 """Type of a content that streams in pieces → where its text is."""
 
 
-class _Pieces:
+class _TextRun:
     """Adjacent pieces of one content, as passed on and as the client streamed them."""
 
     def __init__(self, first: Content, original: Content, field: str, part: ItemPart | None) -> None:
@@ -46,16 +46,16 @@ class _Pieces:
         self._same = dict(vars(first))
         self._texts: list[str] = [self._same[field]]
 
-    def take(self, content: Content, part: ItemPart | None) -> bool:
+    def add(self, content: Content, part: ItemPart | None) -> bool:
         """Take the text of a piece that continues the first; return False and leave it unchanged otherwise."""
-        own = vars(content)
+        attributes = vars(content)
         same = self._same
-        text = own[self._field] if content.type == self._first.type else None
+        text = attributes[self._field] if content.type == self._first.type else None
         if part != self._part or not isinstance(text, str):
             return False
         same[self._field] = text
-        same["raw_representation"] = own["raw_representation"]
-        if own != same:
+        same["raw_representation"] = attributes["raw_representation"]
+        if attributes != same:
             return False
         self._texts.append(text)
         setattr(content, self._field, "")
@@ -68,50 +68,52 @@ class _Pieces:
                 setattr(first, self._field, "".join(self._texts))
 
 
-def condense(passed: Sequence[AgentResponseUpdate], said: Sequence[ChatResponseUpdate], items: ItemReader) -> None:
+def coalesce_updates(
+    agent_updates: Sequence[AgentResponseUpdate], client_updates: Sequence[ChatResponseUpdate], items: ItemReader
+) -> None:
     """Move the texts of adjacent pieces into the first of them.
 
     Args:
-        passed: updates that the agent has passed on; changed.
-        said: their originals, one by one; changed.
+        agent_updates: updates that the agent has passed on; changed.
+        client_updates: their originals, one by one; changed.
         items: the provider's knowledge of items.
     """
-    pieces: _Pieces | None = None
-    for mine, theirs in zip(passed, said, strict=True):
-        content = _piece_of(mine.contents, theirs.contents)
+    text_run: _TextRun | None = None
+    for agent_update, client_update in zip(agent_updates, client_updates, strict=True):
+        content = _piece_of(agent_update.contents, client_update.contents)
         if content is None:
-            if theirs.contents or theirs.raw_representation is not None:
-                pieces = _closed(pieces)
+            if client_update.contents or client_update.raw_representation is not None:
+                text_run = _close(text_run)
             continue
-        part = None if theirs.raw_representation is None else items.read_item(theirs)
-        if pieces is not None and pieces.take(content, part):
-            mine.contents = []
-            theirs.contents = []
-            theirs.raw_representation = None
-            if isinstance(copied := mine.raw_representation, ChatResponseUpdate):
-                copied.contents = []
-                copied.raw_representation = None
+        part = None if client_update.raw_representation is None else items.read_item(client_update)
+        if text_run is not None and text_run.add(content, part):
+            agent_update.contents = []
+            client_update.contents = []
+            client_update.raw_representation = None
+            if isinstance(inner_update := agent_update.raw_representation, ChatResponseUpdate):
+                inner_update.contents = []
+                inner_update.raw_representation = None
         else:
-            _closed(pieces)
-            pieces = _Pieces(content, theirs.contents[0], _TEXT_OF[content.type], part)
-    _closed(pieces)
+            _close(text_run)
+            text_run = _TextRun(content, client_update.contents[0], _TEXT_OF[content.type], part)
+    _close(text_run)
 
 
-def _closed(pieces: _Pieces | None) -> None:
-    if pieces is not None:
-        pieces.close()
+def _close(text_run: _TextRun | None) -> None:
+    if text_run is not None:
+        text_run.close()
 
 
-def are_same(mine: Content, theirs: Content) -> bool:
+def are_same(passed_content: Content, client_content: Content) -> bool:
     """Return whether a content that was passed on is that of the client, or an unchanged copy. Guarantee: pure."""
-    return mine is theirs or vars(mine) == vars(theirs)
+    return passed_content is client_content or vars(passed_content) == vars(client_content)
 
 
-def _piece_of(mine: Sequence[Content], theirs: Sequence[Content]) -> Content | None:
+def _piece_of(agent_contents: Sequence[Content], client_contents: Sequence[Content]) -> Content | None:
     """Return the one content of an update and its original, when it is a piece that can be joined."""
-    if len(mine) != 1 or len(theirs) != 1 or not are_same(mine[0], theirs[0]):
+    if len(agent_contents) != 1 or len(client_contents) != 1 or not are_same(agent_contents[0], client_contents[0]):
         return None
-    content = mine[0]
+    content = agent_contents[0]
     field = _TEXT_OF.get(content.type)
     if field is None or not isinstance(getattr(content, field), str) or content.merge_mode == "replace":
         return None
@@ -132,7 +134,7 @@ def json_bytes(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
 
 
-class StreamWeight:
+class PayloadSize:
     """Measures the contents of updates as they stream.
 
     A content that differs from the previous one only in its text is measured by that text: most updates are such.
@@ -166,22 +168,22 @@ class StreamWeight:
         return self._bytes
 
     def _weigh(self, content: Content) -> int:
-        own = vars(content)
-        text = own.get("text")
+        attributes = vars(content)
+        text = attributes.get("text")
         before = self._before
         if before is not None and text and content.type == "text":
             before["text"] = text
-            before["raw_representation"] = own.get("raw_representation")
-            if own == before:
+            before["raw_representation"] = attributes.get("raw_representation")
+            if attributes == before:
                 return self._around_text + json_bytes(text)
         size = json_bytes(encode_content(content))
         if text and content.type == "text":
-            self._before = dict(own)
+            self._before = dict(attributes)
             self._around_text = size - json_bytes(text)
         return size
 
 
-class Produced:
+class RunOutput:
     """The updates of one run of an agent.
 
     Args:
@@ -195,7 +197,7 @@ class Produced:
 
     def __init__(self, items: ItemReader) -> None:
         self.updates_streamed = 0
-        self.weight = StreamWeight()
+        self.weight = PayloadSize()
         self.served_model: str | None = None
         self._items = items
         self._updates: list[tuple[AgentResponseUpdate, int | None]] = []
@@ -207,7 +209,7 @@ class Produced:
         """Return the number of kept entries, which is where the next update goes."""
         return len(self._updates)
 
-    def take(self, update: AgentResponseUpdate, position: int | None) -> None:
+    def add(self, update: AgentResponseUpdate, position: int | None) -> None:
         """Take the next update.
 
         Args:
@@ -220,21 +222,21 @@ class Produced:
             self._open_call = _OpenCall(position, len(self._updates))
         self._updates.append((update, position))
 
-    def condense(self, said: Sequence[ChatResponseUpdate], position: int) -> None:
+    def coalesce(self, client_updates: Sequence[ChatResponseUpdate], position: int) -> None:
         """Drop what the open model call's updates repeat; does something only once in a while.
 
         Args:
-            said: all updates of the call so far, as its client streamed them; they have been passed on.
+            client_updates: all updates of the call so far, as its client streamed them; they have been passed on.
             position: of the call.
         """
         call = self._open_call
-        if len(said) - call.condensed < EVERY or call.position != position:
+        if len(client_updates) - call.checked_count < EVERY or call.position != position:
             return
-        start = call.condensed
-        call.condensed = len(said)
-        if len(self._updates) - call.start == len(said):
-            passed = [update for update, _ in self._updates[call.start + start :]]
-            condense(passed, said[start:], self._items)
+        start = call.checked_count
+        call.checked_count = len(client_updates)
+        if len(self._updates) - call.start == len(client_updates):
+            agent_updates = [update for update, _ in self._updates[call.start + start :]]
+            coalesce_updates(agent_updates, client_updates[start:], self._items)
 
     def fold_call(self, updates: Sequence[ChatResponseUpdate]) -> Fold:
         """Fold the updates of one model call, or return their fold when they were folded last.
@@ -259,11 +261,11 @@ class Produced:
         start = len(self._updates)
         while start and self._updates[start - 1][1] == position:
             start -= 1
-        passed = [update for update, _ in self._updates[start:]]
-        if self._fold is not None and _are_unchanged(passed, self._call):
-            self._updates[start:] = [(piece, position) for piece in _pieces(self._fold, passed, self._call)]
-        elif self._call and not _are_same(_said_in(passed), _said_in(self._call)):
-            for update in passed:
+        agent_updates = [update for update, _ in self._updates[start:]]
+        if self._fold is not None and _are_unchanged(agent_updates, self._call):
+            self._updates[start:] = [(piece, position) for piece in _pieces(self._fold, agent_updates, self._call)]
+        elif self._call and not _are_same(_contents_without_usage(agent_updates), _contents_without_usage(self._call)):
+            for update in agent_updates:
                 update.raw_representation = None
         self._call = ()
         self._fold = None
@@ -289,18 +291,20 @@ class Produced:
         """
         return fold_updates([update for update, _ in self._updates[start:]], self._items)
 
-    def responses(self, finished: Container[int]) -> tuple[AgentResponse[Any], AgentResponse[Any]]:
+    def responses(self, finished_positions: Container[int]) -> tuple[AgentResponse[Any], AgentResponse[Any]]:
         """Fold what is complete, and what belongs to a model call that was cut off.
 
         Args:
-            finished: positions of the finished model calls.
+            finished_positions: positions of the finished model calls.
 
         Returns:
             Two new responses.
         """
-        whole = [update for update, position in self._updates if position is None or position in finished]
-        cut = [update for update, position in self._updates if not (position is None or position in finished)]
-        return fold_updates(whole, self._items), fold_updates(cut, self._items)
+        complete_updates = [
+            update for update, position in self._updates if position is None or position in finished_positions
+        ]
+        cut = [update for update, position in self._updates if not (position is None or position in finished_positions)]
+        return fold_updates(complete_updates, self._items), fold_updates(cut, self._items)
 
 
 @dataclass
@@ -310,12 +314,12 @@ class _OpenCall:
     Attributes:
         position: of the call.
         start: where its updates begin.
-        condensed: how many of them have been checked.
+        checked_count: how many of them have been checked.
     """
 
     position: int | None
     start: int
-    condensed: int = 0
+    checked_count: int = 0
 
 
 _names: Final = attrgetter(
@@ -325,31 +329,31 @@ _names: Final = attrgetter(
 """Properties that an agent copies from its client's update; it adds a name of its own."""
 
 
-def _are_unchanged(passed: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]) -> bool:
+def _are_unchanged(agent_updates: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]) -> bool:
     """Return whether the agent's updates are those of the call, one by one."""
-    if not call or len(passed) != len(call):
+    if not call or len(agent_updates) != len(call):
         return False
     author = call[0].author_name
-    named = passed[0].author_name
+    agent_author = agent_updates[0].author_name
     return all(
         type(update) is AgentResponseUpdate
-        and (update.raw_representation is said or _is_copy(update.raw_representation, said))
-        and (_are_same(update.contents, said.contents) or _differ_in_usage(update, said))
-        and _names(update) == _names(said)
-        and said.author_name == author
-        and update.author_name == named
+        and (update.raw_representation is client_update or _is_copy(update.raw_representation, client_update))
+        and (_are_same(update.contents, client_update.contents) or _differ_in_usage(update, client_update))
+        and _names(update) == _names(client_update)
+        and client_update.author_name == author
+        and update.author_name == agent_author
         and update.agent_id is None
-        for update, said in zip(passed, call, strict=True)
+        for update, client_update in zip(agent_updates, call, strict=True)
     )
 
 
-def _is_copy(raw: Any, said: ChatResponseUpdate) -> bool:
-    return raw.__class__ is ChatResponseUpdate and raw.raw_representation is said.raw_representation
+def _is_copy(raw: Any, client_update: ChatResponseUpdate) -> bool:
+    return raw.__class__ is ChatResponseUpdate and raw.raw_representation is client_update.raw_representation
 
 
-def _differ_in_usage(update: AgentResponseUpdate, said: ChatResponseUpdate) -> bool:
+def _differ_in_usage(update: AgentResponseUpdate, client_update: ChatResponseUpdate) -> bool:
     """Return whether only the token counts differ: the framework adds up those of a run's model calls."""
-    return _are_same(_said_in([update]), _said_in([said]))
+    return _are_same(_contents_without_usage([update]), _contents_without_usage([client_update]))
 
 
 def _texts(response: AgentResponse[Any]) -> str:
@@ -357,22 +361,25 @@ def _texts(response: AgentResponse[Any]) -> str:
     return "".join(content.text or "" for content in contents if content.type == "text")
 
 
-def _said_in(updates: Iterable[AgentResponseUpdate | ChatResponseUpdate]) -> list[Content]:
+def _contents_without_usage(updates: Iterable[AgentResponseUpdate | ChatResponseUpdate]) -> list[Content]:
     return [content for update in updates for content in update.contents if content.type != "usage"]
 
 
-def _are_same(mine: Sequence[Content], theirs: Sequence[Content]) -> bool:
-    return len(mine) == len(theirs) and all(map(are_same, mine, theirs))
+def _are_same(left: Sequence[Content], right: Sequence[Content]) -> bool:
+    return len(left) == len(right) and all(map(are_same, left, right))
 
 
 def _pieces(
-    fold: Fold, passed: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]
+    fold: Fold, agent_updates: Sequence[AgentResponseUpdate], call: Sequence[ChatResponseUpdate]
 ) -> list[AgentResponseUpdate]:
     """Put the agent's name and token counts into the fold of a call."""
-    pieces = fold.pieces()
-    for piece in pieces:
-        piece.author_name = passed[0].author_name
-    if not all(_are_same(update.contents, said.contents) for update, said in zip(passed, call, strict=True)):
-        usage = [content for update in passed for content in update.contents if content.type == "usage"]
-        pieces[-1].contents = [*(one for one in pieces[-1].contents if one.type != "usage"), *usage]
-    return pieces
+    updates = fold.pieces()
+    for piece in updates:
+        piece.author_name = agent_updates[0].author_name
+    if not all(
+        _are_same(update.contents, client_update.contents)
+        for update, client_update in zip(agent_updates, call, strict=True)
+    ):
+        usage = [content for update in agent_updates for content in update.contents if content.type == "usage"]
+        updates[-1].contents = [*(content for content in updates[-1].contents if content.type != "usage"), *usage]
+    return updates

@@ -31,7 +31,7 @@ class Completed:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class AwaitingApproval:
     """Calls wait for a person. The turn has not ended: its next attempt resumes from the journal.
 
     Attributes:
@@ -52,7 +52,7 @@ class Superseded:
 
 
 @dataclass(frozen=True)
-class LogLost:
+class LogUnavailable:
     """The turn log cannot be written, so nothing may be done that it would not record.
 
     Attributes:
@@ -73,7 +73,7 @@ class Failed:
     error: BaseException
 
 
-Stop = Waiting | Cancelled | Superseded | LogLost | Failed
+Stop = AwaitingApproval | Cancelled | Superseded | LogUnavailable | Failed
 """Why a run is stopped."""
 
 Ending = Completed | Stop
@@ -109,7 +109,7 @@ def stop_of(error: BaseException) -> Stop:
         case FencedError():
             return Superseded()
         case LogError():
-            return LogLost(error)
+            return LogUnavailable(error)
         case asyncio.CancelledError() | GeneratorExit():  # of a run that nobody has cancelled
             return Failed(TurnError(_ENDED_ITSELF.format(type(error).__name__)))
         case _:

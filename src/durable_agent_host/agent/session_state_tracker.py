@@ -19,7 +19,7 @@ from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.turn_log.journal import Recorded
 
-_OURS: Final = frozenset({TranscriptProvider.SOURCE_ID, WORKFLOW_STATE})
+_HOST_KEYS: Final = frozenset({TranscriptProvider.SOURCE_ID, WORKFLOW_STATE})
 _TRIES: Final = 5
 
 
@@ -28,14 +28,14 @@ class SessionState:
 
     Args:
         session: of the run, with the state from before the turn.
-        recorded: changes recorded by earlier runs.
+        records: changes recorded by earlier runs.
     """
 
-    def __init__(self, session: AgentSession, recorded: Recorded) -> None:
+    def __init__(self, session: AgentSession, records: Recorded) -> None:
         self._session = session
-        self._recorded = recorded
-        self._applied = 0
-        self._known = self._texts()
+        self._records = records
+        self._applied_count = 0
+        self._texts_by_name = self._texts()
 
     def changes(self) -> dict[str, Any] | None:
         """Return what has changed since the last step.
@@ -47,11 +47,11 @@ class SessionState:
             RunStoppedError: the state holds a value that JSON cannot represent; the turn fails.
         """
         now = self._texts()
-        changed = {name: json.loads(text) for name, text in now.items() if self._known.get(name) != text}
-        removed = sorted(self._known.keys() - now.keys())
-        self._known = now
-        found = {"set": changed, "removed": removed}
-        return {what: value for what, value in found.items() if value} or None
+        new_values = {name: json.loads(text) for name, text in now.items() if self._texts_by_name.get(name) != text}
+        removed_names = sorted(self._texts_by_name.keys() - now.keys())
+        self._texts_by_name = now
+        found = {"set": new_values, "removed": removed_names}
+        return {key: value for key, value in found.items() if value} or None
 
     def restore(self, step: int | ToolKey) -> None:
         """Restore the state at the end of a step.
@@ -59,20 +59,20 @@ class SessionState:
         Args:
             step: the position of a model call, or a tool call; finished in either case.
         """
-        ended_at = self._recorded.finished_at.get(step, -1)
-        changes = self._recorded.state_changes
-        while self._applied < len(changes) and changes[self._applied][0] <= ended_at:
-            self._apply(changes[self._applied][1])
-            self._applied += 1
+        ended_at = self._records.finished_at.get(step, -1)
+        changes = self._records.state_changes
+        while self._applied_count < len(changes) and changes[self._applied_count][0] <= ended_at:
+            self._apply(changes[self._applied_count][1])
+            self._applied_count += 1
 
     def _apply(self, change: Mapping[str, Any]) -> None:
         values: dict[str, Any] = dict(change.get("set") or {})
-        stored = {"session_id": self._session.session_id, "state": values}
-        self._session.state.update(AgentSession.from_dict(stored).state)
-        self._known |= {name: _text(value) for name, value in values.items()}
+        session_json = {"session_id": self._session.session_id, "state": values}
+        self._session.state.update(AgentSession.from_dict(session_json).state)
+        self._texts_by_name |= {name: _text(value) for name, value in values.items()}
         for name in change.get("removed") or ():
             self._session.state.pop(name, None)
-            self._known.pop(name, None)
+            self._texts_by_name.pop(name, None)
 
     def _texts(self) -> dict[str, str]:
         for _ in range(_TRIES - 1):
@@ -88,7 +88,7 @@ class SessionState:
             return {
                 name: _text(plain_json(value, path=f"session.state[{name!r}]"))
                 for name, value in state.items()
-                if name not in _OURS
+                if name not in _HOST_KEYS
             }
         except (CorruptStateError, TypeError, ValueError, RecursionError) as error:
             message = f"the turn's state in the session cannot be stored: {error}"

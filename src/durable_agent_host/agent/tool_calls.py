@@ -26,14 +26,14 @@ from agent_framework.exceptions import UserInputRequiredException
 
 from durable_agent_host.agent.agent_run import AgentRun
 from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, UNKNOWN, ConnectionLostError, UnreachableError
-from durable_agent_host.agent.nested_agents import InnerAgents, log_tool_failure
-from durable_agent_host.agent.observer import ToolCallBegan, ToolCallFinished
+from durable_agent_host.agent.nested_agents import NestedAgents, log_tool_failure
+from durable_agent_host.agent.observer import ToolCallCompleted, ToolCallStarted
 from durable_agent_host.agent.response_limits import is_larger
-from durable_agent_host.agent.run_result import Cancelled, RunStoppedError, Waiting, stop_of
+from durable_agent_host.agent.run_result import AwaitingApproval, Cancelled, RunStoppedError, stop_of
 from durable_agent_host.agent.tool_wrappers import in_doubt_policy, needs_approval, plain_arguments, without_approvals
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result, tool_result_text
-from durable_agent_host.errors import CorruptStateError, LogError, TurnError, place_of_error
+from durable_agent_host.errors import CorruptStateError, LogError, TurnError, locate_error
 from durable_agent_host.model.journal_entry import ToolFinished, ToolKey
 from durable_agent_host.tool_calls import APPROVED_BY, INNER_KEYS, RUNNING_CALL, InnerKeys, ToolCall
 from durable_agent_host.turn_log.journal import RecordedTool
@@ -54,19 +54,19 @@ async def in_own_task(do: Callable[[], Awaitable[None]]) -> None:
     """
     task = asyncio.create_task(_raised_by(do))
     try:
-        raised = await task
+        task_error = await task
     except asyncio.CancelledError:
         if not task.done() or task.cancelled():
             raise
-        raised = task.result()  # it had ended just before: what it did is not to be lost
-        if (own := asyncio.current_task()) is not None:
-            own.uncancel()
-            own.cancel()  # at the next wait
+        task_error = task.result()  # it had ended just before: what it did is not to be lost
+        if (caller_task := asyncio.current_task()) is not None:
+            caller_task.uncancel()
+            caller_task.cancel()  # at the next wait
     try:
-        if raised is not None:
-            raise raised
+        if task_error is not None:
+            raise task_error
     finally:
-        del raised  # it refers to this frame
+        del task_error  # it refers to this frame
 
 
 async def _raised_by(do: Callable[[], Awaitable[None]]) -> BaseException | None:
@@ -119,7 +119,7 @@ class _Decision:
     arguments: Mapping[str, Any] | None = None
 
 
-_SAID_OF_POLICY: Final[Mapping[str, str]] = {
+_POLICY_TEXTS: Final[Mapping[str, str]] = {
     "fail": "the model is told that its outcome is not known",
     "ask": "a person decides whether it is run again",
 }
@@ -128,19 +128,19 @@ _RUN: Final = _Decision("run")
 _WAIT: Final = _Decision("wait")
 
 
-class ToolCalls(FunctionMiddleware):
+class ToolCallMiddleware(FunctionMiddleware):
     """Journals the tool calls of one run.
 
     Args:
         run: whose calls they are.
         inner: bounds tools that are agents.
-        tells_reasons: whether the model receives the texts of exceptions; otherwise only the log has them.
+        includes_error_texts: whether the model receives the texts of exceptions; otherwise only the log has them.
     """
 
-    def __init__(self, run: AgentRun, inner: InnerAgents, *, tells_reasons: bool = False) -> None:
+    def __init__(self, run: AgentRun, inner: NestedAgents, *, includes_error_texts: bool = False) -> None:
         self._run = run
         self._inner = inner
-        self._tells_reasons = tells_reasons
+        self._includes_error_texts = includes_error_texts
 
     async def process(self, context: FunctionInvocationContext, call_next: CallNext) -> None:
         """Answer a call from the journal, leave it to a person, or run the tool and journal its result.
@@ -148,17 +148,17 @@ class ToolCalls(FunctionMiddleware):
         Raises:
             RunStoppedError: the run is no longer wanted, or its log cannot be written.
         """
-        self._run.check_wanted()
-        key, known = self._run.journal.next_tool_call(str(context.metadata["call_id"]))
-        if known.finished is not None:
+        self._run.raise_if_stopped()
+        key, recorded_call = self._run.journal.next_tool_call(str(context.metadata["call_id"]))
+        if recorded_call.finished is not None:
             self._run.session_state.restore(key)
-            await self._tell_of_replay(context, key, known)
-            _replay(context, known.finished)
+            await self._notify_replay(context, key, recorded_call)
+            _replay(context, recorded_call.finished)
             return
         try:
             if self._run.replay_only:
                 raise RunStoppedError(Cancelled())
-            await self._process_open(context, call_next, key, known)
+            await self._process_open(context, call_next, key, recorded_call)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
         finally:
@@ -166,14 +166,14 @@ class ToolCalls(FunctionMiddleware):
                 context.tools[:] = without_approvals(self._inner.tools(context.tools))  # a tool can add tools
 
     async def _process_open(
-        self, context: FunctionInvocationContext, call_next: CallNext, key: ToolKey, known: RecordedTool
+        self, context: FunctionInvocationContext, call_next: CallNext, key: ToolKey, recorded_call: RecordedTool
     ) -> None:
-        told = self._run.progress.unreadable.get((key.position, key.call_id))
-        if told is not None:
-            await self._end(context, key, "invalid_arguments", told)
+        argument_error = self._run.progress.unreadable.get((key.position, key.call_id))
+        if argument_error is not None:
+            await self._end(context, key, "invalid_arguments", argument_error)
             return
         arguments = plain_arguments(context.arguments)
-        decision = await self._decide(context.function, key, known, arguments)
+        decision = await self._decide(context.function, key, recorded_call, arguments)
         if decision.outcome == "wait":
             context.result = "waits for a person"
             return
@@ -182,13 +182,13 @@ class ToolCalls(FunctionMiddleware):
             return
         if decision.arguments is not None:
             context.arguments = arguments = dict(decision.arguments)
-        spending = self._run.spending
-        if spending is not None and not await spending.admit_tool_call(self._run.ask_for_budget):
+        account = self._run.budget_account
+        if account is not None and not await account.admit_tool_call(self._run.ask_for_budget):
             context.result = "waits for its budget"
             return
         name = context.function.name
-        attempt = known.starts + 1
-        await self._run.audience.tell(ToolCallBegan(key.call_id, name, arguments, attempt, replayed=False))
+        attempt = recorded_call.starts + 1
+        await self._run.observers.notify(ToolCallStarted(key.call_id, name, arguments, attempt, replayed=False))
         await self._run.journal.tool_started(key, name, arguments)
         call = ToolCall(
             call_id=key.call_id,
@@ -201,9 +201,9 @@ class ToolCalls(FunctionMiddleware):
         token = RUNNING_CALL.set(call)
         inner_token = INNER_KEYS.set(InnerKeys(call))
         try:
-            await self._run_tool(context, call_next, key, changed=decision.arguments)
-        except RunStoppedError as stopped:
-            if not isinstance(stopped.stop, Waiting):
+            await self._run_tool(context, call_next, key, changed_arguments=decision.arguments)
+        except RunStoppedError as stop_error:
+            if not isinstance(stop_error.stop, AwaitingApproval):
                 raise
             await self._end(context, key, "stopped", _STOPPED)  # at a budget; the turn waits before its next call
         except (ConnectionLostError, UnreachableError) as error:
@@ -227,14 +227,14 @@ class ToolCalls(FunctionMiddleware):
             await self._process_open(context, call_next, key, RecordedTool(attempt))
 
     async def _decide(
-        self, tool: FunctionTool, key: ToolKey, known: RecordedTool, arguments: Mapping[str, Any]
+        self, tool: FunctionTool, key: ToolKey, recorded_call: RecordedTool, arguments: Mapping[str, Any]
     ) -> _Decision:
         decision = _RUN
         questions = 0
         if needs_approval(tool):
             decision = await self._ask(tool, key, 0, arguments, "the tool needs approval", _Decision("denied", DENIED))
             questions = 1
-        if known.starts == 0 or decision.outcome != "run":
+        if recorded_call.starts == 0 or decision.outcome != "run":
             return decision
         policy = in_doubt_policy(tool)
         _LOGGER.warning(
@@ -242,29 +242,35 @@ class ToolCalls(FunctionMiddleware):
             self._run.label,
             key.call_id,
             tool.name,
-            _SAID_OF_POLICY.get(policy, "it is run again"),
+            _POLICY_TEXTS.get(policy, "it is run again"),
         )
         if policy == "fail":
             return _Decision("unknown", UNKNOWN)
         if policy == "ask":
-            why = (
-                "the process or a connection ended while the tool was running, so it may or may not have taken effect: "
-                "run it again?"
+            reason = (
+                "the process or a connection ended while the tool was running, so it may or may not have taken "
+                "effect: run it again?"
             )
-            number = questions + known.starts - 1
-            proposed = arguments if decision.arguments is None else decision.arguments
-            asked = await self._ask(tool, key, number, proposed, why, _Decision("unknown", UNKNOWN))
-            return asked if asked.arguments is not None or asked.outcome != "run" else decision
+            question_index = questions + recorded_call.starts - 1
+            proposed_arguments = arguments if decision.arguments is None else decision.arguments
+            repeat_decision = await self._ask(
+                tool, key, question_index, proposed_arguments, reason, _Decision("unknown", UNKNOWN)
+            )
+            return (
+                repeat_decision
+                if repeat_decision.arguments is not None or repeat_decision.outcome != "run"
+                else decision
+            )
         return decision
 
     async def _ask(  # noqa: PLR0917 - one question
         self,
         tool: FunctionTool,
         key: ToolKey,
-        number: int,
+        question_index: int,
         arguments: Mapping[str, Any],
         reason: str,
-        denied: _Decision,
+        denial: _Decision,
     ) -> _Decision:
         """Look up the answer to a question, or ask it.
 
@@ -274,21 +280,23 @@ class ToolCalls(FunctionMiddleware):
         changes = 0
         changed_by = None
         while True:
-            question = self._run.question_id(key, number, changes)
-            answer = self._run.answers.get(question)
+            question = self._run.approval_request_id(key, question_index, changes)
+            answer = self._run.approvals.get(question)
             if answer is None:
                 whom = {"approved_by": approved_by, "changed_by": changed_by}
-                await self._run.ask(question, key, tool.name, arguments, _CHANGED if changes else reason, **whom)
+                await self._run.request_approval(
+                    question, key, tool.name, arguments, _CHANGED if changes else reason, **whom
+                )
                 return _WAIT
             if answer.get("approved") is not True:
-                why = f" Reason: {answer['reason']}" if answer.get("reason") else ""
-                return _Decision(denied.outcome, denied.result + why)
-            changed = answer.get("arguments")
-            if changed is None or _is_same_value(changed, arguments):
+                reason_text = f" Reason: {answer['reason']}" if answer.get("reason") else ""
+                return _Decision(denial.outcome, denial.result + reason_text)
+            changed_arguments = answer.get("arguments")
+            if changed_arguments is None or _is_same_value(changed_arguments, arguments):
                 return _Decision("run", arguments=arguments if changes else None)
             if approved_by is None:
-                return _Decision("run", arguments=changed)
-            arguments = changed
+                return _Decision("run", arguments=changed_arguments)
+            arguments = changed_arguments
             changes = changes + 1
             changed_by = answer.get("by")
 
@@ -298,7 +306,7 @@ class ToolCalls(FunctionMiddleware):
         call_next: CallNext,
         key: ToolKey,
         *,
-        changed: Mapping[str, Any] | None,
+        changed_arguments: Mapping[str, Any] | None,
     ) -> None:
         try:
             await in_own_task(call_next)
@@ -307,9 +315,9 @@ class ToolCalls(FunctionMiddleware):
         except asyncio.CancelledError as error:
             if self._run.gave_up.is_set() or (task := asyncio.current_task()) is None or task.cancelling():
                 raise
-            crashed = ToolCrashedError("the tool was cancelled by itself")
-            await self._fail(key, context.function.name, crashed)
-            raise crashed from error
+            crash_error = ToolCrashedError("the tool was cancelled by itself")
+            await self._fail(key, context.function.name, crash_error)
+            raise crash_error from error
         except MiddlewareTermination as error:
             if context.result is None:
                 context.result = error.result
@@ -320,14 +328,14 @@ class ToolCalls(FunctionMiddleware):
             await self._finish(key, context.function.name, "input_required", {"contents": contents})
             raise
         except BaseException as error:
-            shown = self._shown(key, context.function.name, error)
+            model_error = self._error_for_model(key, context.function.name, error)
             is_app_error = type(error).__name__ != _ARGUMENT_ERROR  # that is the framework's, before the tool began
-            await self._fail(key, context.function.name, shown, place_of_error(error) if is_app_error else None)
-            if shown is error:
+            await self._fail(key, context.function.name, model_error, locate_error(error) if is_app_error else None)
+            if model_error is error:
                 raise
-            raise shown from error
-        if changed is not None:
-            context.result = _with_note(context.result, changed)
+            raise model_error from error
+        if changed_arguments is not None:
+            context.result = _with_remark(context.result, changed_arguments)
         await self._succeed(context, key)
 
     async def _succeed(self, context: FunctionInvocationContext, key: ToolKey, outcome: str = "success") -> None:
@@ -338,38 +346,40 @@ class ToolCalls(FunctionMiddleware):
         except (CorruptStateError, RecursionError) as error:
             context.result = f"Error: The tool has run, and its result cannot be stored: {error}"
             result = encode_tool_result(context.result)
-        most = self._run.bounds.tool_result_bytes
-        if is_larger(result, most):
+        max_bytes = self._run.bounds.tool_result_bytes
+        if is_larger(result, max_bytes):
             _LOGGER.warning(
                 "turn %s: the result of tool %s is larger than %d bytes, and the model is told so (call %s); "
                 "DURABLE_AGENT_HOST_MAX_TOOL_RESULT_BYTES sets the limit",
-                *(self._run.turn_id, context.function.name, most, key.call_id),
+                *(self._run.turn_id, context.function.name, max_bytes, key.call_id),
             )
-            context.result = f"Error: The tool has run, and its result is larger than {most} bytes: ask it for less."
+            context.result = (
+                f"Error: The tool has run, and its result is larger than {max_bytes} bytes: ask it for less."
+            )
             result = encode_tool_result(context.result)
         await self._finish(key, context.function.name, outcome, result)
 
-    def _shown(self, key: ToolKey, name: str, error: BaseException) -> Exception:
+    def _error_for_model(self, key: ToolKey, name: str, error: BaseException) -> Exception:
         """Return the error for the framework and the journal, without its text.
 
         Exception texts go only to the log: a driver quotes its connection string, with the password.
         """
         log_tool_failure(f"turn {self._run.turn_id}: tool {name} failed (call {key.call_id})", error)
-        if self._tells_reasons:
+        if self._includes_error_texts:
             return error if isinstance(error, Exception) else ToolCrashedError(f"{type(error).__name__}: {error}")
         if type(error).__name__ == _ARGUMENT_ERROR:
             return _framework()._FunctionArgumentValidationError(_BAD_ARGUMENTS)  # noqa: SLF001
         return ToolFailedError(_FAILED)
 
     async def _fail(
-        self, key: ToolKey, name: str, error: BaseException, place: Mapping[str, Any] | None = None
+        self, key: ToolKey, name: str, error: BaseException, location: Mapping[str, Any] | None = None
     ) -> None:
-        failed: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
-        if place is not None:
-            failed["raised"] = place
+        error_json: dict[str, Any] = {"error": type(error).__name__, "message": str(error)}
+        if location is not None:
+            error_json["raised"] = location
         if type(error).__name__ == _ARGUMENT_ERROR:
-            failed["redacted_message"] = getattr(error, "redacted_message", None)
-        await self._finish(key, name, "error", failed)
+            error_json["redacted_message"] = getattr(error, "redacted_message", None)
+        await self._finish(key, name, "error", error_json)
 
     async def _end(self, context: FunctionInvocationContext, key: ToolKey, outcome: str, result: str) -> None:
         """End a call that has no result of the tool's."""
@@ -377,32 +387,40 @@ class ToolCalls(FunctionMiddleware):
         await self._finish(key, context.function.name, outcome, encode_tool_result(result))
 
     async def _finish(self, key: ToolKey, name: str, outcome: str, result: Mapping[str, Any]) -> None:
-        told = tool_result_text(result)
-        await self._run.audience.tell(ToolCallFinished(key.call_id, name, outcome, replayed=False, result=told))
+        result_text = tool_result_text(result)
+        await self._run.observers.notify(
+            ToolCallCompleted(key.call_id, name, outcome, replayed=False, result=result_text)
+        )
         await self._run.journal.tool_finished(key, outcome, result, self._run.session_state.changes())
 
-    async def _tell_of_replay(self, context: FunctionInvocationContext, key: ToolKey, known: RecordedTool) -> None:
-        if known.finished is None:
+    async def _notify_replay(
+        self, context: FunctionInvocationContext, key: ToolKey, recorded_call: RecordedTool
+    ) -> None:
+        if recorded_call.finished is None:
             return
         name = context.function.name
-        tell = self._run.audience.tell
-        if known.starts:
-            await tell(
-                ToolCallBegan(key.call_id, name, plain_arguments(context.arguments), known.starts, replayed=True)
+        notify = self._run.observers.notify
+        if recorded_call.starts:
+            await notify(
+                ToolCallStarted(
+                    key.call_id, name, plain_arguments(context.arguments), recorded_call.starts, replayed=True
+                )
             )
-        told = tool_result_text(known.finished.result)
-        await tell(ToolCallFinished(key.call_id, name, known.finished.outcome, replayed=True, result=told))
+        result_text = tool_result_text(recorded_call.finished.result)
+        await notify(
+            ToolCallCompleted(key.call_id, name, recorded_call.finished.outcome, replayed=True, result=result_text)
+        )
 
 
-def _replay(context: FunctionInvocationContext, finished: ToolFinished) -> None:
+def _replay(context: FunctionInvocationContext, finished_call: ToolFinished) -> None:
     """Set a finished call's result, or raise the tool's error again."""
-    result = finished.result
-    if finished.outcome == "input_required":
+    result = finished_call.result
+    if finished_call.outcome == "input_required":
         raise UserInputRequiredException([decode_content(item) for item in result["contents"]])
-    if finished.outcome == "error":
-        raise _raised(result)
+    if finished_call.outcome == "error":
+        raise _rebuild_error(result)
     context.result = decode_tool_result(result)
-    if finished.outcome == "terminated":
+    if finished_call.outcome == "terminated":
         raise MiddlewareTermination
     if "carrier" in result:
         fields: dict[str, Any] = {
@@ -412,12 +430,12 @@ def _replay(context: FunctionInvocationContext, finished: ToolFinished) -> None:
         context.metadata[_CARRIER] = _framework()._FunctionResultCarrier(**fields)  # noqa: SLF001
 
 
-def _raised(failed: Mapping[str, Any]) -> Exception:
-    if failed["error"] == _ARGUMENT_ERROR:
+def _rebuild_error(error_json: Mapping[str, Any]) -> Exception:
+    if error_json["error"] == _ARGUMENT_ERROR:
         return _framework()._FunctionArgumentValidationError(  # noqa: SLF001
-            failed["message"], redacted_message=failed.get("redacted_message")
+            error_json["message"], redacted_message=error_json.get("redacted_message")
         )
-    return TurnError(failed["message"])
+    return TurnError(error_json["message"])
 
 
 def _framework() -> Any:
@@ -434,10 +452,10 @@ def _carrier(context: FunctionInvocationContext) -> dict[str, Any]:
     carrier = context.metadata.get(_CARRIER)
     if carrier is None:
         return {}
-    found = cast("dict[str, Any]", vars(carrier))
+    carrier_fields = cast("dict[str, Any]", vars(carrier))
     fields = {
         name: sorted(cast("frozenset[str]", value)) if isinstance(value, frozenset) else value
-        for name, value in found.items()
+        for name, value in carrier_fields.items()
     }
     try:
         return {"carrier": json.loads(json.dumps(fields))}
@@ -445,20 +463,22 @@ def _carrier(context: FunctionInvocationContext) -> dict[str, Any]:
         return {}
 
 
-def _with_note(result: Any, arguments: Mapping[str, Any]) -> list[Content]:
+def _with_remark(result: Any, arguments: Mapping[str, Any]) -> list[Content]:
     """Add a note for the model that the call ran with changed arguments."""
-    note = f"(Approved with changed arguments: {json.dumps(dict(arguments), ensure_ascii=False)})"
-    return [*(Content.from_function_result("", result=result).items or ()), Content.from_text(note)]
+    remark = f"(Approved with changed arguments: {json.dumps(dict(arguments), ensure_ascii=False)})"
+    return [*(Content.from_function_result("", result=result).items or ()), Content.from_text(remark)]
 
 
 def _is_same_value(left: Any, right: Any) -> bool:
     """Compare JSON by value: ``1`` and ``1.0`` are the same number, ``true`` is none."""
     if isinstance(left, dict) and isinstance(right, dict):
-        mine = cast("dict[str, Any]", left)
-        other = cast("dict[str, Any]", right)
-        return mine.keys() == other.keys() and all(_is_same_value(value, other[name]) for name, value in mine.items())
+        left_fields = cast("dict[str, Any]", left)
+        right_fields = cast("dict[str, Any]", right)
+        return left_fields.keys() == right_fields.keys() and all(
+            _is_same_value(value, right_fields[name]) for name, value in left_fields.items()
+        )
     if isinstance(left, list) and isinstance(right, list):
-        items = cast("list[Any]", left)
-        others = cast("list[Any]", right)
-        return len(items) == len(others) and all(map(_is_same_value, items, others))
+        left_items = cast("list[Any]", left)
+        right_items = cast("list[Any]", right)
+        return len(left_items) == len(right_items) and all(map(_is_same_value, left_items, right_items))
     return left == right and isinstance(left, bool) == isinstance(right, bool)

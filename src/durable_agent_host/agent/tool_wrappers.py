@@ -79,8 +79,8 @@ def in_doubt_policy(tool: FunctionTool) -> InDoubt:
         The policy; ``fail`` when nothing is declared.
     """
     properties = tool.additional_properties or {}
-    if (declared := properties.get(IN_DOUBT)) in _POLICIES:
-        return cast("InDoubt", declared)
+    if (policy := properties.get(IN_DOUBT)) in _POLICIES:
+        return cast("InDoubt", policy)
     return "retry" if IS_HARMLESS in properties else "fail"
 
 
@@ -88,10 +88,10 @@ def plain_arguments(arguments: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
     """Convert arguments to JSON; the framework has converted them to the function's own types. Guarantee: pure."""
     fields = arguments.model_dump(mode="json") if isinstance(arguments, BaseModel) else dict(arguments)
     try:
-        return cast("dict[str, Any]", json.loads(json.dumps(fields, default=_shown)))
+        return cast("dict[str, Any]", json.loads(json.dumps(fields, default=_encode_default)))
     except (TypeError, ValueError, RecursionError):
         return {name: str(value) for name, value in fields.items()}
 
 
-def _shown(value: Any) -> Any:
+def _encode_default(value: Any) -> Any:
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)

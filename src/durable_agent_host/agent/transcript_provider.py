@@ -8,7 +8,7 @@ from agent_framework import AgentSession, HistoryProvider, Message, SessionConte
 from durable_agent_host.codec.content import decode_agent_session
 from durable_agent_host.model.turn import TurnRequest
 
-_KEPT_BY: Final = "durable_agent_host.kept_by_service"
+_STORING_SERVICE: Final = "durable_agent_host.kept_by_service"
 """Key in the session's state: the class of the provider whose service keeps the conversation."""
 
 
@@ -18,47 +18,52 @@ class DurableSession(AgentSession):
     Attributes:
         transcript: messages of earlier turns, oldest first; empty when the model's service keeps them.
         turn_id: the run's turn; the same when the turn is retried.
-        asked: the input of the turn's first run, as the agent's middleware left it; empty before.
+        input_messages: the input of the turn's first run, as the agent's middleware left it; empty before.
     """
 
     transcript: Sequence[Message] = ()
-    asked: Sequence[Message] = ()
+    input_messages: Sequence[Message] = ()
     turn_id: str | None = None
 
     @classmethod
-    def restored(cls, stored: Mapping[str, Any] | None, request: TurnRequest, kept_as: str = "") -> "DurableSession":
+    def restore(
+        cls, session_json: Mapping[str, Any] | None, request: TurnRequest, history_session_id: str = ""
+    ) -> "DurableSession":
         """Return the session of a run.
 
         Args:
-            stored: the framework's session from before the turn, serialized; None for a new one.
+            session_json: the framework's session from before the turn, serialized; None for a new one.
             request: the turn's.
-            kept_as: the id of a new one, by which history providers know it; empty for the session's own id.
+            history_session_id: the id of a new one, by which history providers know it; empty for the session's own id.
         """
-        new_id = kept_as or request.session_id
-        session = cls(session_id=new_id) if stored is None else cls.from_dict(decode_agent_session(stored))
-        restored = cast("DurableSession", session)
-        restored.turn_id = request.turn_id
-        return restored
+        new_id = history_session_id or request.session_id
+        session = cls(session_id=new_id) if session_json is None else cls.from_dict(decode_agent_session(session_json))
+        durable_session = cast("DurableSession", session)
+        durable_session.turn_id = request.turn_id
+        return durable_session
 
     @property
-    def forgotten(self) -> dict[str, Any]:
+    def lost_state(self) -> dict[str, Any]:
         """What of the conversation the model's service can no longer use, in the format of the provider's adapter."""
         return dict(cast("dict[str, Any]", self.state.get(TranscriptProvider.SOURCE_ID) or {}))
 
-    @forgotten.setter
-    def forgotten(self, remembered: Mapping[str, Any]) -> None:
+    @lost_state.setter
+    def lost_state(self, lost_state: Mapping[str, Any]) -> None:
         """Store it with the session."""
-        self.state[TranscriptProvider.SOURCE_ID] = dict(remembered)
+        self.state[TranscriptProvider.SOURCE_ID] = dict(lost_state)
 
-    def note_service(self, provider: object) -> None:
+    def set_storing_service(self, provider: object) -> None:
         """Store with the session which service keeps the conversation, if any."""
-        self.state.pop(_KEPT_BY, None)
+        self.state.pop(_STORING_SERVICE, None)
         if self.service_session_id:
-            self.state[_KEPT_BY] = type(provider).__name__
+            self.state[_STORING_SERVICE] = type(provider).__name__
 
     def leave_other_service(self, provider: object) -> None:
         """Continue from the transcript when another provider's service keeps the conversation so far."""
-        if self.service_session_id and self.state.get(_KEPT_BY, type(provider).__name__) != type(provider).__name__:
+        if (
+            self.service_session_id
+            and self.state.get(_STORING_SERVICE, type(provider).__name__) != type(provider).__name__
+        ):
             self.service_session_id = None
 
 
@@ -100,6 +105,6 @@ class TranscriptProvider(HistoryProvider):
         del agent, state
         if not isinstance(session, DurableSession):
             return
-        session.asked = session.asked or list(context.input_messages)
+        session.input_messages = session.input_messages or list(context.input_messages)
         if session.transcript:
             context.context_messages[self.source_id] = list(session.transcript)

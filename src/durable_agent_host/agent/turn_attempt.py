@@ -15,19 +15,19 @@ from typing import Any, Final, Self
 from agent_framework import add_usage_details
 
 from durable_agent_host.agent.event_writer import EventWriter
-from durable_agent_host.agent.exchange_recorder import KeptCalls
+from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.observer import (
-    AttemptBegan,
     AttemptEnded,
-    Audience,
-    InnerModelCallFinished,
-    ModelCallFinished,
+    AttemptStarted,
+    ModelCallCompleted,
     Moment,
-    RunBegan,
-    ToolCallBegan,
-    ToolCallFinished,
+    NestedModelCallCompleted,
+    ObservedTurn,
+    ObserverGroup,
+    RunStarted,
+    ToolCallCompleted,
+    ToolCallStarted,
     TurnObserver,
-    WatchedTurn,
 )
 from durable_agent_host.agent.run_result import Ending
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
@@ -46,7 +46,7 @@ from durable_agent_host.turn_log.writer import TurnLogWriter
 _UNKNOWN = "unknown"
 
 
-class Work:
+class AttemptMetrics:
     """Counts the work of an attempt's latest run. The journal answers finished calls, so a run sees the whole turn.
 
     Args:
@@ -57,29 +57,29 @@ class Work:
     def __init__(self, attempt: int, clean: Callable[[str], str] = str) -> None:
         self._attempt = attempt
         self._clean = clean
-        self._began_at = datetime.now(UTC).isoformat()
+        self._started_at = datetime.now(UTC).isoformat()
         self._models: dict[str, Any] = {}
         self._new_usage: Any = {}
         self._counts: dict[str, int] = {}
         self._calls: dict[str, int] = {}
 
-    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+    async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Count a moment."""
         del turn
         match moment:
-            case RunBegan():
+            case RunStarted():
                 self._models = {}
                 self._calls = {}
-            case ModelCallFinished(model=model, usage=usage, replayed=replayed):
+            case ModelCallCompleted(model=model, usage=usage, replayed=replayed):
                 self._call("model_calls", replayed=replayed)
                 self._add(model, usage, replayed=replayed)
-            case InnerModelCallFinished(model=model, usage=usage, replayed=replayed):
+            case NestedModelCallCompleted(model=model, usage=usage, replayed=replayed):
                 self._add(model, usage, replayed=replayed)
-            case ToolCallFinished(outcome=outcome, replayed=replayed):
+            case ToolCallCompleted(outcome=outcome, replayed=replayed):
                 self._call("tool_calls", replayed=replayed)
                 if outcome == "unknown" and not replayed:
                     self._count("in_doubt")
-            case ToolCallBegan(attempt=attempt, replayed=False) if attempt > 1:
+            case ToolCallStarted(attempt=attempt, replayed=False) if attempt > 1:
                 self._count("in_doubt")
             case _:
                 pass
@@ -87,9 +87,9 @@ class Work:
     def done(self) -> dict[str, Any]:
         """Return the figures as JSON, see `TurnOutcome`; the attempt ends now."""
         ended_at = datetime.now(UTC).isoformat()
-        said = {"attempt": self._attempt, "began_at": self._began_at, "ended_at": ended_at}
+        times = {"attempt": self._attempt, "began_at": self._started_at, "ended_at": ended_at}
         models = {name: _plain(usage) for name, usage in self._models.items()}
-        return said | self._calls | self._counts | {"models": models, "new_usage": _plain(self._new_usage)}
+        return times | self._calls | self._counts | {"models": models, "new_usage": _plain(self._new_usage)}
 
     def _add(self, model: str | None, usage: Mapping[str, Any] | None, *, replayed: bool) -> None:
         name = bounded_name(self._clean(model)) if model else _UNKNOWN
@@ -97,13 +97,13 @@ class Work:
         if not replayed:
             self._new_usage = add_usage_details(self._new_usage, _as_usage(usage))
 
-    def _call(self, what: str, *, replayed: bool) -> None:
-        self._calls[what] = self._calls.get(what, 0) + 1
+    def _call(self, name: str, *, replayed: bool) -> None:
+        self._calls[name] = self._calls.get(name, 0) + 1
         if replayed:
-            self._count(f"replayed_{what}")
+            self._count(f"replayed_{name}")
 
-    def _count(self, what: str) -> None:
-        self._counts[what] = self._counts.get(what, 0) + 1
+    def _count(self, name: str) -> None:
+        self._counts[name] = self._counts.get(name, 0) + 1
 
 
 def _as_usage(usage: Mapping[str, Any] | None) -> Any:
@@ -119,10 +119,10 @@ _LOGGER = logging.getLogger(__name__)
 _OPEN_SECONDS: Final = 10.0
 """How long a turn waits for its log to open; while running, it waits as long as the store retries."""
 
-_ADVICE: Final = ". The turn could not run without it: try again later"
+_HINT: Final = ". The turn could not run without it: try again later"
 
 
-class Attempt:
+class TurnAttempt:
     """An attempt of a turn. Made by `Attempt.open`.
 
     Args:
@@ -140,7 +140,7 @@ class Attempt:
     """
 
     def __init__(
-        self, log: TurnLog, turn: WatchedTurn, observers: Sequence[TurnObserver], redactor: Redactor | None
+        self, log: TurnLog, turn: ObservedTurn, observers: Sequence[TurnObserver], redactor: Redactor | None
     ) -> None:
         request = turn.request
         self.number = turn.attempt
@@ -153,8 +153,8 @@ class Attempt:
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
         self._events = EventWriter(self._writer, redactor)
-        self._work = Work(self.number, redactor.text_or_mask if redactor is not None else str)
-        self.audience = Audience(turn, self._events, (self._work, *observers))
+        self._metrics = AttemptMetrics(self.number, redactor.text_or_mask if redactor is not None else str)
+        self.observers = ObserverGroup(turn, self._events, (self._metrics, *observers))
         self._turn = turn
         self._runs = 0
         self._journal = Journal(self.recorded, self._writer, self.log_id)
@@ -186,15 +186,15 @@ class Attempt:
             async with asyncio.timeout(_OPEN_SECONDS):
                 number = await log.open(_log_id(request))
         except LogError as error:
-            raise LogUnavailableError(f"{error}{_ADVICE}") from error
+            raise LogUnavailableError(f"{error}{_HINT}") from error
         except TimeoutError as error:
-            raise LogUnavailableError(f"the turn log has not responded for {_OPEN_SECONDS:g} s{_ADVICE}") from error
+            raise LogUnavailableError(f"the turn log has not responded for {_OPEN_SECONDS:g} s{_HINT}") from error
         reach("turn.after_open")
-        attempt = cls(log, WatchedTurn(request, number), observers, redactor)
+        attempt = cls(log, ObservedTurn(request, number), observers, redactor)
         if number > 1:
             attempt.recorded = await read_journal(log, attempt.log_id)
         if attempt.outcome is None:
-            await attempt.audience.tell(AttemptBegan(replayed=attempt.recorded.has_begun))
+            await attempt.observers.notify(AttemptStarted(replayed=attempt.recorded.has_begun))
         return attempt
 
     @property
@@ -202,36 +202,36 @@ class Attempt:
         """How an earlier attempt ended the turn, or None."""
         return decode_turn_outcome(self.recorded.outcome) if self.recorded.outcome is not None else None
 
-    def keep_calls(self, bounds: KeptBounds) -> KeptCalls:
-        """Keep the attempt's model calls in its log; see `KeptCalls`.
+    def new_exchange_recorder(self, bounds: KeptBounds) -> ExchangeRecorder:
+        """Keep the attempt's model calls in its log; see `ExchangeRecorder`.
 
         Args:
             bounds: limits on what is kept.
         """
-        return KeptCalls(self._writer, bounds, attempt=self.number)
+        return ExchangeRecorder(self._writer, bounds, attempt=self.number)
 
-    def resume(self, *, has_answers: bool, was_cancelled: bool) -> None:
+    def resume(self, *, has_approvals: bool, was_cancelled: bool) -> None:
         """Log a line when an attempt resumes from another; nothing for the first one.
 
         Args:
-            has_answers: people have answered the questions of an earlier attempt.
+            has_approvals: people have answered the questions of an earlier attempt.
             was_cancelled: the turn was cancelled while it waited for them.
 
         Raises:
             CorruptStateError: the records of the attempt that asked are gone, so its work would be repeated.
         """
         if self.number == 1:
-            if has_answers:
+            if has_approvals:
                 raise missing_entries(self.log_id, 0)
             return
-        finished = sum(1 for tool in self.recorded.tools.values() if tool.finished is not None)
+        finished_count = sum(1 for tool in self.recorded.tools.values() if tool.finished is not None)
         _LOGGER.log(
-            logging.INFO if has_answers or was_cancelled else logging.WARNING,
-            "%s goes on from the one before it, with %d model calls and %d tool calls finished and %d in doubt",
+            logging.INFO if has_approvals or was_cancelled else logging.WARNING,
+            "%s resumes from the previous attempt: %d model calls and %d tool calls finished and %d in doubt",
             self.label,
             len(self.recorded.responses),
-            finished,
-            len(self.recorded.tools) - finished,
+            finished_count,
+            len(self.recorded.tools) - finished_count,
         )
 
     async def read_again(self) -> Recorded:
@@ -255,11 +255,11 @@ class Attempt:
         is_repeated = self.number > 1 or self._runs > 0
         self._runs += 1
         self._events.reader = reader
-        await self.audience.tell(RunBegan(has_journal, discard_from, replayed=is_repeated))
+        await self.observers.notify(RunStarted(has_journal, discard_from, replayed=is_repeated))
         self._journal = Journal(self.recorded, self._writer, self.log_id)
         return self._journal
 
-    async def end(self, ending: Ending, outcome: TurnOutcome, kept: TurnOutcome) -> TurnOutcome:
+    async def end(self, ending: Ending, outcome: TurnOutcome, committed_outcome: TurnOutcome) -> TurnOutcome:
         """Record how the attempt ended; everything is durable when this returns.
 
         A turn that waits for a person has not ended: its next attempt resumes from the journal.
@@ -267,34 +267,34 @@ class Attempt:
         Args:
             ending: how the attempt ended.
             outcome: the turn's outcome.
-            kept: the same, as journaled and committed.
+            committed_outcome: the same, as journaled and committed.
 
         Returns:
-            `kept`, with what the attempt did.
+            `committed_outcome`, with what the attempt did.
 
         Raises:
             FencedError: a later attempt has begun; the outcome is void.
             LogError: the store does not answer.
         """
         if outcome.status == "cancelled":
-            for key, known in self.recorded.tools.items():
-                if key.position >= 0 and known.starts and known.finished is None:
-                    await self.audience.tell(ToolCallFinished(key.call_id, "", "unknown", replayed=False))
-        work = self._work.done()
-        kept = replace(kept, work=work)
-        ended = AttemptEnded(ending, replace(outcome, work=work))
-        await self._events.observe(self._turn, ended)  # before the outcome, which is the log's last entry
+            for key, call in self.recorded.tools.items():
+                if key.position >= 0 and call.starts and call.finished is None:
+                    await self.observers.notify(ToolCallCompleted(key.call_id, "", "unknown", replayed=False))
+        metrics = self._metrics.done()
+        committed_outcome = replace(committed_outcome, work=metrics)
+        notification = AttemptEnded(ending, replace(outcome, work=metrics))
+        await self._events.observe(self._turn, notification)  # before the outcome, which is the log's last entry
         if outcome.status != "suspended":
-            await self._journal.close(encode_turn_outcome(kept))
+            await self._journal.close(encode_turn_outcome(committed_outcome))
         await self._writer.close()
-        await self.audience.tell_app(ended)
-        return kept
+        await self.observers.notify_app(notification)
+        return committed_outcome
 
-    async def give_way(self, ending: Ending) -> None:
+    async def abandon(self, ending: Ending) -> None:
         """Record that the attempt ended without deciding the turn."""
-        await self.audience.tell_app(AttemptEnded(ending, None))
+        await self.observers.notify_app(AttemptEnded(ending, None))
 
-    async def check_held(self) -> None:
+    async def flush(self) -> None:
         """Check that everything of this attempt is durable, before something outside the log is written.
 
         Raises:

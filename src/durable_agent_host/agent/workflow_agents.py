@@ -55,10 +55,10 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
     """
     if not is_factory(source):
         agent = cast("SupportsAgentRun", source)
-        if keepers := list(_keepers(agent, set())):
-            what = "is a workflow" if _workflow_of(agent) is keepers[0] else "uses a workflow"
+        if holders := list(_list_state_holders(agent, set())):
+            relation = "is a workflow" if _find_workflow(agent) is holders[0] else "uses a workflow"
             raise RegistrationError(
-                f"agent {agent.name!r} {what}, which keeps its conversation in itself, so that all sessions would "
+                f"agent {agent.name!r} {relation}, which keeps its conversation in itself, so that all sessions would "
                 "share it: give a function that builds the agent, as in agents=[make_agent], where make_agent() calls "
                 "the workflow's builder, build() and as_agent(), and returns a new agent each time"
             )
@@ -66,14 +66,16 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
     first, second = (cast("Callable[[], SupportsAgentRun]", source)() for _ in range(2))
     if not hasattr(first, "run"):
         raise RegistrationError(
-            f"{_name_of(source)} returned {type(first).__name__}, which is no agent: return an agent of the framework"
+            f"{_format_name(source)} returned {type(first).__name__}, which is no agent: return an agent of the "
+            "framework"
         )
-    kept = list(_keepers(first, set()))
-    others = {id(one) for one in _keepers(second, set())}
-    if shared := sorted({type(one).__name__ for one in kept if id(one) in others}):
+    first_holders = list(_list_state_holders(first, set()))
+    second_ids = {id(holder) for holder in _list_state_holders(second, set())}
+    if shared_types := sorted({type(holder).__name__ for holder in first_holders if id(holder) in second_ids}):
         raise RegistrationError(
-            f"{_name_of(source)} returned two agents named {first.name!r} that share {', '.join(shared)}, in which one "
-            "session would see another's conversation: create everything but plain agents and chat clients inside it"
+            f"{_format_name(source)} returned two agents named {first.name!r} that share {', '.join(shared_types)}, in "
+            "which one session would see another's conversation: create everything but plain agents and chat clients "
+            "inside it"
         )
     return first
 
@@ -83,16 +85,16 @@ def is_factory(source: AgentSource) -> bool:
     return not hasattr(source, "run") and callable(source)
 
 
-def _name_of(source: object) -> str:
+def _format_name(source: object) -> str:
     return f"the function {getattr(source, '__qualname__', source)!r}"
 
 
-def _workflow_of(agent: object) -> Any:
+def _find_workflow(agent: object) -> Any:
     """Return the workflow that an agent wraps: graph or functional."""
     return getattr(agent, "_workflow", None) if type(agent).__module__.startswith("agent_framework.") else None
 
 
-def _keepers(agent: object, seen: set[int]) -> Iterator[object]:
+def _list_state_holders(agent: object, seen: set[int]) -> Iterator[object]:
     """List the objects in which an agent's workflow, and those that it uses, keep a conversation."""
     if id(agent) in seen:
         return
@@ -100,11 +102,11 @@ def _keepers(agent: object, seen: set[int]) -> Iterator[object]:
     if isinstance(agent, RawAgent):
         for tool in cast("Any", agent).default_options.get("tools") or ():
             for cell in getattr(getattr(tool, "func", None), "__closure__", None) or ():  # from an agent's `as_tool`
-                yield from _keepers(_contents(cell), seen)
-    elif (workflow := _workflow_of(agent)) is not None:
+                yield from _list_state_holders(_contents(cell), seen)
+    elif (workflow := _find_workflow(agent)) is not None:
         yield workflow
         if isinstance(workflow, Workflow):
-            yield from _kept_by(workflow, seen)
+            yield from _list_workflow_holders(workflow, seen)
 
 
 def _contents(cell: Any) -> object:
@@ -114,7 +116,7 @@ def _contents(cell: Any) -> object:
         return None
 
 
-def _kept_by(workflow: Workflow, seen: set[int]) -> Iterator[object]:
+def _list_workflow_holders(workflow: Workflow, seen: set[int]) -> Iterator[object]:
     for executor in workflow.executors.values():
         if isinstance(executor, FunctionExecutor):
             continue  # has no state
@@ -122,11 +124,11 @@ def _kept_by(workflow: Workflow, seen: set[int]) -> Iterator[object]:
         for value in vars(executor).values():
             if isinstance(value, Workflow):
                 yield value
-                yield from _kept_by(value, seen)
+                yield from _list_workflow_holders(value, seen)
             elif isinstance(value, AgentSession) or callable(getattr(value, "on_checkpoint_save", None)):
                 yield value
             else:
-                yield from _keepers(value, seen)
+                yield from _list_state_holders(value, seen)
 
 
 class HostedWorkflow:
@@ -157,8 +159,8 @@ class HostedWorkflow:
         else:
             if checkpoint.graph_signature_hash == self._agent.workflow.graph_signature_hash:
                 return True
-            _LOGGER.warning("session %s: its workflow is not the one that it was", session.session_id)
-        _LOGGER.warning("session %s: going on from the stored transcript", session.session_id)
+            _LOGGER.warning("session %s: workflow definition changed", session.session_id)
+        _LOGGER.warning("session %s: resuming from the stored transcript", session.session_id)
         del session.state[WORKFLOW_STATE]
         return False
 
@@ -191,35 +193,35 @@ class HostedWorkflow:
         storage = _Latest()
         arguments: dict[str, Any] = {"checkpoint_storage": storage}
         if WORKFLOW_STATE in session.state:
-            before = storage.known = _decode(session.state[WORKFLOW_STATE])
+            before = storage.latest = _decode(session.state[WORKFLOW_STATE])
             arguments["checkpoint_id"] = before.checkpoint_id
             if before.pending_request_info_events:
                 messages = [_answer(before.pending_request_info_events, messages[-1].text)]
         async with self._agent.run(messages, stream=True, session=session, **arguments) as updates:
             async for update in updates:
                 yield _storable(update)
-        if storage.known is None or storage.known.messages:
+        if storage.latest is None or storage.latest.messages:
             raise InvalidAnswerError(
                 f"the state of the workflow of agent {self._agent.name!r} could not be saved when it had ended: "
                 "the framework's warning in the log says which executor failed in on_checkpoint_save"
             )
-        session.state[WORKFLOW_STATE] = _encode(storage.known)
+        session.state[WORKFLOW_STATE] = _encode(storage.latest)
 
 
 class _Latest:
     """A framework checkpoint storage that keeps only the latest; `HostedWorkflow` stores it with the turn."""
 
     def __init__(self) -> None:
-        self.known: WorkflowCheckpoint | None = None
+        self.latest: WorkflowCheckpoint | None = None
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
-        self.known = checkpoint
+        self.latest = checkpoint
         return checkpoint.checkpoint_id
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
-        if self.known is None or self.known.checkpoint_id != checkpoint_id:
+        if self.latest is None or self.latest.checkpoint_id != checkpoint_id:
             raise WorkflowCheckpointException(f"there is no checkpoint {checkpoint_id}")
-        return self.known
+        return self.latest
 
 
 def _encoding() -> Any:
@@ -250,63 +252,65 @@ def _decode(text: str) -> WorkflowCheckpoint:
     return WorkflowCheckpoint.from_dict(fields)
 
 
-def _answer(asked: Mapping[str, WorkflowEvent[Any]], text: str) -> Message:
+def _answer(requests: Mapping[str, WorkflowEvent[Any]], text: str) -> Message:
     """Turn the user's message into the answers that the workflow waits for.
 
     Raises:
         RequestError: it does not answer the question.
     """
-    answers = {next(iter(asked)): text} if len(asked) == 1 else _by_id(asked, text)
-    return Message("tool", [_content(name, asked[name], said) for name, said in answers.items()])
+    texts_by_id = {next(iter(requests)): text} if len(requests) == 1 else _by_id(requests, text)
+    return Message(
+        "tool", [_content(name, requests[name], response_text) for name, response_text in texts_by_id.items()]
+    )
 
 
-def _by_id(asked: Mapping[str, WorkflowEvent[Any]], text: str) -> dict[str, str]:
+def _by_id(requests: Mapping[str, WorkflowEvent[Any]], text: str) -> dict[str, str]:
     try:
-        said: Any = json.loads(text)
+        parsed: Any = json.loads(text)
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict) or not said or not cast("dict[str, Any]", said).keys() <= asked.keys():
+        parsed = None
+    if not isinstance(parsed, dict) or not parsed or not cast("dict[str, Any]", parsed).keys() <= requests.keys():
         raise RequestError(
-            f"the workflow waits for answers to {len(asked)} questions: send a JSON object with answers by their ids, "
-            f"which are {', '.join(asked)}"
+            f"the workflow waits for answers to {len(requests)} questions: send a JSON object with answers by their "
+            f"ids, which are {', '.join(requests)}"
         )
-    named = cast("dict[str, Any]", said)
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in named.items()}
+    fields = cast("dict[str, Any]", parsed)
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}
 
 
 def _content(request_id: str, event: WorkflowEvent[Any], text: str) -> Content:
     request: Any = event.data
     if not isinstance(request, Content) or request.type != "function_approval_request":
         result = Content.from_function_result(request_id)
-        result.result = _as_asked(event, text)  # whatever its type; the framework would write it as text
+        result.result = _convert_answer(event, text)  # whatever its type; the framework would write it as text
         return result
     try:
-        approved: Any = json.loads(text)["approved"]
+        is_approved: Any = json.loads(text)["approved"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        approved = None
-    if not isinstance(approved, bool):
+        is_approved = None
+    if not isinstance(is_approved, bool):
         call: Any = request.function_call
         raise RequestError(
             f"the workflow waits for the approval of a call of {getattr(call, 'name', None)!r}: "
             'send {"approved": true} or {"approved": false}'
         )
-    return request.to_function_approval_response(approved)
+    return request.to_function_approval_response(is_approved)
 
 
-def _as_asked(event: WorkflowEvent[Any], text: str) -> Any:
+def _convert_answer(event: WorkflowEvent[Any], text: str) -> Any:
     """Convert an answer to the type that the workflow asked for."""
-    wanted: Any = event.response_type
-    if wanted in {str, object, Any}:
+    response_type: Any = event.response_type
+    if response_type in {str, object, Any}:
         return text
-    if wanted is Message:
+    if response_type is Message:
         return Message("user", [text])
-    if get_origin(wanted) is list and get_args(wanted) == (Message,):
+    if get_origin(response_type) is list and get_args(response_type) == (Message,):
         return [Message("user", [text])]
     try:
-        return TypeAdapter(wanted).validate_json(text)
+        return TypeAdapter(response_type).validate_json(text)
     except Exception as error:  # also for the app's own types
         raise RequestError(
-            f"the workflow waits for the answer to a question, as {getattr(wanted, '__name__', wanted)}: "
+            f"the workflow waits for the answer to a question, as {getattr(response_type, '__name__', response_type)}: "
             f"send it as JSON ({error})"
         ) from error
 
@@ -318,12 +322,14 @@ def _storable(update: AgentResponseUpdate) -> AgentResponseUpdate:
         if not isinstance(arguments, dict) or "request_event" not in arguments:
             continue
         event = cast("dict[str, Any]", arguments["request_event"])
-        content.arguments = json.dumps({"request_id": arguments["request_id"], "question": _shown(event.get("data"))})
+        content.arguments = json.dumps(
+            {"request_id": arguments["request_id"], "question": _format_question(event.get("data"))}
+        )
         update.raw_representation = None
     return update
 
 
-def _shown(question: Any) -> Any:
+def _format_question(question: Any) -> Any:
     """Return a workflow's question for display."""
     if (response := getattr(question, "agent_response", None)) is not None:
         return str(response.text)

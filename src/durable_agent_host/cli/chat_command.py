@@ -15,7 +15,7 @@ from durable_agent_host.cli.host_client import (
     CommandError,
     HostRoutes,
     add_host_arguments,
-    carry_out,
+    run_command,
 )
 from durable_agent_host.cli.rendering import Screen, TurnView, failure, named_call
 from durable_agent_host.cli.turn_event_client import Event, TurnEvents
@@ -57,7 +57,7 @@ def run_chat_command(arguments: argparse.Namespace) -> int:
     Returns:
         The exit status.
     """
-    return carry_out("chat", lambda host: _Chat(host, arguments).hold(), arguments)
+    return run_command("chat", lambda host: _Chat(host, arguments).hold(), arguments)
 
 
 class _LeftError(Exception):
@@ -139,11 +139,11 @@ class _Chat:
             self._agent,
             session_id=self._session,
             turn_id=turn_id,
-            on_lost=lambda: self._note("the connection to the host is lost; waiting for it"),
-            on_back=lambda: self._note("the host is back"),
+            on_lost=lambda: self._print_remark("the connection to the host is lost; waiting for it"),
+            on_back=lambda: self._print_remark("the host is back"),
         )
 
-    def _note(self, text: str) -> None:
+    def _print_remark(self, text: str) -> None:
         if self._screen.is_terminal:
             self._screen.line(f"[{text}]")
         else:
@@ -158,7 +158,7 @@ class _Chat:
                 for event in turn:
                     self._session = turn.session_id
                     self._show(view, event)
-                    if event.ends_turn:
+                    if event.is_terminal:
                         return
                     if wants_cancel and not has_cancelled:
                         has_cancelled = True
@@ -167,10 +167,10 @@ class _Chat:
                         self._decide(turn, event)
             except KeyboardInterrupt:
                 if wants_cancel:
-                    self._note(f"turn {turn.turn_id} continues")
+                    self._print_remark(f"turn {turn.turn_id} continues")
                     raise _LeftError(INTERRUPTED) from None
                 wants_cancel = True
-                self._note("cancelling the turn; Ctrl-C again leaves without waiting for its end")
+                self._print_remark("cancelling the turn; Ctrl-C again leaves without waiting for its end")
                 if turn.turn_id:
                     has_cancelled = True
                     self._cancel(turn)
@@ -179,7 +179,7 @@ class _Chat:
         try:
             self._host.ask(f"{turn.path}/cancel", method="POST")
         except CommandError as error:
-            self._note(str(error))
+            self._print_remark(str(error))
 
     def _show(self, view: TurnView, event: Event) -> None:
         if event.name == event_names.TURN_FAILED:
@@ -188,13 +188,13 @@ class _Chat:
             view.show(event)
         elif event.name == event_names.TURN_FAILED:
             print(printable(failure(event)), file=sys.stderr)
-        elif event.ends_turn:
+        elif event.is_terminal:
             self._screen.line(event.data["response"])
 
     def _decide(self, turn: TurnEvents, event: Event) -> None:
         """Ask the user for a decision on a call, and send it."""
         call_id = event.data["call_id"]
-        if not self._waits_for(turn, call_id):
+        if not self._is_pending(turn, call_id):
             return  # events followed from the beginning include calls decided long ago
         if not self._asks:
             raise CommandError(
@@ -205,32 +205,32 @@ class _Chat:
             try:
                 answer = self._decision(call_id)
             except EOFError:
-                self._note(f"turn {turn.turn_id} waits for the decision")
+                self._print_remark(f"turn {turn.turn_id} waits for the decision")
                 raise _LeftError(OK) from None
             if answer is not None:
                 break
         try:
             self._host.ask(f"{turn.path}/approvals", answer, method="POST")
         except CommandError as error:  # somebody else has decided, or only they may
-            self._note(str(error))
+            self._print_remark(str(error))
 
-    def _waits_for(self, turn: TurnEvents, call_id: str) -> bool:
+    def _is_pending(self, turn: TurnEvents, call_id: str) -> bool:
         steps = self._host.ask(turn.path)
         pending = cast("list[dict[str, Any]]", steps.get("pending_approvals") or [])
         return steps["status"] == "running" or any(call["call_id"] == call_id for call in pending)
 
     def _decision(self, call_id: str) -> dict[str, Any] | None:
-        said = input(_QUESTION).strip().lower()
-        if said in {"y", "yes"}:
+        reply = input(_QUESTION).strip().lower()
+        if reply in {"y", "yes"}:
             return {"call_id": call_id, "approved": True}
-        if said in {"n", "no"}:
+        if reply in {"n", "no"}:
             reason = input("Reason, for the model (may be empty): ").strip()
             return {"call_id": call_id, "approved": False} | ({"reason": reason} if reason else {})
-        if said in {"e", "edit"}:
+        if reply in {"e", "edit"}:
             try:
                 arguments: Any = json.loads(input("Arguments, as a JSON object: "))
             except ValueError as error:
-                self._note(f"that is no JSON: {error}")
+                self._print_remark(f"that is no JSON: {error}")
                 return None
             return {"call_id": call_id, "approved": True, "arguments": arguments}
         return None

@@ -8,7 +8,7 @@ Stored = Mapping[str, Any]
 """A content as returned by the routes."""
 
 
-def shown_content(content: Stored) -> str:
+def format_content(content: Stored) -> str:
     """Describe a stored content.
 
     Guarantee: pure.
@@ -42,27 +42,27 @@ def printable(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_PICTURES)
 
 
-def shown_spent(spent: Mapping[str, Any] | None) -> str:
+def format_usage(usage: Mapping[str, Any] | None) -> str:
     """Format the cost of a turn or session, or, without prices, its tokens.
 
     Guarantee: pure.
 
     Args:
-        spent: from the routes; None where nothing counted it.
+        usage: from the routes; None where nothing counted it.
     """
-    if not spent:
+    if not usage:
         return ""
-    if (cost := spent.get("cost")) is None:
-        return f"{spent.get('tokens', 0):,} tokens"
-    return f"cost {shown_cost(cost)}"
+    if (cost := usage.get("cost")) is None:
+        return f"{usage.get('tokens', 0):,} tokens"
+    return f"cost {format_cost(cost)}"
 
 
-def shown_cost(cost: float) -> str:
+def format_cost(cost: float) -> str:
     """Format a cost in full, to a millionth. Guarantee: pure."""
     if 0 < cost < _LEAST_COST:
         return f"<{_LEAST_COST:f}"
-    whole, _, part = f"{cost:,.6f}".partition(".")
-    return f"{whole}.{part.rstrip('0').ljust(2, '0')}"
+    integer_part, _, fraction = f"{cost:,.6f}".partition(".")
+    return f"{integer_part}.{fraction.rstrip('0').ljust(2, '0')}"
 
 
 _LEAST_COST: Final = 0.000001
@@ -79,8 +79,8 @@ def _text(content: Stored) -> str:
 
 
 def _fields(content: Stored) -> str:
-    said = {name: value for name, value in content.items() if name not in {"$type", "extensionData"}}
-    return f"{content.get('$type')} {json.dumps(said, ensure_ascii=False)}"
+    visible_fields = {name: value for name, value in content.items() if name not in {"$type", "extensionData"}}
+    return f"{content.get('$type')} {json.dumps(visible_fields, ensure_ascii=False)}"
 
 
 def _json(value: Any) -> str:
@@ -119,8 +119,8 @@ def _error(content: Stored) -> str:
 
 def _command(content: Stored) -> str:
     code = content.get("exit_code")
-    said = [content.get("stdout"), content.get("stderr"), f"exit code {code}" if code else None]
-    return " ".join(str(part) for part in [*said, "timed out" if content.get("timed_out") else None] if part)
+    outputs = [content.get("stdout"), content.get("stderr"), f"exit code {code}" if code else None]
+    return " ".join(str(part) for part in [*outputs, "timed out" if content.get("timed_out") else None] if part)
 
 
 def _value(value: Any) -> str:
@@ -148,8 +148,10 @@ _OUTPUTS: Final[dict[str, Callable[[Stored], str]]] = {
 
 def _code(content: Stored) -> str:
     parts = cast("list[Stored]", content.get("inputs") or [])
-    said = (cast("Stored", part.get("additional_properties") or {}) for part in parts)
-    language = next((str(one["language"]) for one in said if one.get("language")), "code")
+    properties = (cast("Stored", part.get("additional_properties") or {}) for part in parts)
+    language = next(
+        (str(part_properties["language"]) for part_properties in properties if part_properties.get("language")), "code"
+    )
     return f"runs {language}: {_value(parts)}"
 
 
@@ -157,7 +159,7 @@ def _shell(content: Stored) -> str:
     return "runs commands: " + "; ".join(map(str, content.get("commands") or ()))
 
 
-def _printed(content: Stored) -> str:
+def _code_outputs(content: Stored) -> str:
     return f"printed: {_value(content.get('outputs'))}"
 
 
@@ -184,7 +186,7 @@ def _image(content: Stored) -> str:
 
 
 _OF_INNER: Final[frozenset[Callable[[Stored], str]]] = frozenset(
-    {_code, _shell, _printed, _search, _found, _mcp, _mcp_result, _image}
+    {_code, _shell, _code_outputs, _search, _found, _mcp, _mcp_result, _image}
 )
 """Rows of types whose fields the routes return in ``content``."""
 
@@ -199,9 +201,9 @@ _ROWS: Final[dict[str, Callable[[Stored], str]]] = {
     "uri": _media,
     "error": _error,
     "codeInterpreterToolCall": _code,
-    "codeInterpreterToolResult": _printed,
+    "codeInterpreterToolResult": _code_outputs,
     "shellToolCall": _shell,
-    "shellToolResult": _printed,
+    "shellToolResult": _code_outputs,
     "searchToolCall": _search,
     "searchToolResult": _found,
     "mcpServerToolCall": _mcp,

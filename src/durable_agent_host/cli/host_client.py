@@ -42,7 +42,7 @@ class CommandError(Exception):
         self.status = status
 
 
-class HostGoneError(CommandError):
+class HostUnreachableError(CommandError):
     """The host is unreachable or not ready; the request can be retried."""
 
 
@@ -148,7 +148,7 @@ class HostRoutes:
             The answer of `http.client`.
 
         Raises:
-            HostGoneError: the host is unreachable, or not ready.
+            HostUnreachableError: the host is unreachable, or not ready.
             CommandError: it refuses; the message quotes it.
         """
         data = json.dumps(body).encode() if body is not None else None
@@ -180,10 +180,10 @@ class HostRoutes:
             answer = urlopen(request, timeout=seconds)  # noqa: S310 - the same
         except HTTPError as error:
             with error:
-                kind = HostGoneError if error.code in _NOT_READY else CommandError
-                raise kind(_said(error), error.code) from None
+                kind = HostUnreachableError if error.code in _NOT_READY else CommandError
+                raise kind(_read_error(error), error.code) from None
         except (URLError, HTTPException, OSError) as error:
-            raise HostGoneError(
+            raise HostUnreachableError(
                 f"no host answers at {self._base} ({getattr(error, 'reason', error)}): "
                 "start it with 'durable-agent-host start', or name it with --url"
             ) from None
@@ -197,7 +197,7 @@ class HostRoutes:
 
     def agents(self) -> list[str]:
         """List the names of the agents."""
-        return [str(one["name"]) for one in self.ask("/agents")["agents"]]
+        return [str(agent["name"]) for agent in self.ask("/agents")["agents"]]
 
     def only_agent(self) -> str:
         """Return the name of the agent of a host that has one.
@@ -221,10 +221,10 @@ class HostRoutes:
         session = self.ask(f"{self.session_path(agent, session_id)}?limit=1")
         if session["running_turn_id"]:
             return session["running_turn_id"]
-        ended = sorted(session["turns"], key=lambda turn: turn["ended_at"] or "")
-        if not ended:
+        turns_by_end = sorted(session["turns"], key=lambda turn: turn["ended_at"] or "")
+        if not turns_by_end:
             raise CommandError(f"session {session_id!r} has no turn that is still known")
-        return ended[-1]["turn_id"]
+        return turns_by_end[-1]["turn_id"]
 
     def sessions(self, agent: str, limit: int | None = None, **search: str) -> Iterator[dict[str, Any]]:
         """List an agent's sessions, newest first, page by page.
@@ -235,18 +235,18 @@ class HostRoutes:
             search: further parameters of the route.
         """
         cursor: str | None = None
-        left = limit
-        while left is None or left > 0:
-            query = search | {"limit": str(min(PAGE, left or PAGE))} | ({"cursor": cursor} if cursor else {})
+        remaining = limit
+        while remaining is None or remaining > 0:
+            query = search | {"limit": str(min(PAGE, remaining or PAGE))} | ({"cursor": cursor} if cursor else {})
             page = self.ask(f"/agents/{quote(agent, safe='')}/sessions?{urlencode(query)}")
             yield from page["sessions"]
-            left = None if left is None else left - len(page["sessions"])
+            remaining = None if remaining is None else remaining - len(page["sessions"])
             cursor = page["cursor"]
             if not cursor:
                 return
 
 
-def _said(error: HTTPError) -> str:
+def _read_error(error: HTTPError) -> str:
     text = error.read().decode(errors="replace")
     try:
         detail = json.loads(text).get("detail")
@@ -277,12 +277,12 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def carry_out(command: str, work: Callable[[HostRoutes], int], arguments: argparse.Namespace) -> int:
+def run_command(command: str, run: Callable[[HostRoutes], int], arguments: argparse.Namespace) -> int:
     """Run a command against a host.
 
     Args:
         command: its name, for the error.
-        work: returns the exit status.
+        run: returns the exit status.
         arguments: with the options of `add_host_arguments`.
 
     Returns:
@@ -290,7 +290,7 @@ def carry_out(command: str, work: Callable[[HostRoutes], int], arguments: argpar
         reader of the output has left.
     """
     try:
-        status = work(HostRoutes(arguments.url, arguments.key, arguments.header))
+        status = run(HostRoutes(arguments.url, arguments.key, arguments.header))
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at its end, too

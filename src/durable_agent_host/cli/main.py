@@ -20,7 +20,7 @@ from durable_agent_host.cli.host_client import (
     CommandError,
     HostRoutes,
     add_host_arguments,
-    carry_out,
+    run_command,
 )
 from durable_agent_host.cli.sessions_command import add_session_commands, run_session_command
 from durable_agent_host.cli.turns_command import add_turn_commands, run_turn_command
@@ -59,12 +59,12 @@ def run_thread_command(arguments: argparse.Namespace) -> int:
         The exit status.
     """
 
-    def work(host: HostRoutes) -> int:
+    def run_import(host: HostRoutes) -> int:
         _check(arguments)
         host.ask("/agents")
         return asyncio.run(_import(host, arguments))
 
-    return carry_out("import-threads", work, arguments)
+    return run_command("import-threads", run_import, arguments)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -102,23 +102,23 @@ async def _import_one(host: HostRoutes, service: Any, agent: str, thread_id: str
         print(f"{thread_id}: left alone, the session is there already")
         return OK
     try:
-        moved = await read_thread(service, thread_id)
+        thread = await read_thread(service, thread_id)
     except Exception as error:  # noqa: BLE001 - the other threads are imported all the same
         print(f"{thread_id}: not taken: {error}", file=sys.stderr)
         return PROBLEMS_FOUND
-    if not moved.messages:
+    if not thread.messages:
         print(f"{thread_id}: left alone, it has no messages")
         return OK
     with tempfile.TemporaryFile() as file:
-        file.write(json.dumps(encode(Conversation(moved.messages))).encode())
+        file.write(json.dumps(encode(Conversation(thread.messages))).encode())
         file.flush()
         file.seek(0)
         answer = cast("dict[str, Any]", host.upload(host.session_path(agent, thread_id, "import"), file))
-    taken = f"{len(moved.messages)} messages, {len(moved.files)} files"
-    print(f"{answer['session_id']}: imported, {taken}")
-    for told in moved.missing:
-        print(f"  not taken: {told}")
-    return PROBLEMS_FOUND if moved.missing else OK
+    summary = f"{len(thread.messages)} messages, {len(thread.files)} files"
+    print(f"{answer['session_id']}: imported, {summary}")
+    for reason in thread.missing:
+        print(f"  not taken: {reason}")
+    return PROBLEMS_FOUND if thread.missing else OK
 
 
 def _exists(host: HostRoutes, agent: str, session_id: str) -> bool:
@@ -153,10 +153,10 @@ class _Parser(argparse.ArgumentParser):
             self._is_intermixing = False
 
     def error(self, message: str) -> NoReturn:
-        if found := re.fullmatch(r"argument (\S+): invalid choice: '(.*?)' \(choose from (.*)\)", message):
-            known = re.findall(r"[\w-]+", found[3])
-            close = "".join(f" (did you mean {name}?)" for name in difflib.get_close_matches(found[2], known, n=1))
-            message = f"there is no {found[1]} {found[2]!r}{close}, only {', '.join(known)}"
+        if match := re.fullmatch(r"argument (\S+): invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            choices = re.findall(r"[\w-]+", match[3])
+            close = "".join(f" (did you mean {name}?)" for name in difflib.get_close_matches(match[2], choices, n=1))
+            message = f"there is no {match[1]} {match[2]!r}{close}, only {', '.join(choices)}"
         self.exit(2, f"Error: {message[0].upper()}{message[1:]}; see {self.prog} --help.\n")
 
 
@@ -180,14 +180,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     add_session_commands(commands)
     add_turn_commands(commands)
     add_thread_command(commands)
-    command, rest = parser.parse_known_args(arguments)
+    command, host_arguments = parser.parse_known_args(arguments)
     if run := _OF_HOSTS.get(command.command):
-        if rest:
-            parser.error(f"{command.command} {getattr(command, 'action', '')} does not know: {' '.join(rest)}")
+        if host_arguments:
+            parser.error(
+                f"{command.command} {getattr(command, 'action', '')} does not know: {' '.join(host_arguments)}"
+            )
         sys.exit(run(command))
     if not all(find_spec(name) for name in _EXTRA_HOST):
         sys.exit("The embedded host is not installed: pip install 'durable-agent-host[host]'")
-    os.execv(sys.executable, [*_HOST, command.command, *rest])  # noqa: S606 - this program, with its own arguments
+    os.execv(sys.executable, [*_HOST, command.command, *host_arguments])  # noqa: S606 - this program, with its own arguments
 
 
 _OF_HOSTS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {

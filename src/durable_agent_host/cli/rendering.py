@@ -27,7 +27,7 @@ class Screen:
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self.is_terminal = self._out.isatty()
-        self._styled = self.is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        self._has_styles = self.is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         self._is_at_line_start = True
 
     def text(self, text: str, style: str = "") -> None:
@@ -50,8 +50,8 @@ class Screen:
         self._is_at_line_start = True
 
     def _write(self, text: str, style: str = "") -> None:
-        shown = text.encode(self._out.encoding or "utf-8", errors="replace").decode(self._out.encoding or "utf-8")
-        self._out.write(f"{style}{shown}{_PLAIN}" if style and self._styled else shown)
+        encodable = text.encode(self._out.encoding or "utf-8", errors="replace").decode(self._out.encoding or "utf-8")
+        self._out.write(f"{style}{encodable}{_PLAIN}" if style and self._has_styles else encodable)
         self._out.flush()
 
 
@@ -74,9 +74,9 @@ class TurnView:
             event_names.REASONING_DELTA: lambda event: self._run_on("reasoning", event.data["text"], _DIM),
             event_names.TOOL_STARTED: lambda event: self._line(f"→ {named_call(event.data)}", _BOLD),
             event_names.TOOL_DELTA: lambda event: self._run_on("code", event.data["text"], _DIM),
-            event_names.TOOL_COMPLETED: self._completed,
-            event_names.APPROVAL_REQUESTED: self._asked,
-            event_names.TURN_RESTARTED: self._restarted,
+            event_names.TOOL_COMPLETED: self._show_completed,
+            event_names.APPROVAL_REQUESTED: self._show_approval_request,
+            event_names.TURN_RESTARTED: self._show_restart,
             event_names.TURN_COMPLETED: lambda _: self._screen.break_line(),
             event_names.TURN_FAILED: lambda event: self._line(failure(event), _RED),
             event_names.TURN_CANCELLED: lambda _: self._line("[the turn was cancelled; its output is kept]", _DIM),
@@ -92,7 +92,7 @@ class TurnView:
         if row := self._rows.get(event.name):
             row(event)
 
-    def note(self, text: str) -> None:
+    def show_remark(self, text: str) -> None:
         """Report an event around the turn, in a separate line."""
         self._screen.line(f"[{text}]", _DIM)
         self._writing = ""
@@ -111,19 +111,21 @@ class TurnView:
         self._screen.line(text, style)
         self._writing = ""
 
-    def _completed(self, event: Event) -> None:
+    def _show_completed(self, event: Event) -> None:
         result = _short(event.data.get("result") or "")
         self._line(f"← {event.data['outcome']}{f': {result}' if result else ''}", _DIM)
 
-    def _asked(self, event: Event) -> None:
+    def _show_approval_request(self, event: Event) -> None:
         self._line(f"? {named_call(event.data)} waits for approval: {event.data.get('reason') or 'no reason'}", _BOLD)
 
-    def _restarted(self, event: Event) -> None:
-        kept = [(number, text) for number, text in self._pieces if number < event.data["discard_from"]]
-        is_less = len(kept) < len(self._pieces)
-        self._pieces = kept
-        self.note("the host was restarted: the following replaces what the model had begun to say")
-        if is_less and kept:
+    def _show_restart(self, event: Event) -> None:
+        remaining_pieces = [
+            (event_id, text) for event_id, text in self._pieces if event_id < event.data["discard_from"]
+        ]
+        is_less = len(remaining_pieces) < len(self._pieces)
+        self._pieces = remaining_pieces
+        self.show_remark("the host was restarted: the following replaces what the model had begun to say")
+        if is_less and remaining_pieces:
             self._run_on("message", self.answer, "")
 
 
@@ -146,8 +148,8 @@ def named_call(call: Mapping[str, Any]) -> str:
         One line, shortened.
     """
     arguments = call.get("arguments")
-    said = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return f"{call.get('name')}({'' if arguments is None else _short(said)})"
+    arguments_text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return f"{call.get('name')}({'' if arguments is None else _short(arguments_text)})"
 
 
 def _short(text: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from durable_agent_host.cli.content_formatting import printable, shown_content, shown_spent
+from durable_agent_host.cli.content_formatting import format_content, format_usage, printable
 from durable_agent_host.cli.host_client import (
     COULD_NOT,
     OK,
@@ -19,11 +19,11 @@ from durable_agent_host.cli.host_client import (
     CommandError,
     HostRoutes,
     add_host_arguments,
-    carry_out,
+    run_command,
 )
 
-_SHOWN_MESSAGES: Final = 200
-_SHOWN_CHARACTERS: Final = 300
+_DEFAULT_MESSAGES: Final = 200
+_MAX_CHARACTERS: Final = 300
 
 
 def add_session_commands(commands: Any) -> None:
@@ -65,8 +65,8 @@ def add_session_commands(commands: Any) -> None:
     actions.choices["show"].add_argument(
         "--limit",
         type=int,
-        default=_SHOWN_MESSAGES,
-        help=f"how many of the newest messages (default {_SHOWN_MESSAGES})",
+        default=_DEFAULT_MESSAGES,
+        help=f"how many of the newest messages (default {_DEFAULT_MESSAGES})",
     )
     actions.choices["show"].add_argument("--all", action="store_true", help="all messages")
     actions.choices["delete"].add_argument(
@@ -104,28 +104,28 @@ def run_session_command(arguments: argparse.Namespace) -> int:
     Returns:
         The exit status: 0 no problems, 1 problems were found, 2 the command failed.
     """
-    return carry_out(f"sessions {arguments.action}", lambda host: arguments.run(host, arguments), arguments)
+    return run_command(f"sessions {arguments.action}", lambda host: arguments.run(host, arguments), arguments)
 
 
 def _list(host: HostRoutes, arguments: argparse.Namespace) -> int:
     agents = [arguments.agent] if arguments.agent else host.agents()
-    said = {"status": arguments.status, "search": arguments.search}
-    wanted = {name: text for name, text in said.items() if text}
+    criteria = {"status": arguments.status, "search": arguments.search}
+    search = {name: text for name, text in criteria.items() if text}
     for agent in agents:
-        for session in host.sessions(agent, arguments.limit, details="true", **wanted):
-            print(_listed(agent, session))
+        for session in host.sessions(agent, arguments.limit, details="true", **search):
+            print(_format_session(agent, session))
     return OK
 
 
-def _listed(agent: str, session: dict[str, Any]) -> str:
+def _format_session(agent: str, session: dict[str, Any]) -> str:
     name = session["session_id"]
-    spent = shown_spent(session.get("spent"))
-    return f"{session['last_used_at']}  {agent}  {name:<32}  {session.get('status') or '':<9}  {spent}".rstrip()
+    usage = format_usage(session.get("spent"))
+    return f"{session['last_used_at']}  {agent}  {name:<32}  {session.get('status') or '':<9}  {usage}".rstrip()
 
 
 def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
     path = host.session_path(arguments.agent, arguments.session)
-    left = arguments.limit
+    remaining = arguments.limit
     if arguments.context:
         print(json.dumps(host.ask(f"{path}?view=context")["context"], indent=1))
         return OK
@@ -133,8 +133,8 @@ def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
     last: list[str] = []
     cursor: str | None = ""
     session: dict[str, Any] = {}
-    while cursor is not None and (arguments.all or left > 0):
-        limit = PAGE if arguments.all else min(PAGE, left)
+    while cursor is not None and (arguments.all or remaining > 0):
+        limit = PAGE if arguments.all else min(PAGE, remaining)
         page = host.ask(f"{path}?{urlencode({'limit': limit} | ({'cursor': cursor} if cursor else {}))}")
         session = session or {name: value for name, value in page.items() if name != "messages"}
         pages.append(
@@ -142,11 +142,11 @@ def _show(host: HostRoutes, arguments: argparse.Namespace) -> int:
                 f"  {message.get('role')!s:<9} {line}"
                 for message in page["messages"]
                 for content in message.get("contents") or ()
-                if (line := _shown(content))
+                if (line := _format_line(content))
             ]
         )
         last += _remarks(page)
-        left = left - len(page["messages"])
+        remaining = remaining - len(page["messages"])
         cursor = page["previous"]
     print(f"{session['agent']}  {session['session_id']}  {session['message_count']} entries")
     if cursor is not None:
@@ -167,8 +167,8 @@ def _remarks(page: dict[str, Any]) -> list[str]:
             if turn["status"] == "cancelled"
         ),
         *(
-            f"  not shown: turn {one['turn_id']}, {one['path']}: {one['size']} bytes"
-            for one in page.get("left_out", ())
+            f"  not shown: turn {omission['turn_id']}, {omission['path']}: {omission['size']} bytes"
+            for omission in page.get("left_out", ())
         ),
         *(f"  not shown: {problem['place']}: {problem['problem']}" for problem in page.get("problems", ())),
     ]
@@ -176,27 +176,27 @@ def _remarks(page: dict[str, Any]) -> list[str]:
 
 def _reset_context(host: HostRoutes, arguments: argparse.Namespace) -> int:
     answer = host.ask(host.session_path(arguments.agent, arguments.session, "context/reset"), method="POST")
-    told = "the next turn compacts it anew" if answer["status"] == "reset" else "it was whole, nothing was changed"
-    print(f"{answer['session_id']}: {told}")
+    message = "the next turn compacts it anew" if answer["status"] == "reset" else "it was whole, nothing was changed"
+    print(f"{answer['session_id']}: {message}")
     return OK
 
 
-def _shown(content: dict[str, Any]) -> str:
-    line = " ".join(shown_content(content).split())
-    shown = line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]} … ({len(line)} characters)"
-    return printable(shown).encode(errors="replace").decode()
+def _format_line(content: dict[str, Any]) -> str:
+    line = " ".join(format_content(content).split())
+    shortened = line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]} … ({len(line)} characters)"
+    return printable(shortened).encode(errors="replace").decode()
 
 
 def _verify(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    one = arguments.session
-    names = [one] if one else [session["session_id"] for session in host.sessions(arguments.agent)]
+    session_id = arguments.session
+    names = [session_id] if session_id else [session["session_id"] for session in host.sessions(arguments.agent)]
     worst = OK
     for name in names:
         try:
             query = "?view=diff" if arguments.diff else ""
             report = host.ask(host.session_path(arguments.agent, name, "verify") + query)
         except CommandError as error:
-            if one:
+            if session_id:
                 raise
             print(f"{name}: {error}")
             worst = COULD_NOT
@@ -212,10 +212,10 @@ def _verify(host: HostRoutes, arguments: argparse.Namespace) -> int:
 
 
 def _diff(report: dict[str, Any]) -> Iterator[str]:
-    for one in report.get("differences", ()):
+    for difference in report.get("differences", ()):
         before, after = (
             [] if entry is None else json.dumps(entry, indent=1, ensure_ascii=False).splitlines()
-            for entry in (one["before"], one["after"])
+            for entry in (difference["before"], difference["after"])
         )
         yield from difflib.unified_diff(before, after, "stored", "repaired", lineterm="")
     if left_out := report.get("differences_left_out"):
@@ -243,19 +243,19 @@ def _export(host: HostRoutes, arguments: argparse.Namespace) -> int:
             sys.stdout.write(part.decode())
         print()
         return OK
-    unfinished = arguments.output.with_name(f"{arguments.output.name}.{os.getpid()}.unfinished")
+    temporary_path = arguments.output.with_name(f"{arguments.output.name}.{os.getpid()}.unfinished")
     try:
-        with unfinished.open("wb") as file:
+        with temporary_path.open("wb") as file:
             for part in document:
                 file.write(part)
             file.write(b"\n")
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(arguments.output)
+        temporary_path.replace(arguments.output)
     except OSError as error:
         raise CommandError(f"{arguments.output} cannot be written: {error.strerror}") from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
     print(f"{arguments.session}: written to {arguments.output}")
     return OK
 
@@ -267,14 +267,14 @@ def _import(host: HostRoutes, arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise CommandError(f"{arguments.file} cannot be read: {error.strerror}") from None
     print(f"{answer['session_id']}: imported, {answer['message_count']} entries")
-    for told in answer["taken_on_trust"]:
-        print(f"  taken on trust: {told}")
+    for item in answer["taken_on_trust"]:
+        print(f"  taken on trust: {item}")
     return OK
 
 
 def _fork(host: HostRoutes, arguments: argparse.Namespace) -> int:
-    said = {"at_turn": arguments.at_turn, "session_id": arguments.new_id}
-    body: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    options = {"at_turn": arguments.at_turn, "session_id": arguments.new_id}
+    body: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     body |= {"before": True} if arguments.before else {}
     answer = host.ask(host.session_path(arguments.agent, arguments.session, "fork"), body, method="POST")
     print(f"{answer['session_id']}: forked from {answer['forked_from']}, {answer['message_count']} entries")
@@ -288,5 +288,5 @@ def _delete(host: HostRoutes, arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _count(things: list[Any], name: str) -> str:
-    return f"{len(things) or 'no'} {name}{'' if len(things) == 1 else 's'}"
+def _count(items: list[Any], name: str) -> str:
+    return f"{len(items) or 'no'} {name}{'' if len(items) == 1 else 's'}"

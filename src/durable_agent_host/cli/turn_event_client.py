@@ -12,14 +12,14 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
-from durable_agent_host.cli.host_client import CommandError, HostGoneError, HostRoutes
+from durable_agent_host.cli.host_client import CommandError, HostRoutes, HostUnreachableError
 from durable_agent_host.turn.event_names import rule_of_stored
 
 PATIENCE_SECONDS: Final = 300.0
 """How long a host may be unreachable before the command gives up; its turns continue without this command."""
 _SILENCE_SECONDS: Final = 90.0
 _FIRST_PAUSE_SECONDS: Final = 0.2
-_LONGEST_PAUSE_SECONDS: Final = 2.0
+_MAX_PAUSE_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Event:
     data: dict[str, Any]
 
     @property
-    def ends_turn(self) -> bool:
+    def is_terminal(self) -> bool:
         """Whether it is the last one."""
         return rule_of_stored(self.name).ends_turn
 
@@ -91,34 +91,31 @@ class TurnEvents:
         Raises:
             CommandError: the host refuses, or is unreachable for longer than `PATIENCE_SECONDS`.
         """
-        gone_since: float | None = None
+        lost_at: float | None = None
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                with self._opened() as answer:
-                    if gone_since is not None:
+                with self._open_stream() as answer:
+                    if lost_at is not None:
                         self._on_back()
-                    gone_since = None
+                    lost_at = None
                     pause = _FIRST_PAUSE_SECONDS
                     for event in _events(answer):
                         self._last = event.id
                         yield event
-                        if event.ends_turn:
+                        if event.is_terminal:
                             return
-            except HostGoneError as error:
-                if (
-                    not (self.turn_id or self.session_id)
-                    or time.monotonic() - (gone_since or math.inf) > PATIENCE_SECONDS
-                ):
+            except HostUnreachableError as error:
+                if not (self.turn_id or self.session_id) or time.monotonic() - (lost_at or math.inf) > PATIENCE_SECONDS:
                     raise CommandError(str(error)) from None
-            if gone_since is None:
-                gone_since = time.monotonic()
+            if lost_at is None:
+                lost_at = time.monotonic()
                 self._on_lost()
             time.sleep(pause)
-            pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+            pause = min(pause * 1.5, _MAX_PAUSE_SECONDS)
 
     @contextmanager
-    def _opened(self) -> Generator[Any]:
+    def _open_stream(self) -> Generator[Any]:
         last = {} if self._last is None else {"last-event-id": str(self._last)}
         if self.turn_id:
             with self._host.stream(f"{self.path}/events", headers=last, silence_seconds=_SILENCE_SECONDS) as answer:
@@ -142,7 +139,7 @@ def _events(answer: Any) -> Generator[Event]:
     """Read server-sent events; an event that was cut off is sent again.
 
     Raises:
-        HostGoneError: the connection broke.
+        HostUnreachableError: the connection broke.
     """
     fields: dict[str, str] = {}
     while True:
@@ -151,7 +148,7 @@ def _events(answer: Any) -> Generator[Event]:
             if not line and answer.isclosed():
                 return
         except (HTTPException, OSError) as error:
-            raise HostGoneError(f"the connection to the host is lost ({error})") from None
+            raise HostUnreachableError(f"the connection to the host is lost ({error})") from None
         if not line:
             if "data" in fields:
                 yield Event(int(fields["id"]), fields.get("event", ""), json.loads(fields["data"]))

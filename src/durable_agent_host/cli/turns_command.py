@@ -8,8 +8,8 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from durable_agent_host.cli.chat_command import INTERRUPTED
-from durable_agent_host.cli.content_formatting import shown_cost
-from durable_agent_host.cli.host_client import OK, PAGE, PROBLEMS_FOUND, HostRoutes, add_host_arguments, carry_out
+from durable_agent_host.cli.content_formatting import format_cost
+from durable_agent_host.cli.host_client import OK, PAGE, PROBLEMS_FOUND, HostRoutes, add_host_arguments, run_command
 from durable_agent_host.cli.rendering import Screen, TurnView, named_call
 from durable_agent_host.cli.turn_event_client import TurnEvents
 from durable_agent_host.turn import event_names
@@ -55,7 +55,7 @@ def run_turn_command(arguments: argparse.Namespace) -> int:
     Returns:
         The exit status: 0 success, 1 the turn has failed, 2 the command failed, 130 Ctrl-C.
     """
-    return carry_out(f"turns {arguments.action}", lambda host: arguments.run(host, arguments), arguments)
+    return run_command(f"turns {arguments.action}", lambda host: arguments.run(host, arguments), arguments)
 
 
 def _tail(host: HostRoutes, arguments: argparse.Namespace) -> int:
@@ -67,8 +67,10 @@ def _tail(host: HostRoutes, arguments: argparse.Namespace) -> int:
         arguments.agent,
         session_id=arguments.session,
         turn_id=turn_id,
-        on_lost=lambda: None if arguments.json else view.note("the connection to the host is lost; waiting for it"),
-        on_back=lambda: None if arguments.json else view.note("the host is back"),
+        on_lost=lambda: (
+            None if arguments.json else view.show_remark("the connection to the host is lost; waiting for it")
+        ),
+        on_back=lambda: None if arguments.json else view.show_remark("the host is back"),
     )
     status = OK
     try:
@@ -116,7 +118,7 @@ def _summary(turn: Mapping[str, Any]) -> Iterator[str]:
         counts = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in usage.items() if count)
         yield f"  {counts}"
     if (cost := turn.get("spent", {}).get("cost")) is not None:
-        yield f"  cost {shown_cost(cost)}"
+        yield f"  cost {format_cost(cost)}"
     if error := turn.get("error"):
         yield f"  {error.get('type')}: {error.get('message')}"
     for call in turn.get("pending_approvals") or ():
@@ -143,19 +145,21 @@ def _fields(step: Step) -> str:
 def _wait(step: Step) -> str:
     if step["reason"] != "person":
         return f"waits: {step['reason']}"
-    answers = (f"{named_call(call)} {_decided(call.get('answer'))}" for call in step.get("calls") or ())
-    return f"waits for a person: {', '.join(answers)}"
+    decisions = (f"{named_call(call)} {_format_decision(call.get('answer'))}" for call in step.get("calls") or ())
+    return f"waits for a person: {', '.join(decisions)}"
 
 
-def _decided(answer: Step | None) -> str:
+def _format_decision(answer: Step | None) -> str:
     if answer is None:
         return "not decided"
     return "approved" if answer.get("approved") else "denied"
 
 
 def _attempt(step: Step) -> str:
-    found = step.get("found_model_calls") or 0, step.get("found_tool_calls") or 0
-    replays = f", replays {found[0]} model calls and {found[1]} tool calls" if any(found) else ""
+    replay_counts = step.get("found_model_calls") or 0, step.get("found_tool_calls") or 0
+    replays = (
+        f", replays {replay_counts[0]} model calls and {replay_counts[1]} tool calls" if any(replay_counts) else ""
+    )
     return f"attempt {step['number']}: {step['ended']}{replays}"
 
 
@@ -164,15 +168,15 @@ def _model_call(step: Step) -> str:
     tokens = f", {usage.get('input_token_count', 0)} tokens in, {usage.get('output_token_count', 0)} out"
     return (
         f"  model call {step['position']} {step.get('model') or ''}: {step.get('outcome') or 'streams'}"
-        f"{tokens if usage else ''}{f', cost {shown_cost(step["cost"])}' if 'cost' in step else ''}"
+        f"{tokens if usage else ''}{f', cost {format_cost(step["cost"])}' if 'cost' in step else ''}"
     )
 
 
 def _tool_call(step: Step) -> str:
     result = " ".join(str(step.get("result") or "").split())
     in_doubt = ", in doubt: it was running when an attempt crashed" if step.get("in_doubt") else ""
-    shown = f": {result[:_RESULT]}{' …' if len(result) > _RESULT else ''}" if result else ""
-    return f"  tool {named_call(step)}: {step.get('outcome') or 'runs'}{in_doubt}{shown}"
+    result_text = f": {result[:_RESULT]}{' …' if len(result) > _RESULT else ''}" if result else ""
+    return f"  tool {named_call(step)}: {step.get('outcome') or 'runs'}{in_doubt}{result_text}"
 
 
 _RESULT: Final = 120

@@ -41,31 +41,31 @@ class Pace:
         """Pause when it is time to; called often. Does nothing in an event loop's thread, which must not wait."""
         if time.perf_counter() >= self._rests_at and not _has_loop():
             for _ in range(_MOST_RESTS):
-                began = time.perf_counter()
+                started_at = time.perf_counter()
                 time.sleep(_REST_SECONDS)
-                if self._rested(began):
+                if self._record_pause(started_at):
                     break
 
     async def let_others(self) -> None:
         """Pause when it is time to, on a loop; called between the parts of long work."""
-        began = time.perf_counter()
-        if began >= self._rests_at:
+        started_at = time.perf_counter()
+        if started_at >= self._rests_at:
             await asyncio.sleep(_REST_SECONDS)
-            self._rested(began)
+            self._record_pause(started_at)
 
     def has_paused_within(self, seconds: float) -> bool:
         """Return whether a long computation has paused in the last seconds: then one is probably going on."""
         return time.perf_counter() - self._rests_at < seconds
 
-    def _rested(self, began: float) -> bool:
-        ended = time.perf_counter()
-        is_alone = ended - began < _REST_SECONDS + _LATE_SECONDS
+    def _record_pause(self, started_at: float) -> bool:
+        completed_at = time.perf_counter()
+        is_alone = completed_at - started_at < _REST_SECONDS + _LATE_SECONDS
         self._unused_rests = self._unused_rests + 1 if is_alone else 0
         if self._unused_rests > _UNUSED_RESTS:
             self._work_seconds = min(self._work_seconds * 2, _MOST_SECONDS)
         else:
             self._work_seconds = _WORK_SECONDS
-        self._rests_at = ended + self._work_seconds
+        self._rests_at = completed_at + self._work_seconds
         return is_alone
 
 
@@ -77,13 +77,13 @@ class Stretch:
     """
 
     def __init__(self) -> None:
-        self._ends_at = time.perf_counter() + _STRETCH_SECONDS
+        self._slice_end = time.perf_counter() + _STRETCH_SECONDS
 
     async def pause(self) -> None:
         """Let others run when it is time to; called after each piece of work."""
-        if time.perf_counter() >= self._ends_at:
+        if time.perf_counter() >= self._slice_end:
             await asyncio.sleep(0)
-            self._ends_at = time.perf_counter() + _STRETCH_SECONDS
+            self._slice_end = time.perf_counter() + _STRETCH_SECONDS
 
 
 def _has_loop() -> bool:

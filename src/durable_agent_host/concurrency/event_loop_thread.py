@@ -25,7 +25,7 @@ class StepBatches[T]:
 
     def __init__(self, hand_over: Callable[[list[T]], object]) -> None:
         self._hand_over = hand_over
-        self._added: dict[asyncio.AbstractEventLoop, list[T]] = {}
+        self._items_by_loop: dict[asyncio.AbstractEventLoop, list[T]] = {}
 
     def add(self, item: T, loop: asyncio.AbstractEventLoop) -> None:
         """Add an item.
@@ -34,14 +34,14 @@ class StepBatches[T]:
             item: what to hand over.
             loop: the running one.
         """
-        if (added := self._added.get(loop)) is not None:
-            added.append(item)
+        if (items := self._items_by_loop.get(loop)) is not None:
+            items.append(item)
         else:
-            self._added[loop] = [item]
+            self._items_by_loop[loop] = [item]
             loop.call_soon(self._end_step, loop)
 
     def _end_step(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._hand_over(self._added.pop(loop))
+        self._hand_over(self._items_by_loop.pop(loop))
 
 
 class LoopThread:
@@ -57,8 +57,8 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        self._posted: list[tuple[Callable[[Any], object], Any]] = []
-        self._answered = StepBatches[Promise](wake_all)
+        self._posted_calls: list[tuple[Callable[[Any], object], Any]] = []
+        self._done_promises = StepBatches[Promise](wake_all)
 
     def post(self, call: Callable[[Any], object], argument: Any) -> None:
         """Call a function in the loop soon, in the order of the posts; callable from any thread.
@@ -73,16 +73,16 @@ class LoopThread:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
                 self._thread.start()
-            self._posted.append((call, argument))
-            if len(self._posted) == 1:
+            self._posted_calls.append((call, argument))
+            if len(self._posted_calls) == 1:
                 self._loop.call_soon_threadsafe(self._call_posted)
 
     def answer(self, promise: Promise, result: Any, error: BaseException | None = None) -> None:
         """Deliver a result to its caller, together with the others of this step; called in the loop only."""
         promise.keep(result, error)
-        self._answered.add(promise, asyncio.get_running_loop())
+        self._done_promises.add(promise, asyncio.get_running_loop())
 
-    async def run[T](self, work: Coroutine[Any, Any, T]) -> T:
+    async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop and wait for it here; cancelling the caller cancels the coroutine.
 
         Raises:
@@ -90,9 +90,9 @@ class LoopThread:
         """
         promise = Promise()
         try:
-            self.post(self._begin, (work, promise))
+            self.post(self._begin, (coroutine, promise))
         except LogError:
-            work.close()
+            coroutine.close()
             raise
         try:
             return await promise.future
@@ -118,20 +118,20 @@ class LoopThread:
 
     def _call_posted(self) -> None:
         with self._lock:
-            posted = self._posted
-            self._posted = []
-        for call, argument in posted:
+            posted_calls = self._posted_calls
+            self._posted_calls = []
+        for call, argument in posted_calls:
             call(argument)
 
-    def _begin(self, asked: tuple[Coroutine[Any, Any, Any], Promise]) -> None:
-        work, promise = asked
+    def _begin(self, request: tuple[Coroutine[Any, Any, Any], Promise]) -> None:
+        coroutine, promise = request
 
-        def tell(task: asyncio.Task[Any]) -> None:
+        def deliver(task: asyncio.Task[Any]) -> None:
             error = asyncio.CancelledError() if task.cancelled() else task.exception()
             self.answer(promise, None if error else task.result(), error)
 
-        promise.task = asyncio.get_running_loop().create_task(work)
-        promise.task.add_done_callback(tell)
+        promise.task = asyncio.get_running_loop().create_task(coroutine)
+        promise.task.add_done_callback(deliver)
 
 
 def _cancel(promise: Promise) -> None:
@@ -141,11 +141,11 @@ def _cancel(promise: Promise) -> None:
 
 async def _finish(last: Coroutine[Any, Any, None]) -> None:
     """Let running tasks end, cancel those that take long, then run the last coroutine."""
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    if others:
-        _, late = await asyncio.wait(others, timeout=_CLOSE_SECONDS)
+    remaining_tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    if remaining_tasks:
+        _, late = await asyncio.wait(remaining_tasks, timeout=_CLOSE_SECONDS)
         for task in late:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*remaining_tasks, return_exceptions=True)
     await last
     await asyncio.get_running_loop().shutdown_asyncgens()

@@ -14,10 +14,10 @@ def once[T](make: Callable[[], T]) -> Callable[[], T]:
         make: creates the object.
     """
     lock = threading.Lock()
-    made = cache(make)
+    cached_make = cache(make)
 
     def get() -> T:
         with lock:
-            return made()
+            return cached_make()
 
     return get

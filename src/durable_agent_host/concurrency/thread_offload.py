@@ -26,7 +26,7 @@ async def aside[T](count: int, do: Callable[[], T], *, many: int = MANY) -> T:
     return await asyncio.to_thread(do) if count > many else do()
 
 
-async def aside_of_texts[T](texts: object, do: Callable[[], T]) -> T:
+async def run_in_thread_if_long[T](texts: object, do: Callable[[], T]) -> T:
     """Compute in a thread when the texts that it searches are long, otherwise at once.
 
     Args:
@@ -42,21 +42,23 @@ async def aside_of_texts[T](texts: object, do: Callable[[], T]) -> T:
 def _characters_in(value: object) -> int:
     """Count the characters of all texts in a value, and its parts, up to a little more than `MANY_CHARACTERS`."""
     count = 0
-    waiting = [value]
-    while waiting and count <= MANY_CHARACTERS:
-        one = waiting.pop()
-        count += len(one) if isinstance(one, str) else 1
-        if isinstance(one, Mapping):
-            waiting += cast("Mapping[object, object]", one).keys()
-            waiting += cast("Mapping[object, object]", one).values()
-        elif isinstance(one, list | tuple):
-            waiting += cast("list[object]", one)
-        elif not isinstance(one, type):
-            waiting += (said for name, said in getattr(one, "__dict__", {}).items() if name != "raw_representation")
+    pending_values = [value]
+    while pending_values and count <= MANY_CHARACTERS:
+        item = pending_values.pop()
+        count += len(item) if isinstance(item, str) else 1
+        if isinstance(item, Mapping):
+            pending_values += cast("Mapping[object, object]", item).keys()
+            pending_values += cast("Mapping[object, object]", item).values()
+        elif isinstance(item, list | tuple):
+            pending_values += cast("list[object]", item)
+        elif not isinstance(item, type):
+            pending_values += (
+                attribute for name, attribute in getattr(item, "__dict__", {}).items() if name != "raw_representation"
+            )
     return count
 
 
-async def aside_at_once[T](count: int, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+async def await_in_thread_if_many[T](count: int, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine in a thread when there are many items and it awaits nothing; otherwise here.
 
     Args:
@@ -67,11 +69,11 @@ async def aside_at_once[T](count: int, begin: Callable[[], Coroutine[Any, Any, T
     Returns:
         What it returns; raises what it raises.
     """
-    ended = await asyncio.to_thread(_ended, begin()) if count > MANY else None
-    return ended[0] if ended is not None else await begin()
+    result = await asyncio.to_thread(_run_without_awaiting, begin()) if count > MANY else None
+    return result[0] if result is not None else await begin()
 
 
-def _ended[T](coroutine: Coroutine[Any, Any, T]) -> tuple[T] | None:
+def _run_without_awaiting[T](coroutine: Coroutine[Any, Any, T]) -> tuple[T] | None:
     try:
         coroutine.send(None)
     except StopIteration as end:

@@ -41,9 +41,9 @@ def wake_all(waiters: Iterable[Waiter]) -> None:
     by_loop: defaultdict[asyncio.AbstractEventLoop, list[Waiter]] = defaultdict(list)
     for waiter in waiters:
         by_loop[waiter.loop].append(waiter)
-    for loop, own in by_loop.items():
+    for loop, loop_waiters in by_loop.items():
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_wake_here, own)
+            loop.call_soon_threadsafe(_wake_here, loop_waiters)
 
 
 def _wake_here(waiters: Sequence[Waiter]) -> None:

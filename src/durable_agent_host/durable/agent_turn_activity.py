@@ -12,18 +12,18 @@ from azure.durable_functions import DurableOrchestrationClient, EntityId
 
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.agent.outcome_builder import failed, without_log
+from durable_agent_host.agent.outcome_builder import build_failed, without_log
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.durable.instance_listing import read_time
-from durable_agent_host.durable.turn_data_cleanup import Forgetting
+from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.errors import FencedError, LogError, StateError, TurnError, log_reason
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.segments.turn_data_storage import RECORD, TRAVELS_BYTES, Keeper, SessionName
-from durable_agent_host.session.receipts import ANSWER_GONE, KEY_REUSED, is_same_request
+from durable_agent_host.segments.turn_data_storage import RECORD, TRAVELS_BYTES, SessionName, TurnDataStorage
+from durable_agent_host.session.receipts import KEY_REUSED, RESPONSE_EXPIRED, is_same_request
 from durable_agent_host.session.sealing import has_mark
-from durable_agent_host.turn.plan import ENDED_BEFORE, TO_BE_FORGOTTEN
+from durable_agent_host.turn.plan import CLEANUP_SCHEDULED, ENDED_BEFORE
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_outcome
 
 _LOGGER = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ async def run_agent_turn(
     wire: Mapping[str, Any],
     client: DurableOrchestrationClient,
     runners: Mapping[str, AgentRunner],
-    keeper: Keeper,
-    forgetting: Forgetting,
+    storage: TurnDataStorage,
+    cleanup: TurnDataCleanup,
 ) -> dict[str, Any]:
     """Run the agent for a granted turn.
 
@@ -47,8 +47,8 @@ async def run_agent_turn(
         wire: the turn's request.
         client: reads the entity.
         runners: by agent name.
-        keeper: has the parts of request and conversation that do not travel.
-        forgetting: deletes what the turn leaves, if it is redacted.
+        storage: has the parts of request and conversation that do not travel.
+        cleanup: deletes what the turn leaves, if it is redacted.
 
     Returns:
         The outcome as JSON, including failures of the agent. Without its log, a turn is rejected.
@@ -56,17 +56,17 @@ async def run_agent_turn(
     Raises:
         TurnError: the app no longer has the agent, or the session is held by another turn.
     """
-    outcome = await _run(wire, client, runners, keeper)
+    outcome = await _run(wire, client, runners, storage)
     is_raw = outcome.get("redacts") or "raw" in wire
     if is_raw and outcome["status"] not in _NOT_OVER and not outcome.get(ENDED_BEFORE):
         try:
-            await forgetting.note(client, {name: wire[name] for name in ("agent", "session_id", "turn_id")})
+            await cleanup.schedule(client, {name: wire[name] for name in ("agent", "session_id", "turn_id")})
         except Exception as error:  # noqa: BLE001 - the turn is not lost: its orchestration tries again
             _LOGGER.warning(
                 "turn %s: what it leaves is not noted to be deleted: %s", wire["turn_id"], log_reason(error)
             )
         else:
-            outcome[TO_BE_FORGOTTEN] = True
+            outcome[CLEANUP_SCHEDULED] = True
     return outcome
 
 
@@ -74,7 +74,10 @@ _NOT_OVER: Final = frozenset({"suspended", "rejected"})
 
 
 async def _run(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, runners: Mapping[str, AgentRunner], keeper: Keeper
+    wire: Mapping[str, Any],
+    client: DurableOrchestrationClient,
+    runners: Mapping[str, AgentRunner],
+    storage: TurnDataStorage,
 ) -> dict[str, Any]:
     request = decode_turn_request(wire)
     runner = runners.get(request.agent)
@@ -82,22 +85,22 @@ async def _run(
         raise TurnError(f"the app has no agent {request.agent!r} any more")
     try:
         session = await _session(request, client)
-        if (known := await _ended_before(request, session, keeper)) is not None:
-            return known
-        if wire.get("answers") or not _has_just_come(request, keeper.grace_seconds):
-            await keeper.renew(request, wire.get("answers"))
-        request = await keeper.whole_request(request)
-        answers = await keeper.whole_answers(request, wire.get("answers") or {})
+        if (stored_outcome := await _find_stored_outcome(request, session, storage)) is not None:
+            return stored_outcome
+        if wire.get("answers") or not _has_just_come(request, storage.grace_seconds):
+            await storage.renew(request, wire.get("answers"))
+        request = await storage.load_request(request)
+        approvals = await storage.load_approvals(request, wire.get("answers") or {})
     except StateError as error:
-        return encode_turn_outcome(failed(request, error))
+        return encode_turn_outcome(build_failed(request, error))
     try:
-        running = runner.run(session, request, answers, was_cancelled=wire.get("cancelled") is True)
-        async with _noting(request, session, keeper):
+        running = runner.run(session, request, approvals, was_cancelled=wire.get("cancelled") is True)
+        async with _recording_owner(request, session, storage):
             outcome = await asyncio.wrap_future(submit(running))
     except FencedError:
         raise
     except StateError as error:
-        return encode_turn_outcome(failed(request, error))
+        return encode_turn_outcome(build_failed(request, error))
     except LogError as error:
         _LOGGER.warning(
             "turn %s (agent %s, session %r) cannot use its log: %s",
@@ -111,20 +114,20 @@ async def _run(
 
 
 @asynccontextmanager
-async def _noting(request: TurnRequest, session: Session, keeper: Keeper) -> AsyncGenerator[None]:
+async def _recording_owner(request: TurnRequest, session: Session, storage: TurnDataStorage) -> AsyncGenerator[None]:
     """Record whose session it is while the agent runs, unless that is known.
 
     The next turn records it if the store does not answer; until then its owner's listing lacks the session.
     """
-    if keeper.owned.has_noted(request.agent, request.session_id, session):
+    if storage.owned.is_recorded(request.agent, request.session_id, session):
         yield
         return
-    noting = asyncio.ensure_future(keeper.owned.note_turn(request.agent, request.session_id, session))
+    recording = asyncio.ensure_future(storage.owned.record_turn_owner(request.agent, request.session_id, session))
     try:
         yield
     finally:
         try:
-            await noting
+            await recording
         except LogError as error:
             _LOGGER.warning(
                 "session %r of agent %s is not listed before its next turn, as its owner could not be noted: %s",
@@ -141,17 +144,19 @@ def _has_just_come(request: TurnRequest, grace_seconds: float) -> bool:
     return timedelta(0) <= age < timedelta(seconds=grace_seconds / 4)
 
 
-async def _ended_before(request: TurnRequest, session: Session, keeper: Keeper) -> dict[str, Any] | None:
+async def _find_stored_outcome(
+    request: TurnRequest, session: Session, storage: TurnDataStorage
+) -> dict[str, Any] | None:
     """Return the outcome of a turn that has a receipt, which may be in the sealed part of the session."""
     turn_id = request.turn_id
     if session.receipt_of(turn_id) is None and not has_mark(session.sealed.seen, turn_id):
         return None
-    ended = await keeper.record(session, SessionName(request.agent, request.session_id)).ended(turn_id)
-    if ended is not None and not is_same_request(ended.outcome.request_hash, request.request_hash):
+    completed_turn = await storage.record(session, SessionName(request.agent, request.session_id)).ended(turn_id)
+    if completed_turn is not None and not is_same_request(completed_turn.outcome.request_hash, request.request_hash):
         return encode_turn_outcome(TurnOutcome(turn_id, "rejected", error=KEY_REUSED)) | {ENDED_BEFORE: True}
-    if ended is None or ended.has_lost_answer:
-        return encode_turn_outcome(TurnOutcome(turn_id, "rejected", error=ANSWER_GONE)) | {ENDED_BEFORE: True}
-    outcome = ended.outcome
+    if completed_turn is None or completed_turn.has_lost_response:
+        return encode_turn_outcome(TurnOutcome(turn_id, "rejected", error=RESPONSE_EXPIRED)) | {ENDED_BEFORE: True}
+    outcome = completed_turn.outcome
     if len(outcome.text) > TRAVELS_BYTES // 4:
         outcome = replace(outcome, text="", text_at=RECORD)
     return encode_turn_outcome(outcome) | {ENDED_BEFORE: True}

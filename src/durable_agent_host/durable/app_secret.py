@@ -21,11 +21,11 @@ from typing import Any, Final, cast
 from azure.durable_functions import DurableOrchestrationContext
 
 from durable_agent_host.codec.strict_json import names_python_class
-from durable_agent_host.encryption.data_key_storage import SECRET_HOME, wait_for
+from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE, wait_for
 from durable_agent_host.errors import RequestError
 from durable_agent_host.segments.protocol import SegmentStore
 
-type Place = tuple[str, ...]
+type MarkPurpose = tuple[str, ...]
 """What a mark is for, and where: the same value is not marked in another place."""
 type Orchestrate = Callable[[DurableOrchestrationContext], Generator[Any, Any, Any]]
 
@@ -58,37 +58,37 @@ class AppSecret:
         if self._secret:
             return
         store = await asyncio.to_thread(self._open_store)
-        if not [piece async for piece in store.pieces(SECRET_HOME)]:
-            await store.hold(SECRET_HOME, _HOLDER)
-            await store.put(SECRET_HOME, {_NAME: secrets.token_bytes(32)})
-        self._secret = (await store.get(SECRET_HOME, [_NAME]))[_NAME]
+        if not [piece async for piece in store.pieces(SECRET_NAMESPACE)]:
+            await store.hold(SECRET_NAMESPACE, _HOLDER)
+            await store.put(SECRET_NAMESPACE, {_NAME: secrets.token_bytes(32)})
+        self._secret = (await store.get(SECRET_NAMESPACE, [_NAME]))[_NAME]
 
     def wait(self) -> None:
         """Block until the secret is read: for orchestrations and entities, where a failed step is recorded for good."""
 
-        def look() -> None:
-            with ThreadPoolExecutor(1) as beside:  # the caller's thread may have a running loop
-                beside.submit(lambda: asyncio.run(self.ready())).result()
+        def read_in_thread() -> None:
+            with ThreadPoolExecutor(1) as executor:  # the caller's thread may have a running loop
+                executor.submit(lambda: asyncio.run(self.ready())).result()
 
         if not self._secret:
-            wait_for(look)
+            wait_for(read_in_thread)
 
     async def for_ids(self) -> str:
         """Return what makes ids derived from a client's key unguessable; raises what `ready` raises."""
         await self.ready()
         return self._hash(("ids",), None)
 
-    def mark(self, place: Place, value: Mapping[str, Any]) -> dict[str, Any]:
+    def mark(self, purpose: MarkPurpose, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a value with the app's mark, which must be `ready`. Guarantee: pure."""
-        return {**value, _MARK: self._hash(place, value)}
+        return {**value, _MARK: self._hash(purpose, value)}
 
-    def has_mark(self, place: Place, value: Any) -> bool:
+    def has_mark(self, purpose: MarkPurpose, value: Any) -> bool:
         """Return whether a value has the app's mark for a place. Guarantee: pure, once it returned."""
-        rest = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
-        if not isinstance(found := rest.pop(_MARK, None), str):
+        unmarked_value = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
+        if not isinstance(mark := unmarked_value.pop(_MARK, None), str):
             return False
         self.wait()
-        return hmac.compare_digest(found.encode("utf-8", "replace"), self._hash(place, rest).encode())
+        return hmac.compare_digest(mark.encode("utf-8", "replace"), self._hash(purpose, unmarked_value).encode())
 
     def guard(self, name: str, run: Orchestrate) -> Orchestrate:
         """Return an orchestration that runs for the app alone.
@@ -115,23 +115,23 @@ class AppSecret:
             value: Any = context.get_input()
         except (TypeError, ValueError):  # the SDK parses texts and lists a second time
             return False
-        return self.has_mark(start_place(name, context.instance_id), value)
+        return self.has_mark(start_purpose(name, context.instance_id), value)
 
-    def _hash(self, place: Place, value: Any) -> str:
-        text = json.dumps([place, value], sort_keys=True)
+    def _hash(self, purpose: MarkPurpose, value: Any) -> str:
+        text = json.dumps([purpose, value], sort_keys=True)
         return hmac.digest(self._secret, text.encode(), "sha256").hex()
 
 
-def start_place(name: str, instance_id: str) -> Place:
+def start_purpose(name: str, instance_id: str) -> MarkPurpose:
     """Return the place of the input of an orchestration."""
     return ("start", name.lower(), instance_id)
 
 
-def signal_place(entity: str, key: str, operation: str) -> Place:
+def signal_purpose(entity: str, key: str, operation: str) -> MarkPurpose:
     """Return the place of the input of a signal."""
     return ("signal", entity.lower(), key, operation)
 
 
-def answer_place(turn_id: str) -> Place:
+def approval_purpose(turn_id: str) -> MarkPurpose:
     """Return the place of a person's answer to a call of a turn."""
     return ("answer", turn_id)

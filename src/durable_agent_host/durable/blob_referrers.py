@@ -10,7 +10,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.segments.garbage_collection import Keeps
 from durable_agent_host.segments.turn_data_storage import is_session, orchestration_of
 
-ENDED: Final = frozenset(
+END_STATUSES: Final = frozenset(
     {
         OrchestrationRuntimeStatus.Completed,
         OrchestrationRuntimeStatus.Failed,
@@ -53,4 +53,4 @@ class Holders:
         if instance_id is None:
             return Keeps.EVERYTHING  # of a later version
         status = (await self._client.get_status(instance_id)).runtime_status
-        return Keeps.NOTHING if status is None or status in ENDED else Keeps.EVERYTHING
+        return Keeps.NOTHING if status is None or status in END_STATUSES else Keeps.EVERYTHING

@@ -73,7 +73,7 @@ class EncryptedHub(Hub):
             try:
                 task = advance(value)
             except StopIteration as end:
-                return encrypting.ended(end.value)
+                return encrypting.encrypt_end(end.value)
             try:
                 value = encrypting.read(task, (yield task))
             except StateError:  # final, whatever the orchestration decided when it was readable
@@ -85,12 +85,12 @@ class EncryptedHub(Hub):
             else:
                 advance = steps.send
 
-    async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def run_activity(self, activity: str, payload: Any, operation: Callable[[Any], Awaitable[Any]]) -> Any:
         """Run an activity, and encrypt its result when its input was encrypted."""
         await self._keyring.ready()
-        caller, given = _called(self._cipher, ("hub", "activity", activity), given)
-        result = await work(given)
-        return result if caller is None else self._cipher.encrypt_json(_returned(activity, caller), result)
+        caller, payload = _decrypt_input(self._cipher, ("hub", "activity", activity), payload)
+        result = await operation(payload)
+        return result if caller is None else self._cipher.encrypt_json(_activity_result(activity, caller), result)
 
 
 class _Client:
@@ -123,30 +123,30 @@ class _Client:
         await self._client.signal_entity(entity, operation, operation_input)
 
     async def read_entity_state(self, entity: Any) -> Any:
-        found = await read_entity(self._client, entity)
-        if found.entity_exists and found.entity_state is not None:
+        state = await read_entity(self._client, entity)
+        if state.entity_exists and state.entity_state is not None:
             await self._keyring.ready()
-            found._entity_state = self.decrypt_state(entity.name, entity.key, found.entity_state)  # noqa: SLF001
-        return found
+            state._entity_state = self.decrypt_state(entity.name, entity.key, state.entity_state)  # noqa: SLF001
+        return state
 
     def decrypt_state(self, entity: str, key: str, state: Any) -> Any:
-        return _stored(self._cipher, entity, key, state)
+        return _decrypt_state(self._cipher, entity, key, state)
 
     async def get_status(self, instance_id: str, **options: Any) -> Any:
         status = await self._client.get_status(instance_id, **options)
         if status:
             await self._keyring.ready()
-            for field, place in (("input", _start), ("output", _end), ("custom_status", _shown)):
+            for field, associated_data_for in (("input", _start), ("output", _end), ("custom_status", _custom_status)):
                 value = getattr(status, f"_{field}", None)
                 if read_envelope(value) is None:
                     continue
                 try:
-                    read = self._cipher.decrypt_json(place(instance_id), value)
+                    plain_value = self._cipher.decrypt_json(associated_data_for(instance_id), value)
                 except CorruptStateError as error:
                     if field == "input":  # without it, nobody can tell whose it is
                         raise
-                    read = Unreadable(error)
-                setattr(status, f"_{field}", read)
+                    plain_value = Unreadable(error)
+                setattr(status, f"_{field}", plain_value)
         return status
 
 
@@ -169,14 +169,14 @@ class _Entity:
         state = state_in(self._context)
         if state is None:
             return initializer() if initializer is not None else None
-        return _stored(self._cipher, *self._names, state)
+        return _decrypt_state(self._cipher, *self._names, state)
 
     def set_state(self, state: Any) -> None:
         self._context.set_state(self._cipher.encrypt_json(_state(*self._names), state))
 
     def get_input(self) -> Any:
-        place = _operation(*self._names, str(self._context.operation_name))
-        self._caller, value = _called(self._cipher, place, self._context.get_input())
+        associated_data = _operation(*self._names, str(self._context.operation_name))
+        self._caller, value = _decrypt_input(self._cipher, associated_data, self._context.get_input())
         return value
 
     def set_result(self, result: Any) -> None:
@@ -193,32 +193,32 @@ class _Orchestration:
         self._context: Any = context
         self._cipher = cipher
         self._id = str(context.instance_id)
-        self._places: dict[int, tuple[Any, Place]] = {}
+        self._data_by_task: dict[int, tuple[Any, Place]] = {}
         self._is_encrypted = True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
     def get_input(self) -> Any:
-        given = self._context.get_input()
-        self._is_encrypted = read_envelope(given) is not None
-        return self._cipher.decrypt_json(_start(self._id), given)
+        value = self._context.get_input()
+        self._is_encrypted = read_envelope(value) is not None
+        return self._cipher.decrypt_json(_start(self._id), value)
 
     def set_custom_status(self, status: Any) -> None:
-        self._context.set_custom_status(self._cipher.encrypt_json(_shown(self._id), status))
+        self._context.set_custom_status(self._cipher.encrypt_json(_custom_status(self._id), status))
 
     def call_activity(self, name: str, value: Any = None) -> Any:
         task = self._context.call_activity(name, _call(self._cipher, ("hub", "activity", name), self._id, value))
-        return self._placed(task, _returned(name, self._id))
+        return self._bind_result(task, _activity_result(name, self._id))
 
     def call_entity(self, entity: Any, operation: str, value: Any = None) -> Any:
-        place = _operation(entity.name, entity.key, operation)
-        task = self._context.call_entity(entity, operation, _call(self._cipher, place, self._id, value))
-        return self._placed(task, (*place, "result", self._id))
+        associated_data = _operation(entity.name, entity.key, operation)
+        task = self._context.call_entity(entity, operation, _call(self._cipher, associated_data, self._id, value))
+        return self._bind_result(task, (*associated_data, "result", self._id))
 
     def signal_entity(self, entity: Any, operation: str, value: Any = None) -> None:
-        place = _operation(entity.name, entity.key, operation)
-        self._context.signal_entity(entity, operation, _call(self._cipher, place, self._id, value))
+        associated_data = _operation(entity.name, entity.key, operation)
+        self._context.signal_entity(entity, operation, _call(self._cipher, associated_data, self._id, value))
 
     def call_sub_orchestrator(self, name: str, value: Any, instance_id: str) -> Any:
         return self._context.call_sub_orchestrator(
@@ -226,10 +226,10 @@ class _Orchestration:
         )
 
     def wait_for_external_event(self, name: str) -> Any:
-        return self._placed(self._context.wait_for_external_event(name), _event(self._id, name))
+        return self._bind_result(self._context.wait_for_external_event(name), _event(self._id, name))
 
-    def _placed(self, task: Any, place: Place) -> Any:
-        self._places[id(task)] = task, place
+    def _bind_result(self, task: Any, associated_data: Place) -> Any:
+        self._data_by_task[id(task)] = task, associated_data
         return task
 
     def read(self, task: Any, value: Any) -> Any:
@@ -237,29 +237,29 @@ class _Orchestration:
         if isinstance(value, TaskBase):
             value.result = self.read(value, value.result)
             return value
-        _, place = self._places.get(id(task), (None, None))
-        return value if place is None else self._cipher.decrypt_json(place, value)
+        _, associated_data = self._data_by_task.get(id(task), (None, None))
+        return value if associated_data is None else self._cipher.decrypt_json(associated_data, value)
 
-    def ended(self, output: Any) -> Any:
+    def encrypt_end(self, output: Any) -> Any:
         """Encrypt the output, unless the waiting caller does not use encryption."""
         return self._cipher.encrypt_json(_end(self._id), output) if self._is_encrypted else output
 
 
-def _stored(cipher: Cipher, entity: str, key: str, state: Any) -> Any:
+def _decrypt_state(cipher: Cipher, entity: str, key: str, state: Any) -> Any:
     """Decrypt an entity's state."""
     return cipher.read_json(_state(entity, key), state)
 
 
-def _call(cipher: Cipher, place: Place, caller: str, value: Any) -> Mapping[str, Any]:
+def _call(cipher: Cipher, associated_data: Place, caller: str, value: Any) -> Mapping[str, Any]:
     """Encrypt the input of a call, with the orchestration that receives the result."""
-    return cipher.encrypt_json(place, [caller, value])
+    return cipher.encrypt_json(associated_data, [caller, value])
 
 
-def _called(cipher: Cipher, place: Place, given: Any) -> tuple[str | None, Any]:
+def _decrypt_input(cipher: Cipher, associated_data: Place, payload: Any) -> tuple[str | None, Any]:
     """Decrypt the input of a call; the caller is None if it was not encrypted."""
-    if read_envelope(given) is None:
-        return None, given
-    caller, value = cipher.decrypt_json(place, given)
+    if read_envelope(payload) is None:
+        return None, payload
+    caller, value = cipher.decrypt_json(associated_data, payload)
     return caller, value
 
 
@@ -271,7 +271,7 @@ def _end(instance_id: str) -> Place:
     return ("hub", "end", instance_id)
 
 
-def _shown(instance_id: str) -> Place:
+def _custom_status(instance_id: str) -> Place:
     return ("hub", "status", instance_id)
 
 
@@ -279,7 +279,7 @@ def _event(instance_id: str, name: str) -> Place:
     return ("hub", "event", instance_id, name)
 
 
-def _returned(activity: str, caller: str) -> Place:
+def _activity_result(activity: str, caller: str) -> Place:
     return ("hub", "returned", activity, caller)
 
 

@@ -8,15 +8,15 @@ from typing import Any, cast
 from agent_framework import Message
 
 from durable_agent_host.agent.agent_event_loop import submit
-from durable_agent_host.agent.history_providers import ExternalHistory
+from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.run_history_providers import VOID_TURNS
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.segments.conversation_reader import ReadKept, Record
+from durable_agent_host.segments.conversation_reader import ReadExternalMessages, Record
 from durable_agent_host.segments.turn_data_storage import SessionName
 from durable_agent_host.session.external_messages import messages_of, without_messages
-from durable_agent_host.session.ownership import kept_id, known_as
+from durable_agent_host.session.ownership import external_session_id, stored_external_session_id
 from durable_agent_host.session.transcript import as_imported
 from durable_agent_host.turn_log.crash_points import reach
 
@@ -28,7 +28,7 @@ class ExternalSessions:
         histories: of the agents, by name; a live view.
     """
 
-    def __init__(self, histories: Mapping[str, ExternalHistory]) -> None:
+    def __init__(self, histories: Mapping[str, ProviderHistory]) -> None:
         self._histories = histories
 
     def has_owner(self, agent: str) -> bool:
@@ -44,17 +44,17 @@ class ExternalSessions:
             session_id: without the agent's name.
             owner: of the new session.
         """
-        return kept_id(session_id, owner) if self.has_owner(agent) else session_id
+        return external_session_id(session_id, owner) if self.has_owner(agent) else session_id
 
-    def reader(self, name: SessionName, record: Record) -> ReadKept | None:
+    def reader(self, name: SessionName, record: Record) -> ReadExternalMessages | None:
         """Return a reader of the session's messages; None when the host keeps them."""
         history = self._histories.get(name.agent)
-        if history is None or history.home is None:
+        if history is None or history.primary_provider is None:
             return None
 
         async def read() -> Sequence[Message]:
-            known = await _known_as(name, record)
-            return await _on_loop(history.messages(known, void=await _void_turns(record)))
+            provider_id = await _get_provider_id(name, record)
+            return await _on_loop(history.messages(provider_id, void=await _void_turns(record)))
 
         return read
 
@@ -72,12 +72,12 @@ class ExternalSessions:
             gets the id by which providers will know the session.
         """
         history = self._histories.get(name.agent)
-        if history is None or history.home is None:
+        if history is None or history.primary_provider is None:
             return document
         session = decode_session(document)
-        known = kept_id(name.session_id, session.owner)
-        agent_session = session.agent_session and {**session.agent_session, "session_id": known}
-        entries = tuple(without_messages(entry, history.home) for entry in session.entries)
+        provider_id = external_session_id(name.session_id, session.owner)
+        agent_session = session.agent_session and {**session.agent_session, "session_id": provider_id}
+        entries = tuple(without_messages(entry, history.primary_provider) for entry in session.entries)
         return encode_session(replace(session, entries=entries, agent_session=agent_session))
 
     async def store(self, agent: str, session_id: str, document: Any) -> None:
@@ -93,18 +93,18 @@ class ExternalSessions:
         if history is not None and history.where.owners:
             session = decode_session(document)
             messages = messages_of(session.entries)
-            known = kept_id(session_id, session.owner)
-            await _on_loop(history.store(known, as_imported(messages) if session.imported else messages))
+            provider_id = external_session_id(session_id, session.owner)
+            await _on_loop(history.store(provider_id, as_imported(messages) if session.imported else messages))
 
     async def copy(
-        self, name: SessionName, record: Record, kept_as: str, *, at_turn: str | None, is_before: bool = False
+        self, name: SessionName, record: Record, copy_provider_id: str, *, at_turn: str | None, is_before: bool = False
     ) -> None:
         """Copy a conversation within the providers that own it. Guarantee: idempotent.
 
         Args:
             name: of the original.
             record: of the original.
-            kept_as: the framework's id of the copy, see `new_id`.
+            copy_provider_id: the framework's id of the copy, see `new_id`.
             at_turn: the last turn of the copy; None for all.
             is_before: the copy ends before that turn.
 
@@ -115,9 +115,9 @@ class ExternalSessions:
         """
         history = self._histories.get(name.agent)
         if history is not None and history.where.owners:
-            known = await _known_as(name, record)
+            provider_id = await _get_provider_id(name, record)
             void = await _void_turns(record)
-            await _on_loop(history.copy(known, kept_as, at_turn=at_turn, is_before=is_before, void=void))
+            await _on_loop(history.copy(provider_id, copy_provider_id, at_turn=at_turn, is_before=is_before, void=void))
             reach("history.after_copy")
 
     async def clear(self, name: SessionName, record: Record) -> None:
@@ -135,27 +135,31 @@ class ExternalSessions:
         if history is None or not history.where.owners:
             return
         history.where.refuse(name.agent, "delete")
-        await _on_loop(history.clear(await _known_as(name, record)))
+        await _on_loop(history.clear(await _get_provider_id(name, record)))
         reach("history.after_clear")
 
 
-async def _known_as(name: SessionName, record: Record) -> str:
+async def _get_provider_id(name: SessionName, record: Record) -> str:
     """Return the id by which providers know a session."""
     try:
         agent_session = await record.agent_session()
     except CorruptStateError:  # the session is being erased, or its piece is lost
         agent_session = None
-    return known_as(name.session_id, record.session.owner, agent_session)
+    return stored_external_session_id(name.session_id, record.session.owner, agent_session)
 
 
 async def _void_turns(record: Record) -> set[str]:
     """List the turns that are not part of the conversation, although a provider may have messages of them."""
     session = record.session
     state: Any = (await record.agent_session() or {}).get("state") or {}
-    failed = [receipt.turn_id for receipt in session.receipts if receipt.status == "failed"]
-    return {*failed, *cast("list[str]", state.get(VOID_TURNS) or []), *((session.running,) if session.running else ())}
+    failed_ids = [receipt.turn_id for receipt in session.receipts if receipt.status == "failed"]
+    return {
+        *failed_ids,
+        *cast("list[str]", state.get(VOID_TURNS) or []),
+        *((session.running,) if session.running else ()),
+    }
 
 
-async def _on_loop[T](doing: Coroutine[Any, Any, T]) -> T:
+async def _on_loop[T](coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the agents' event loop, where their providers' connections are."""
-    return await asyncio.wrap_future(submit(doing))
+    return await asyncio.wrap_future(submit(coroutine))

@@ -12,24 +12,24 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
 from durable_agent_host.durable import agent_turn_activity, session_erasure, session_queue_activity, turn_orchestrator
 from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Maintenance
-from durable_agent_host.durable.session_entity import DurableAgentEntity, entity_handle, refuse_foreign_signal
+from durable_agent_host.durable.session_entity import DurableAgentEntity, entity_handle, reject_foreign_signal
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.task_hub import Hub
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.durable.turn_data_cleanup import (
-    FORGET_ACTIVITY,
-    FORGET_ORCHESTRATION,
-    Forgetting,
-    forget_turns,
-    run_forgetting,
+    CLEANUP_ACTIVITY,
+    CLEANUP_ORCHESTRATION,
+    TurnDataCleanup,
+    delete_turn_data,
+    run_cleanup,
 )
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.segments.turn_data_storage import Keeper
+from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import NO_MAINTENANCE, Settings
 from durable_agent_host.turn.plan import PlanTimes
-from durable_agent_host.turn.timeline import TellEnd
+from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn_log.protocol import TurnLog
 
 HttpHandler = Callable[[func.HttpRequest, TurnClient], Awaitable[Any]]
@@ -40,12 +40,12 @@ def register_turn_functions(
     app: df.DFApp,
     runners: Mapping[str, AgentRunner],
     wakeups: Wakeups,
-    tell_end: TellEnd,
+    report_end: ReportEnd,
     *,
     stopper: TurnStopper,
-    forgetting: Forgetting,
+    cleanup: TurnDataCleanup,
     times: PlanTimes,
-    keeper: Keeper,
+    storage: TurnDataStorage,
     hub: Hub,
 ) -> None:
     """Register the orchestration ``agent_turn`` and its activities.
@@ -54,11 +54,11 @@ def register_turn_functions(
         app: the Functions app.
         runners: agents by name, a live view: agents may be added later.
         wakeups: notified when a turn is about to end.
-        tell_end: notified of every turn's end.
+        report_end: notified of every turn's end.
         stopper: stops turns.
-        forgetting: deletes the data of redacted turns.
+        cleanup: deletes the data of redacted turns.
         times: time limits of turns' waits.
-        keeper: has the data of turns that does not travel through the orchestration.
+        storage: has the data of turns that does not travel through the orchestration.
         hub: plain or encrypting access to the task hub.
     """
     bind: Any = app
@@ -66,45 +66,45 @@ def register_turn_functions(
     @bind.function_name(turn_orchestrator.TURN_ORCHESTRATION)
     @bind.orchestration_trigger(context_name="context")
     def agent_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
-        own: dict[str, Any] = {"wakeups": wakeups, "times": times, "tell_end": tell_end, "secret": hub.secret}
-        run = partial(turn_orchestrator.run_turn_orchestration, **own)
+        arguments: dict[str, Any] = {"wakeups": wakeups, "times": times, "report_end": report_end, "secret": hub.secret}
+        run = partial(turn_orchestrator.run_turn_orchestration, **arguments)
         return (yield from hub.orchestrate(context, hub.secret.guard(turn_orchestrator.TURN_ORCHESTRATION, run)))
 
     @bind.function_name(turn_orchestrator.RUN_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def run_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        own = {"client": hub.client(client), "forgetting": forgetting}
-        run = partial(agent_turn_activity.run_agent_turn, runners=runners, keeper=keeper, **own)
-        return await hub.carry_out(turn_orchestrator.RUN_ACTIVITY, turn, run)
+        arguments = {"client": hub.client(client), "cleanup": cleanup}
+        run = partial(agent_turn_activity.run_agent_turn, runners=runners, storage=storage, **arguments)
+        return await hub.run_activity(turn_orchestrator.RUN_ACTIVITY, turn, run)
 
-    @bind.function_name(turn_orchestrator.TEND_ACTIVITY)
+    @bind.function_name(turn_orchestrator.QUEUE_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def tend_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> Any:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        own = {"client": hub.client(client), "forgetting": forgetting}
-        tend = partial(session_queue_activity.tend_agent_turn, stopper=stopper, **own)
-        return await hub.carry_out(turn_orchestrator.TEND_ACTIVITY, turn, tend)
+        arguments = {"client": hub.client(client), "cleanup": cleanup}
+        manage = partial(session_queue_activity.tend_agent_turn, stopper=stopper, **arguments)
+        return await hub.run_activity(turn_orchestrator.QUEUE_ACTIVITY, turn, manage)
 
     _ = (agent_turn, run_agent_turn, tend_agent_turn)
 
 
-def register_upkeep(
-    app: df.DFApp, settings: Settings, keeper: Keeper, *, eraser: Eraser, ttls: Mapping[str, float], hub: Hub
+def register_maintenance(
+    app: df.DFApp, settings: Settings, storage: TurnDataStorage, *, eraser: Eraser, ttls: Mapping[str, float], hub: Hub
 ) -> None:
     """Register the erasure of sessions, and the timer function that deletes expired data.
 
     Args:
         app: the Functions app.
         settings: retention times.
-        keeper: has what sessions keep outside their entities.
+        storage: has what sessions keep outside their entities.
         eraser: erases sessions.
         ttls: how long an agent's sessions are kept after their last use, in seconds by name; a live view.
         hub: plain or encrypting access to the task hub.
     """
     _register_erasure(app, eraser, hub)
     if settings.maintenance_schedule != NO_MAINTENANCE:
-        _register_maintenance(app, Maintenance(ttls, keeper, settings), settings.maintenance_schedule, hub)
+        _register_maintenance(app, Maintenance(ttls, storage, settings), settings.maintenance_schedule, hub)
 
 
 def _register_erasure(app: df.DFApp, eraser: Eraser, hub: Hub) -> None:
@@ -113,41 +113,41 @@ def _register_erasure(app: df.DFApp, eraser: Eraser, hub: Hub) -> None:
     @bind.function_name(session_erasure.ERASE_ORCHESTRATION)
     @bind.orchestration_trigger(context_name="context")
     def erase_session(context: df.DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
-        guarded = hub.secret.guard(session_erasure.ERASE_ORCHESTRATION, session_erasure.run_erasure)
-        return (yield from hub.orchestrate(context, guarded))
+        guarded_run = hub.secret.guard(session_erasure.ERASE_ORCHESTRATION, session_erasure.run_erasure)
+        return (yield from hub.orchestrate(context, guarded_run))
 
     @bind.function_name(session_erasure.ERASE_ACTIVITY)
     @bind.activity_trigger(input_name="session")
     @bind.durable_client_input(client_name="client")
     async def erase_agent_session(session: dict, client: df.DurableOrchestrationClient) -> dict[str, Any]:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
         erase = partial(eraser.erase, client=hub.client(client))
-        return await hub.carry_out(session_erasure.ERASE_ACTIVITY, session, erase)
+        return await hub.run_activity(session_erasure.ERASE_ACTIVITY, session, erase)
 
     _ = (erase_session, erase_agent_session)
 
 
-def register_forgetting(app: df.DFApp, open_log: Callable[[], TurnLog], keeper: Keeper, hub: Hub) -> None:
+def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: TurnDataStorage, hub: Hub) -> None:
     """Register the orchestration ``forget_turn`` and its activity.
 
     Args:
         app: the Functions app.
         open_log: returns the turn log of the process.
-        keeper: has what was said in turns.
+        storage: has what was said in turns.
         hub: plain or encrypting access to the task hub.
     """
     bind: Any = app
 
-    @bind.function_name(FORGET_ORCHESTRATION)
+    @bind.function_name(CLEANUP_ORCHESTRATION)
     @bind.orchestration_trigger(context_name="context")
     def forget_turn(context: df.DurableOrchestrationContext) -> Generator[Any, Any, bool]:
-        return (yield from hub.orchestrate(context, hub.secret.guard(FORGET_ORCHESTRATION, run_forgetting)))
+        return (yield from hub.orchestrate(context, hub.secret.guard(CLEANUP_ORCHESTRATION, run_cleanup)))
 
-    @bind.function_name(FORGET_ACTIVITY)
+    @bind.function_name(CLEANUP_ACTIVITY)
     @bind.activity_trigger(input_name="turn")
     @bind.durable_client_input(client_name="client")
     async def forget_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> bool:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
-        forget = partial(forget_turns, client=hub.client(client), log=open_log(), keeper=keeper)
-        return await hub.carry_out(FORGET_ACTIVITY, turn, forget)
+        delete_data = partial(delete_turn_data, client=hub.client(client), log=open_log(), storage=storage)
+        return await hub.run_activity(CLEANUP_ACTIVITY, turn, delete_data)
 
     _ = (forget_turn, forget_agent_turn)
 
@@ -179,7 +179,7 @@ def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, 
 
     def handle(context: df.DurableEntityContext) -> None:
         context = hub.entity(context)
-        refuse_foreign_signal(context, hub.secret)
+        reject_foreign_signal(context, hub.secret)
         entity.handle(context)
 
     handle.__name__ = entity_name(name)
@@ -291,7 +291,7 @@ def register_page(app: df.DFApp, template: str, *, page: str, headers: Mapping[s
     _ = show
 
 
-def refuse_same_names(names: Iterable[str]) -> None:
+def check_duplicate_names(names: Iterable[str]) -> None:
     """Refuse function names that Durable Functions cannot distinguish.
 
     Guarantee: pure.
@@ -302,12 +302,13 @@ def refuse_same_names(names: Iterable[str]) -> None:
     Raises:
         RegistrationError: two names differ only in case.
     """
-    taken: dict[str, str] = {}
+    names_by_folded_name: dict[str, str] = {}
     for name in names:
-        if (other := taken.get(name.casefold())) is not None:
+        if (existing := names_by_folded_name.get(name.casefold())) is not None:
             raise RegistrationError(
-                f"two functions are named {other!r} and {name!r}, and Durable Functions does not tell them apart: "
-                "rename one, or the agent, executor or workflow that it comes from. An agent makes dafx-AGENT, an "
-                "executor dafx-WORKFLOW-EXECUTOR, a workflow dafx-WORKFLOW and that with -start, -status, -respond"
+                f"two functions are named {existing!r} and {name!r}, and Durable Functions does not tell them "
+                "apart: rename one, or the agent, executor or workflow that it comes from. An agent makes "
+                "dafx-AGENT, an executor dafx-WORKFLOW-EXECUTOR, a workflow dafx-WORKFLOW and that with -start, "
+                "-status, -respond"
             )
-        taken[name.casefold()] = name
+        names_by_folded_name[name.casefold()] = name

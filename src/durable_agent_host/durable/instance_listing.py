@@ -18,7 +18,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.errors import CorruptStateError
 
-ENDED: Final = ("Completed", "Failed", "Terminated", "Canceled")
+END_STATUSES: Final = ("Completed", "Failed", "Terminated", "Canceled")
 """The statuses of orchestrations that have ended."""
 
 _ENTITIES: Final = 1000
@@ -29,7 +29,7 @@ _LAST_TOKENS: Final = ("", "bnVsbA==")
 """The extension's token on the last page: null, encoded in base64."""
 
 
-class Listed(NamedTuple):
+class SessionListItem(NamedTuple):
     """A session in a list.
 
     Attributes:
@@ -41,7 +41,7 @@ class Listed(NamedTuple):
     session_id: str
 
 
-class ListedInstance(NamedTuple):
+class InstanceListItem(NamedTuple):
     """An orchestration in a list.
 
     Attributes:
@@ -57,7 +57,7 @@ class ListedInstance(NamedTuple):
 
 async def entity_pages(
     client: DurableOrchestrationClient, name: str, *, used_before: datetime | None = None
-) -> AsyncIterator[list[Listed]]:
+) -> AsyncIterator[list[SessionListItem]]:
     """List the entities with a name.
 
     Args:
@@ -72,10 +72,12 @@ async def entity_pages(
     if used_before is not None:
         params["lastOperationTimeTo"] = _wire_time(used_before)
     async for page, _ in _pages(client, f"entities/{quote(name.lower())}", params):
-        yield [_listed(item) for item in page]
+        yield [_read_item(item) for item in page]
 
 
-async def entity_state_pages(client: DurableOrchestrationClient, name: str) -> AsyncIterator[list[tuple[Listed, Any]]]:
+async def entity_state_pages(
+    client: DurableOrchestrationClient, name: str
+) -> AsyncIterator[list[tuple[SessionListItem, Any]]]:
     """List the entities with a name, with their states.
 
     Args:
@@ -87,11 +89,11 @@ async def entity_state_pages(client: DurableOrchestrationClient, name: str) -> A
     """
     params = {"fetchState": "true", "top": str(_ENTITIES_WITH_STATE)}
     async for page, _ in _pages(client, f"entities/{quote(name.lower())}", params):
-        yield [(_listed(item), _state_of(item, client)) for item in page]
+        yield [(_read_item(item), _state_of(item, client)) for item in page]
 
 
-def _listed(item: Mapping[str, Any]) -> Listed:
-    return Listed(str(item.get("lastOperationTime") or ""), item["entityId"]["key"])
+def _read_item(item: Mapping[str, Any]) -> SessionListItem:
+    return SessionListItem(str(item.get("lastOperationTime") or ""), item["entityId"]["key"])
 
 
 def _state_of(item: Mapping[str, Any], client: Any) -> Any:
@@ -107,7 +109,7 @@ def _state_of(item: Mapping[str, Any], client: Any) -> Any:
 
 async def ended_instance_pages(
     client: DurableOrchestrationClient, *, created_from: datetime, created_to: datetime, token: str = ""
-) -> AsyncIterator[tuple[list[ListedInstance], str]]:
+) -> AsyncIterator[tuple[list[InstanceListItem], str]]:
     """List orchestrations that have ended.
 
     Args:
@@ -122,7 +124,7 @@ async def ended_instance_pages(
     params = {
         "createdTimeFrom": _wire_time(created_from),
         "createdTimeTo": _wire_time(created_to),
-        "runtimeStatus": ",".join(ENDED),
+        "runtimeStatus": ",".join(END_STATUSES),
         "showInput": "false",
         "top": str(_INSTANCES),
     }
@@ -147,8 +149,8 @@ async def _pages(
                 return
 
 
-def _instance(item: Mapping[str, Any]) -> ListedInstance:
-    return ListedInstance(
+def _instance(item: Mapping[str, Any]) -> InstanceListItem:
+    return InstanceListItem(
         str(item.get("instanceId") or ""),
         str(item.get("name") or ""),
         read_time(str(item.get("lastUpdatedTime") or "")),

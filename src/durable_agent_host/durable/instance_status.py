@@ -8,18 +8,18 @@ from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 
-from durable_agent_host.durable.blob_referrers import ENDED
+from durable_agent_host.durable.blob_referrers import END_STATUSES
 from durable_agent_host.durable.task_hub import Unreadable
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.ids import can_be_instance
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.error_texts import failure_reason
-from durable_agent_host.turn.pending_approvals import decode_waiting
+from durable_agent_host.turn.pending_approvals import decode_pending
 from durable_agent_host.turn.turn_requests import read_turn_request
 from durable_agent_host.turn.turn_wire import check_turn_outcome, decode_turn_outcome
 
-_REMEMBERED: Final = 4096
+_MAX_CACHED: Final = 4096
 _COMPLETED: Final[dict[str, float]] = {}
 """The turns that this process has last seen completed, and when, in seconds since 1970."""
 _LOCK: Final = threading.Lock()
@@ -42,7 +42,7 @@ async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, sh
     if status and status.runtime_status is OrchestrationRuntimeStatus.Completed:
         with _LOCK:
             _COMPLETED[turn_id] = time.time()
-            if len(_COMPLETED) > _REMEMBERED:
+            if len(_COMPLETED) > _MAX_CACHED:
                 del _COMPLETED[next(iter(_COMPLETED))]
     return status
 
@@ -61,7 +61,7 @@ async def has_ended(client: DurableOrchestrationClient, turn_id: str, ran_at: fl
     if ran_at is not None and _COMPLETED.get(turn_id, 0.0) > ran_at:
         return True
     status = await status_of_turn(client, turn_id)
-    return not status or status.runtime_status in (*ENDED, None)
+    return not status or status.runtime_status in (*END_STATUSES, None)
 
 
 def turn_of_status(turn_id: str, status: Any) -> Turn | None:
@@ -82,13 +82,13 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
         return None
     outcome = _outcome(request, status)
     try:
-        pending, answers = _read(turn_id, status.custom_status, _decode_wait)
+        pending, approvals = _read(turn_id, status.custom_status, _decode_wait)
     except CorruptStateError:
         if outcome is None:
             raise
         pending = ()
-        answers = {}
-    return Turn(request=request, outcome=outcome, pending=() if outcome else pending, answers=answers)
+        approvals = {}
+    return Turn(request=request, outcome=outcome, pending=() if outcome else pending, answers=approvals)
 
 
 def _request(turn_id: str, status: Any) -> TurnRequest | None:
@@ -96,9 +96,9 @@ def _request(turn_id: str, status: Any) -> TurnRequest | None:
     if (status.name or "").casefold() != TURN_ORCHESTRATION:
         return None
     try:
-        given = _parsed(status.input_)
+        payload = _parse_json(status.input_)
         created_at = str(status.created_time or "")
-        return read_turn_request(given, instance_id=turn_id, created_at=created_at)
+        return read_turn_request(payload, instance_id=turn_id, created_at=created_at)
     except (ValueError, RecursionError, RequestError):
         return None
 
@@ -110,7 +110,7 @@ def _read[T](turn_id: str, value: Any, decode: Callable[[Any], T]) -> T:
         CorruptStateError: it is damaged.
     """
     try:
-        return decode(_parsed(value))
+        return decode(_parse_json(value))
     except (
         CorruptStateError,
         RequestError,
@@ -126,7 +126,7 @@ def _read[T](turn_id: str, value: Any, decode: Callable[[Any], T]) -> T:
         ) from error
 
 
-def _parsed(value: Any) -> Any:
+def _parse_json(value: Any) -> Any:
     if isinstance(value, Unreadable):
         raise value.error
     return json.loads(value) if isinstance(value, str) else value
@@ -155,6 +155,6 @@ def _decode_end(wire: Any) -> TurnOutcome:
 def _decode_wait(wire: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
     match wire:
         case None | {"pending": list(), "answers": dict()}:
-            return decode_waiting(wire)
+            return decode_pending(wire)
         case _:
             raise ValueError("what the turn waits for")

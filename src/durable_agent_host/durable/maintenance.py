@@ -17,37 +17,37 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.codec.entity_state import document_digest
 from durable_agent_host.durable.blob_referrers import Holders
-from durable_agent_host.durable.instance_listing import ListedInstance, ended_instance_pages, entity_pages, read_time
-from durable_agent_host.durable.session_documents import held_by, refuse_busy
+from durable_agent_host.durable.instance_listing import InstanceListItem, ended_instance_pages, entity_pages, read_time
+from durable_agent_host.durable.session_documents import raise_if_busy, read_entity_json
 from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, Erasures
-from durable_agent_host.durable.turn_data_cleanup import FORGET_ORCHESTRATION
+from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, RegistrationError, TurnRejectedError
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.segments.garbage_collection import CleanHomes, Sweeper, Swept
-from durable_agent_host.segments.turn_data_storage import Keeper
+from durable_agent_host.segments.garbage_collection import CleanNamespaces, Sweeper, Swept
+from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import Settings
 
 MAINTENANCE_FUNCTION: Final = "agent_maintenance"
-MOST_EXPIRED: Final = 500
+MAX_EXPIRED: Final = 500
 """How many sessions one run starts to erase."""
-MOST_PAGES: Final = 50
+MAX_PAGES: Final = 50
 """How many pages of old ended orchestrations one run reads."""
 RECENT: Final = timedelta(hours=1)
 """The age past retention that every run reads in full: at one run every 15 minutes, nearly everything is in it."""
 
 SWEEP_SECONDS: Final = 60.0
 """Time limit for one run's check of piece homes; the next run continues with the rest."""
-MOST_HOMES: Final = 100_000
+MAX_NAMESPACES: Final = 100_000
 """Homes that are listed at once."""
 
-_OURS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION, FORGET_ORCHESTRATION})
+_HOST_ORCHESTRATIONS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION, CLEANUP_ORCHESTRATION})
 _BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _AT_ONCE: Final = 8
 _LOGGER = logging.getLogger(__name__)
 
 
-class TimesToLive(Mapping[str, float]):
+class SessionTtls(Mapping[str, float]):
     """How long sessions are kept after their last use: seconds by the agent's name, 0 for ever.
 
     Args:
@@ -60,9 +60,9 @@ class TimesToLive(Mapping[str, float]):
 
     def __init__(self, of_app: timedelta | float | None, default: float) -> None:
         self._default = _seconds_of(of_app, default)
-        self._known: dict[str, float] = {}
+        self._seconds_by_agent: dict[str, float] = {}
 
-    def note(self, agent: str, ttl: timedelta | float | None) -> None:
+    def register(self, agent: str, ttl: timedelta | float | None) -> None:
         """Register an agent's value.
 
         Args:
@@ -72,27 +72,27 @@ class TimesToLive(Mapping[str, float]):
         Raises:
             RegistrationError: it is not a valid time.
         """
-        self._known[agent] = _seconds_of(ttl, self._default)
+        self._seconds_by_agent[agent] = _seconds_of(ttl, self._default)
 
     def __getitem__(self, agent: str) -> float:
         """Return the seconds of an agent."""
-        return self._known[agent]
+        return self._seconds_by_agent[agent]
 
     def __iter__(self) -> Iterator[str]:
         """List the agents."""
-        return iter(self._known)
+        return iter(self._seconds_by_agent)
 
     def __len__(self) -> int:
         """Count the agents."""
-        return len(self._known)
+        return len(self._seconds_by_agent)
 
 
 def _seconds_of(ttl: timedelta | float | None, default: float) -> float:
     if ttl is None:
         return default
-    given: Any = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    seconds = float(given) if is_number else -1.0
+    value: Any = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    seconds = float(value) if is_number else -1.0
     if not 0 <= seconds < float("inf"):
         raise RegistrationError(f"session_ttl is {ttl!r}: give seconds or a timedelta above 0, or 0 for ever")
     return seconds
@@ -101,8 +101,8 @@ def _seconds_of(ttl: timedelta | float | None, default: float) -> float:
 def _unheld_seconds(settings: Settings) -> float:
     """Return how long data stored for one turn is kept: the retention of its log, plus the longest wait."""
     of_log = settings.turn_log_retention_hours * 3600
-    longest = of_log + min(settings.approval_timeout_seconds, of_log)
-    return max(longest, settings.turn_retention_hours * 3600, settings.piece_grace_seconds)
+    max_seconds = of_log + min(settings.approval_timeout_seconds, of_log)
+    return max(max_seconds, settings.turn_retention_hours * 3600, settings.piece_grace_seconds)
 
 
 class Maintenance:
@@ -111,18 +111,18 @@ class Maintenance:
     Args:
         ttls: how long an agent's sessions are kept after their last use, in seconds by the agent's name, 0 for ever; a
             live view.
-        keeper: has what sessions keep outside their entities.
+        storage: has what sessions keep outside their entities.
         settings: retention times.
     """
 
-    def __init__(self, ttls: Mapping[str, float], keeper: Keeper, settings: Settings) -> None:
+    def __init__(self, ttls: Mapping[str, float], storage: TurnDataStorage, settings: Settings) -> None:
         self._ttls = ttls
-        self._keeper = keeper
+        self._storage = storage
         self._turn_retention = timedelta(hours=settings.turn_retention_hours)
         self._unheld = _unheld_seconds(settings)
         self._token = ""
-        self._homes: deque[str] = deque()
-        self._clean = CleanHomes()
+        self._namespaces: deque[str] = deque()
+        self._clean = CleanNamespaces()
 
     async def run(self, client: DurableOrchestrationClient) -> dict[str, int]:
         """Do the work that is due. Raises nothing: failures are logged, and the next run tries again.
@@ -149,25 +149,25 @@ class Maintenance:
 
     async def _expire(self, client: DurableOrchestrationClient, now: datetime) -> int:
         """Start to erase sessions that have expired."""
-        begun = 0
+        started_count = 0
         for agent, ttl in self._ttls.items():
             if not ttl:
                 continue
             before = now - timedelta(seconds=ttl)
             async for page in entity_pages(client, entity_name(agent), used_before=before):
                 for used, session_id in page:
-                    if begun == MOST_EXPIRED:
-                        return begun
+                    if started_count == MAX_EXPIRED:
+                        return started_count
                     if (used_at := read_time(used)) is not None and used_at < before:
-                        begun += await self._expire_session(client, agent, session_id)
-        return begun
+                        started_count += await self._expire_session(client, agent, session_id)
+        return started_count
 
     async def _expire_session(self, client: DurableOrchestrationClient, agent: str, session_id: str) -> bool:
         try:
-            state: Any = await held_by(client, agent, session_id)
+            state: Any = await read_entity_json(client, agent, session_id)
             if state is None:
                 return False
-            refuse_busy(state)
+            raise_if_busy(state)
         except EncryptionKeyError:
             return False
         except TurnRejectedError:
@@ -182,54 +182,58 @@ class Maintenance:
         full, and of the rest a portion, which the next run of this process continues.
         """
         before = now - self._turn_retention
-        purged = 0
+        purged_count = 0
         async for page, _ in ended_instance_pages(client, created_from=before - RECENT, created_to=before):
-            purged += await _purge(client, page, before)
+            purged_count += await _purge(client, page, before)
         pages = 0
         token = self._token
         self._token = ""
         async for page, following in ended_instance_pages(
             client, created_from=_BEGINNING, created_to=before - RECENT, token=token
         ):
-            purged += await _purge(client, page, before)
+            purged_count += await _purge(client, page, before)
             pages += 1
-            if pages == MOST_PAGES:
+            if pages == MAX_PAGES:
                 self._token = following
                 break
-        return purged
+        return purged_count
 
     async def _sweep(self, client: DurableOrchestrationClient, now: datetime) -> int:
         """Delete unreferenced pieces."""
         del now
-        store = self._keeper.open_store()
+        store = self._storage.open_store()
         swept = Swept()
-        began = time.monotonic()
-        grace = self._keeper.grace_seconds
+        started_at = time.monotonic()
+        grace = self._storage.grace_seconds
         sweeper = Sweeper(store, Holders(client).read, grace_seconds=grace, unheld_seconds=self._unheld)
-        if not self._homes:
-            async for home in store.homes():
-                self._homes.append(home)
-                if len(self._homes) == MOST_HOMES:
+        if not self._namespaces:
+            async for namespace in store.list_namespaces():
+                self._namespaces.append(namespace)
+                if len(self._namespaces) == MAX_NAMESPACES:
                     break
-        while self._homes and time.monotonic() - began < SWEEP_SECONDS:
-            home = self._homes.popleft()
+        while self._namespaces and time.monotonic() - started_at < SWEEP_SECONDS:
+            namespace = self._namespaces.popleft()
             try:
-                swept += await sweeper.sweep(home, self._clean)
+                swept += await sweeper.sweep(namespace, self._clean)
             except CorruptStateError as error:
-                _LOGGER.warning("maintenance: the pieces of %s are kept, for all that can be told: %s", home, error)
+                _LOGGER.warning(
+                    "maintenance: the pieces of %s are kept, for all that can be told: %s", namespace, error
+                )
         return swept.pieces
 
 
-async def _purge(client: DurableOrchestrationClient, page: list[ListedInstance], before: datetime) -> int:
-    room = asyncio.Semaphore(_AT_ONCE)
+async def _purge(client: DurableOrchestrationClient, page: list[InstanceListItem], before: datetime) -> int:
+    slots = asyncio.Semaphore(_AT_ONCE)
 
     async def purge(instance_id: str) -> int:
-        async with room:
+        async with slots:
             return int((await client.purge_instance_history(instance_id)).instances_deleted or 0)
 
     old = [
-        one.instance_id
-        for one in page
-        if one.name.casefold() in _OURS and one.updated_at is not None and one.updated_at < before
+        instance.instance_id
+        for instance in page
+        if instance.name.casefold() in _HOST_ORCHESTRATIONS
+        and instance.updated_at is not None
+        and instance.updated_at < before
     ]
     return sum(await asyncio.gather(*map(purge, old)))

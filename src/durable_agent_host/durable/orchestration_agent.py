@@ -24,7 +24,7 @@ from azure.durable_functions.models import TaskBase
 from azure.durable_functions.models.Task import CompoundTask, TaskState
 
 from durable_agent_host.agent.agent_event_loop import submit
-from durable_agent_host.agent.outcome_builder import error_raised_again
+from durable_agent_host.agent.outcome_builder import rebuild_error
 from durable_agent_host.codec.message import decode_response
 from durable_agent_host.durable.session_entity import read_run_request
 from durable_agent_host.durable.task_hub import Hub
@@ -32,17 +32,19 @@ from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id
 from durable_agent_host.model.turn import Caller
-from durable_agent_host.segments.turn_data_storage import Keeper
+from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.turn.turn_wire import encode_turn_request
 
 
 class _TurnTask(CompoundTask):
     """The task of a turn: completes with the turn's response, or fails with the reason why there is none."""
 
-    def __init__(self, turn: TaskBase, request: RunRequest, keeper: Keeper, read: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, turn: TaskBase, request: RunRequest, storage: TurnDataStorage, read: Callable[[Any], Any]
+    ) -> None:
         self._request = request
         self._read = read
-        self._keeper = keeper
+        self._storage = storage
         cast("Any", super()).__init__([turn])
         self.action_repr = turn.action_repr  # like upstream's task, it stands for the inner one
         self.id = turn.id
@@ -53,7 +55,7 @@ class _TurnTask(CompoundTask):
             self.set_value(is_error=True, value=child.result)
             return
         try:
-            response = _response_of(cast("dict[str, Any]", self._read(child.result)), self._keeper)
+            response = _response_of(cast("dict[str, Any]", self._read(child.result)), self._storage)
             if self._request.response_format is not None:
                 ensure_response_format(self._request.response_format, self._request.correlation_id, response)
         except Exception as error:  # noqa: BLE001 - the task fails with it
@@ -62,14 +64,14 @@ class _TurnTask(CompoundTask):
             self.set_value(is_error=False, value=response)
 
 
-def _response_of(outcome: Mapping[str, Any], keeper: Keeper) -> AgentResponse[Any]:
+def _response_of(outcome: Mapping[str, Any], storage: TurnDataStorage) -> AgentResponse[Any]:
     if outcome["status"] != "completed":
-        raise error_raised_again(outcome.get("error") or {"message": f"the turn was {outcome['status']}"})
+        raise rebuild_error(outcome.get("error") or {"message": f"the turn was {outcome['status']}"})
     if entry := outcome.get("response_entry"):  # written by the first versions
         return decode_response(entry)
     if response := outcome.get("response"):
         # A piece is named by its bytes, so a replay reads the same.
-        return decode_response(submit(keeper.whole_response(response)).result())
+        return decode_response(submit(storage.load_response(response)).result())
     return AgentResponse(messages=[Message("assistant", [outcome.get("text") or ""])])
 
 
@@ -81,11 +83,11 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
         context: DurableOrchestrationContext,
         upstream: DurableAgentExecutor[Any],
         caller: Caller,
-        keeper: Keeper,
+        storage: TurnDataStorage,
         hub: Hub,
     ) -> None:
         self._context: Any = hub.caller(context)
-        self._keeper = keeper
+        self._storage = storage
         self._hub = hub
         self._upstream = upstream
         self._caller = caller
@@ -109,7 +111,7 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
             traceparent=self._caller.traceparent,
         )
         turn = self._context.call_sub_orchestrator(TURN_ORCHESTRATION, encode_turn_request(request), request.turn_id)
-        return _TurnTask(turn, run_request, self._keeper, partial(self._hub.end_of, request.turn_id))
+        return _TurnTask(turn, run_request, self._storage, partial(self._hub.end_of, request.turn_id))
 
 
 class OrchestrationAgent(DurableAIAgent[Any]):
@@ -119,7 +121,7 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         context: the orchestration's.
         agent: from upstream's ``get_agent``.
         caller: on whose behalf the turns run. A run that is not awaited is a signal of upstream's, and has no caller.
-        keeper: stores long answers.
+        storage: stores long answers.
         hub: plain or encrypting access to the task hub.
     """
 
@@ -128,11 +130,11 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         context: DurableOrchestrationContext,
         agent: DurableAIAgent[Any],
         caller: Caller,
-        keeper: Keeper,
+        storage: TurnDataStorage,
         hub: Hub,
     ) -> None:
         upstream = agent._executor  # noqa: SLF001 - upstream's own subclasses have no other way
-        super().__init__(_TurnExecutor(context, upstream, caller, keeper, hub), agent.name)
+        super().__init__(_TurnExecutor(context, upstream, caller, storage, hub), agent.name)
 
     def _normalize_messages(self, messages: Any) -> Any:
         """Return text as upstream does, and messages with other contents as parts, which requests also carry."""
@@ -154,8 +156,8 @@ class OrchestrationAgent(DurableAIAgent[Any]):
             RequestError: the id is not usable, or is another agent's.
         """
         if session_id is None:
-            created = super().create_session()
-            session_id = str(created.durable_session_id)
+            new_session = super().create_session()
+            session_id = str(new_session.durable_session_id)
         key = self._key_of(session_id)
         return DurableAgentSession(durable_session_id=AgentSessionId(self.name, key), session_id=key)
 
@@ -187,7 +189,7 @@ class OrchestrationAgent(DurableAIAgent[Any]):
             _, agent, session_id = session_id.split("@", 2)
             if agent.casefold() != self.name.casefold():
                 raise RequestError(
-                    f"the session {session_id!r} belongs to agent {agent!r}, and this is {self.name!r}: "
-                    "give the id of a session of this agent"
+                    f"the session {session_id!r} belongs to agent {agent!r}, and this is {self.name!r}: give the "
+                    "id of a session of this agent"
                 )
         return check_session_id(session_id, most=MAX_WHOLE_ID_CHARACTERS)

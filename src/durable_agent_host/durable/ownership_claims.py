@@ -8,19 +8,19 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.codec.entity_state import owner_of_document
 from durable_agent_host.durable.app_secret import AppSecret
-from durable_agent_host.durable.session_documents import SessionDocuments, held_by
+from durable_agent_host.durable.session_documents import SessionDocuments, read_entity_json
 from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.model.ids import is_marked
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.ownership import name_mark, unknown_session
-from durable_agent_host.turn.turn_requests import Place
+from durable_agent_host.turn.turn_requests import SessionTarget
 
-_REMEMBERED: Final = 10_000
+_MAX_CACHED: Final = 10_000
 
 
-class KnownOwners:
+class OwnerCache:
     """Owners of sessions read by this process, so that an owner's next turn need not read first.
 
     A session may have been deleted since and begun by somebody else: then its entity refuses the turn, and the session
@@ -28,43 +28,47 @@ class KnownOwners:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str], Owner] = OrderedDict()
+        self._owners: OrderedDict[tuple[str, str], Owner] = OrderedDict()
 
     def find(self, agent: str, session_id: str) -> Owner | None:
         """Return the owner that a session had when it was read, or None."""
-        return self._known.get((agent, session_id))
+        return self._owners.get((agent, session_id))
 
-    def note(self, agent: str, session_id: str, owner: Owner) -> None:
-        """Remember a session's owner."""
-        self._known[agent, session_id] = owner
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+    def record(self, agent: str, session_id: str, owner: Owner) -> None:
+        """Record a session's owner."""
+        self._owners[agent, session_id] = owner
+        if len(self._owners) > _MAX_CACHED:
+            self._owners.popitem(last=False)
 
-    def forget(self, agent: str, session_id: str) -> None:
-        """Forget a session's owner."""
-        self._known.pop((agent, session_id), None)
+    def evict(self, agent: str, session_id: str) -> None:
+        """Evict a session's owner."""
+        self._owners.pop((agent, session_id), None)
 
 
-class SessionClaims:
+class OwnershipClaims:
     """The claims of one request, with its durable client.
 
     Args:
         client: the SDK's.
         documents: the stored sessions that exist for the request.
         secret: of the app.
-        known: of the process.
+        owner_cache: of the process.
 
     Attributes:
         known_mark: the caller's `mark`, once needed; empty until then.
     """
 
     def __init__(
-        self, client: DurableOrchestrationClient, documents: SessionDocuments, secret: AppSecret, known: KnownOwners
+        self,
+        client: DurableOrchestrationClient,
+        documents: SessionDocuments,
+        secret: AppSecret,
+        owner_cache: OwnerCache,
     ) -> None:
         self._client = client
         self._documents = documents
         self._secret = secret
-        self._known = known
+        self._owner_cache = owner_cache
         self.known_mark = ""
 
     async def id_secret(self) -> str:
@@ -78,7 +82,9 @@ class SessionClaims:
             self.known_mark = name_mark(access.owner, await self.id_secret())
         return self.known_mark
 
-    async def place_of(self, agent: str, name: str, *, of_turn: bool = False, begins: bool = False) -> Place:
+    async def resolve_session(
+        self, agent: str, name: str, *, of_turn: bool = False, starts_session: bool = False
+    ) -> SessionTarget:
         """Find the session that the caller means by a name, or is going to begin.
 
         Somebody else's session takes as many reads as a missing one.
@@ -88,7 +94,7 @@ class SessionClaims:
             name: the request's name for it.
             of_turn: it is for a turn, which the session's entity refuses if it is no longer the caller's: a session
                 known to be the caller's is not read again.
-            begins: the session is begun when there is none; a turn begins it, too.
+            starts_session: the session is begun when there is none; a turn begins it, too.
 
         Returns:
             The session's id, and its owner or future owner.
@@ -100,38 +106,38 @@ class SessionClaims:
             LogError: the app's secret cannot be read.
         """
         if (access := self._documents.access) is None:
-            return Place(name, None)
+            return SessionTarget(name, None)
         mark = await self.mark()
-        own = mark + name
+        marked_name = mark + name
         if of_turn:
-            for session_id in dict.fromkeys((name, own)):
-                if self._known.find(agent, session_id) == access.owner:
-                    return Place(session_id, access.owner)
+            for session_id in dict.fromkeys((name, marked_name)):
+                if self._owner_cache.find(agent, session_id) == access.owner:
+                    return SessionTarget(session_id, access.owner)
         exists, owner = await self._read(agent, name)
         if not access.has_own_names:
-            return Place(name, await self._seen(agent, name, owner, exists=exists) or access.owner)
+            return SessionTarget(name, await self._seen(agent, name, owner, exists=exists) or access.owner)
         # Both are read whoever has the name: how long it takes to find one's own session tells nothing.
-        has_own, owner_of_own = await self._read(agent, own)
-        for session_id, found in ((name, owner), (own, owner_of_own)):
-            if found == access.owner:
-                return Place(session_id, access.owner)
+        has_marked, marked_owner = await self._read(agent, marked_name)
+        for session_id, stored_owner in ((name, owner), (marked_name, marked_owner)):
+            if stored_owner == access.owner:
+                return SessionTarget(session_id, access.owner)
         if (owner := await self._seen(agent, name, owner, exists=exists)) is not None:
-            return Place(name, owner)
-        owner = await self._seen(agent, own, owner_of_own, exists=has_own)
-        if (of_turn or begins) and owner is None and is_marked(name) and not name.startswith(mark):
+            return SessionTarget(name, owner)
+        owner = await self._seen(agent, marked_name, marked_owner, exists=has_marked)
+        if (of_turn or starts_session) and owner is None and is_marked(name) and not name.startswith(mark):
             raise RequestError(
-                f"the session id {name!r} begins with 16 hexadecimal digits and '~', as ids do that the host makes: "
-                "choose another one"
+                f"the session id {name!r} begins with 16 hexadecimal digits and '~', as ids do that the host "
+                "makes: choose another one"
             )
-        return Place(own if exists or has_own else name, owner or access.owner)
+        return SessionTarget(marked_name if exists or has_marked else name, owner or access.owner)
 
     async def _read(self, agent: str, session_id: str) -> tuple[bool, Owner | None]:
         """Return whether an entity holds something under an id, and its owner."""
-        state = await held_by(self._client, agent, session_id)
+        state = await read_entity_json(self._client, agent, session_id)
         owner = owner_of_document(state)
         access = self._documents.access
         if access is not None and owner == access.owner:
-            self._known.note(agent, session_id, access.owner)
+            self._owner_cache.record(agent, session_id, access.owner)
         return state is not None, owner
 
     async def _seen(self, agent: str, session_id: str, owner: Owner | None, *, exists: bool) -> Owner | None:
@@ -155,10 +161,10 @@ class SessionClaims:
             return None
         if await access.sees(agent, session_id, owner, exists=exists):
             return (owner or access.owner) if exists else None
-        is_known = exists
+        may_know = exists
         if access.has_own_names:
-            is_known = await access.sees(agent, session_id, owner, exists=exists, to_read=True) and exists
-        if is_known:
+            may_know = await access.sees(agent, session_id, owner, exists=exists, to_read=True) and exists
+        if may_know:
             raise unknown_session(agent, session_id)
         return None
 
@@ -167,15 +173,15 @@ class SessionClaims:
 
         Raises:
             NotFoundError: somebody else's session, which the caller may read, has the name.
-            RequestError: see `place_of`.
+            RequestError: see `resolve_session`.
             LogError: the app's secret cannot be read.
         """
         access = self._documents.access
         if access is None or not access.has_own_names:
             return name
-        return (await self.place_of(agent, name, begins=True)).session_id
+        return (await self.resolve_session(agent, name, starts_session=True)).session_id
 
-    async def refuse_foreign(self, request: TurnRequest, outcome: TurnOutcome | None) -> None:
+    async def reject_foreign_turn(self, request: TurnRequest, outcome: TurnOutcome | None) -> None:
         """Give up a turn whose session somebody else has begun first, and delete what was stored of it.
 
         Args:
@@ -189,10 +195,10 @@ class SessionClaims:
             return
         with suppress(Exception):  # the SDK has no type for an instance that is already gone
             await self._client.purge_instance_history(request.turn_id)
-        keeper = self._documents.keeper
+        storage = self._documents.storage
         owner = request.session_owner
-        self._known.forget(request.agent, request.session_id)
-        await keeper.forget_turn(request)
+        self._owner_cache.evict(request.agent, request.session_id)
+        await storage.forget_turn(request)
         if (access := self._documents.access) is None or not access.has_own_names:  # else the name is still free
-            await SessionFiles(keeper, request.agent, request.session_id, None, owner=owner).uploads.delete()
+            await SessionFiles(storage, request.agent, request.session_id, None, owner=owner).uploads.delete()
         raise unknown_session(request.agent, request.session_id)

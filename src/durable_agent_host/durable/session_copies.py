@@ -11,12 +11,12 @@ from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.session_blobs import has_pieces
 from durable_agent_host.codec.strict_json import encode_strict
-from durable_agent_host.durable.session_documents import SessionDocuments, whole_record
+from durable_agent_host.durable.session_documents import SessionDocuments, uncached_conversation
 from durable_agent_host.errors import ForbiddenError, StateError, TurnRejectedError
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.segments.conversation_export import begun, export_document, one_part
 from durable_agent_host.segments.conversation_fork import make_fork
-from durable_agent_host.segments.conversation_import import Imported, WholeWriter, read_document
+from durable_agent_host.segments.conversation_import import Imported, InMemoryWriter, read_document
 from durable_agent_host.segments.conversation_writer import RecordWriter
 from durable_agent_host.segments.turn_data_storage import SessionName, holder_of
 from durable_agent_host.turn_log.crash_points import reach
@@ -24,7 +24,7 @@ from durable_agent_host.turn_log.crash_points import reach
 _TRIES: Final = 5
 
 
-class SessionCopies:
+class SessionCopier:
     """Copies sessions.
 
     Args:
@@ -33,8 +33,8 @@ class SessionCopies:
 
     def __init__(self, documents: SessionDocuments) -> None:
         self._documents = documents
-        self._keeper = documents.keeper
-        self._elsewhere = documents.elsewhere
+        self._storage = documents.storage
+        self._external_sessions = documents.external_sessions
 
     async def export(self, agent: str, session_id: str) -> AsyncGenerator[bytes] | None:
         """Export a session as a self-contained document.
@@ -56,8 +56,8 @@ class SessionCopies:
         state = await self._documents.with_messages(agent, session_id, state)
         if not has_pieces(state):
             return one_part(encode_strict(state).encode())
-        record = whole_record(self._keeper, state)
-        record.read_kept = self._elsewhere.reader(SessionName(agent, session_id), record)
+        record = uncached_conversation(self._storage, state)
+        record.read_external_messages = self._external_sessions.reader(SessionName(agent, session_id), record)
         return await begun(export_document(record))
 
     async def import_document(
@@ -90,52 +90,56 @@ class SessionCopies:
             LogError: the piece store does not answer.
         """
         now = await self._documents.read(agent, session_id)
-        taken = TurnRejectedError(f"agent {agent!r} already has a session {session_id!r}: import under another id")
-        if self._elsewhere.has_owner(agent):
-            imported = await read_document(body, WholeWriter(), max_bytes=max_bytes, owner=owner)
-            await self._refuse_untrusted(agent, session_id, imported)
-            return await self._put_elsewhere(SessionName(agent, session_id), imported, taken, free_id)
+        id_in_use_error = TurnRejectedError(
+            f"agent {agent!r} already has a session {session_id!r}: import under another id"
+        )
+        if self._external_sessions.has_owner(agent):
+            import_result = await read_document(body, InMemoryWriter(), max_bytes=max_bytes, owner=owner)
+            await self._reject_untrusted(agent, session_id, import_result)
+            return await self._put_with_provider(
+                SessionName(agent, session_id), import_result, id_in_use_error, free_id
+            )
         is_new = now in (None, {})
         writer = RecordWriter(
-            self._keeper.open_store if is_new else None,
-            uuid.uuid4().hex if is_new else _home_of(now),
+            self._storage.open_store if is_new else None,
+            uuid.uuid4().hex if is_new else _get_namespace(now),
             holder=holder_of(agent, session_id),
-            seen=self._keeper.seen,
-            grace_seconds=self._keeper.grace_seconds,
+            seen=self._storage.seen,
+            grace_seconds=self._storage.grace_seconds,
         )
         async with writer.holding():
-            imported = await read_document(body, writer, max_bytes=max_bytes, owner=owner)
-            await self._refuse_untrusted(agent, session_id, imported)
-            if not is_new and now != imported.document:
-                raise taken
+            import_result = await read_document(body, writer, max_bytes=max_bytes, owner=owner)
+            await self._reject_untrusted(agent, session_id, import_result)
+            if not is_new and now != import_result.document:
+                raise id_in_use_error
             reach("import.before_head")
             try:
-                await self._documents.put(agent, session_id, imported.document, instead_of=now)
+                await self._documents.put(agent, session_id, import_result.document, instead_of=now)
             except TurnRejectedError:
                 now = await self._documents.read(agent, session_id)
                 if now in (None, {}):
                     if (other := await _other_id(session_id, free_id)) is None:
                         raise
-                    await self._put_as(agent, other, imported.document, instead_of_name=session_id)
-                elif not await self._is_same(now, imported.document):
-                    raise taken from None
-        return imported
+                    await self._put_as(agent, other, import_result.document, instead_of_name=session_id)
+                elif not await self._is_same(now, import_result.document):
+                    raise id_in_use_error from None
+        return import_result
 
-    async def _refuse_untrusted(self, agent: str, session_id: str, imported: Imported) -> None:
+    async def _reject_untrusted(self, agent: str, session_id: str, import_result: Imported) -> None:
         """Refuse what an ordinary caller would say in the name of the app, its tools or the service."""
         access = self._documents.access
-        if imported.on_trust and access is not None and not await access.may_import_on_trust(agent, session_id):
+        if import_result.on_trust and access is not None and not await access.may_import_on_trust(agent, session_id):
             raise ForbiddenError(
-                f"{imported.on_trust[0]}: remove such parts from the document, or let the app's authorize allow "
-                "'session.import' for the caller"
+                f"{import_result.on_trust[0]}: remove such parts from the document, or let the app's authorize "
+                "allow 'session.import' for the caller"
             )
 
     async def _put_as(self, agent: str, session_id: str, document: Any, *, instead_of_name: str) -> None:
         """Store a document whose pieces were written for a session of another name."""
-        if home := _home_of(document):
-            store = self._keeper.open_store()
-            await store.hold(home, holder_of(agent, session_id))
-            await store.release(home, holder_of(agent, instead_of_name))
+        if namespace := _get_namespace(document):
+            store = self._storage.open_store()
+            await store.hold(namespace, holder_of(agent, session_id))
+            await store.release(namespace, holder_of(agent, instead_of_name))
         await self._documents.put(agent, session_id, document, instead_of=None)
 
     async def _is_same(self, state: Any, document: Any) -> bool:
@@ -150,35 +154,37 @@ class SessionCopies:
 
     async def _digest(self, state: Any) -> bytes:
         digest = hashlib.sha256()
-        async for part in export_document(whole_record(self._keeper, state)):
+        async for part in export_document(uncached_conversation(self._storage, state)):
             digest.update(part)
         return digest.digest()
 
-    async def _put_elsewhere(
+    async def _put_with_provider(
         self,
         name: SessionName,
-        imported: Imported,
-        taken: TurnRejectedError,
+        import_result: Imported,
+        id_in_use_error: TurnRejectedError,
         free_id: Callable[[], Awaitable[str]] | None,
     ) -> Imported:
         try:
-            await self._import_elsewhere(name, imported, taken)
+            await self._import_with_provider(name, import_result, id_in_use_error)
         except TurnRejectedError:
             if (other := await _other_id(name.session_id, free_id)) is None:
                 raise
-            await self._import_elsewhere(SessionName(name.agent, other), imported, taken)
-        return imported
+            await self._import_with_provider(SessionName(name.agent, other), import_result, id_in_use_error)
+        return import_result
 
-    async def _import_elsewhere(self, name: SessionName, imported: Imported, taken: TurnRejectedError) -> None:
+    async def _import_with_provider(
+        self, name: SessionName, import_result: Imported, id_in_use_error: TurnRejectedError
+    ) -> None:
         """Store a document whose messages go to a history provider in one call."""
-        now = await self._documents.held(name.agent, name.session_id)  # others may have begun it meanwhile
-        stored = self._elsewhere.to_store(name, imported.document)
-        if now not in (None, {}, stored) or (
-            now is None and await self._documents.is_taken(name.agent, name.session_id)
+        now = await self._documents.read_state(name.agent, name.session_id)  # others may have begun it meanwhile
+        entity_document = self._external_sessions.to_store(name, import_result.document)
+        if now not in (None, {}, entity_document) or (
+            now is None and await self._documents.is_id_in_use(name.agent, name.session_id)
         ):
-            raise taken
-        await self._elsewhere.store(name.agent, name.session_id, imported.document)
-        await self._documents.put(name.agent, name.session_id, stored, instead_of=now)
+            raise id_in_use_error
+        await self._external_sessions.store(name.agent, name.session_id, import_result.document)
+        await self._documents.put(name.agent, name.session_id, entity_document, instead_of=now)
 
     async def fork(
         self, agent: str, session_id: str, new_id: str, *, at_turn: str | None, is_before: bool = False
@@ -207,22 +213,28 @@ class SessionCopies:
             state = await self._documents.read(agent, session_id)
             if state is None:
                 return None
-            record = self._keeper.record(decode_session(state))
+            record = self._storage.record(decode_session(state))
             owner = record.session.owner or (self._documents.access.owner if self._documents.access else None)
-            kept_as = self._elsewhere.new_id(agent, new_id, owner)
+            provider_session_id = self._external_sessions.new_id(agent, new_id, owner)
             fork = await make_fork(
-                record, kept_as, at_turn=at_turn, is_before=is_before, lasting_state={TranscriptProvider.SOURCE_ID}
+                record,
+                provider_session_id,
+                at_turn=at_turn,
+                is_before=is_before,
+                lasting_state={TranscriptProvider.SOURCE_ID},
             )
-            if has_owner := self._elsewhere.has_owner(agent):
+            if has_owner := self._external_sessions.has_owner(agent):
                 name = SessionName(agent, session_id)
-                await self._elsewhere.copy(name, record, kept_as, at_turn=at_turn, is_before=is_before)
+                await self._external_sessions.copy(
+                    name, record, provider_session_id, at_turn=at_turn, is_before=is_before
+                )
             holder = holder_of(agent, new_id)
-            await fork.hold(self._keeper.open_store, holder)
+            await fork.hold(self._storage.open_store, holder)
             reach("fork.after_hold")
-            now = await self._documents.read(agent, session_id) if fork.homes or has_owner else state
+            now = await self._documents.read(agent, session_id) if fork.namespaces or has_owner else state
             if now is None:  # deleted before its pieces were held
                 if await self._documents.read(agent, new_id) is None:
-                    await fork.release(self._keeper.open_store, holder)
+                    await fork.release(self._storage.open_store, holder)
                 return None
             # Pieces that were cleared before they were held may have been swept.
             if now == state or (not has_owner and decode_session(now).sealed.refs == record.session.sealed.refs):
@@ -242,7 +254,7 @@ async def _other_id(session_id: str, free_id: Callable[[], Awaitable[str]] | Non
     return None if other == session_id else other
 
 
-def _home_of(state: Any) -> str:
+def _get_namespace(state: Any) -> str:
     """Return the home of a stored session; empty when it has none, or cannot be read."""
     try:
         return decode_session(state).sealed.home

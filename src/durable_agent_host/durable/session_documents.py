@@ -18,7 +18,7 @@ from durable_agent_host.codec.entity_state import (
 from durable_agent_host.codec.session_blobs import has_pieces
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.durable.external_sessions import ExternalSessions
-from durable_agent_host.durable.instance_listing import Listed, entity_pages, entity_state_pages
+from durable_agent_host.durable.instance_listing import SessionListItem, entity_pages, entity_state_pages
 from durable_agent_host.errors import CorruptStateError, RequestError, StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.principal import Owner
@@ -29,23 +29,29 @@ from durable_agent_host.segments.conversation_fork import keep_original
 from durable_agent_host.segments.conversation_pages import Page, read_page
 from durable_agent_host.segments.conversation_reader import Record
 from durable_agent_host.segments.conversation_repair import find_problems, repair_record
-from durable_agent_host.segments.session_owner_index import OwnedSessions
-from durable_agent_host.segments.turn_data_storage import Keeper, SessionName, holder_of
-from durable_agent_host.session.admission import is_erasing, refuse_busy
-from durable_agent_host.session.repair import Change, Note, mend_head, note_nothing, repair_document
+from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
+from durable_agent_host.segments.turn_data_storage import SessionName, TurnDataStorage, holder_of
+from durable_agent_host.session.admission import is_erasing, raise_if_busy
+from durable_agent_host.session.repair import (
+    RepairChange,
+    ReportDifference,
+    ignore_differences,
+    make_head_readable,
+    repair_document,
+)
 from durable_agent_host.turn_log.crash_points import reach
 
 _AT_ONCE: Final = 16
 
 
 async def list_owned(
-    client: DurableOrchestrationClient, owned: OwnedSessions, agent: str, owner: Owner
-) -> list[Listed]:
+    client: DurableOrchestrationClient, owner_index: SessionOwnerIndex, agent: str, owner: Owner
+) -> list[SessionListItem]:
     """List an owner's sessions.
 
     Args:
         client: the SDK's.
-        owned: the record of sessions' owners.
+        owner_index: the record of sessions' owners.
         agent: the agent's registered name.
         owner: the owner.
 
@@ -55,43 +61,43 @@ async def list_owned(
     Raises:
         LogError: the piece store does not answer.
     """
-    names = await owned.of(agent, owner)
+    names = await owner_index.of(agent, owner)
     if names is None:
-        return await _look_through_all(client, owned, agent, owner)
-    found: list[Listed] = []
-    left = iter(names)
+        return await _scan_all_sessions(client, owner_index, agent, owner)
+    items: list[SessionListItem] = []
+    remaining_names = iter(names)
 
-    async def look() -> None:
-        for session_id in left:
+    async def read_states() -> None:
+        for session_id in remaining_names:
             try:
                 state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
             except CorruptStateError:  # nobody can tell whose it is
                 continue
-            held: Any = state.entity_state
+            entity_state: Any = state.entity_state
             if not state.entity_exists:
-                await owned.forget(agent, session_id, owner, is_erased=False)
-            elif owner_of_document(held) == owner:
-                found.append(Listed(last_use_of_document(held), session_id))
+                await owner_index.forget(agent, session_id, owner, is_erased=False)
+            elif owner_of_document(entity_state) == owner:
+                items.append(SessionListItem(last_use_of_document(entity_state), session_id))
 
-    await asyncio.gather(*(look() for _ in range(_AT_ONCE)))
-    return found
+    await asyncio.gather(*(read_states() for _ in range(_AT_ONCE)))
+    return items
 
 
-async def _look_through_all(
-    client: DurableOrchestrationClient, owned: OwnedSessions, agent: str, owner: Owner
-) -> list[Listed]:
+async def _scan_all_sessions(
+    client: DurableOrchestrationClient, owner_index: SessionOwnerIndex, agent: str, owner: Owner
+) -> list[SessionListItem]:
     """List them of all sessions of the agent, and note whose these are, so that the next list reads fewer."""
-    found: dict[str, Listed] = {}
-    others: list[tuple[str, Owner]] = []
+    items: dict[str, SessionListItem] = {}
+    owners: list[tuple[str, Owner]] = []
     async for page in entity_state_pages(client, entity_name(agent)):
-        for one, state in page:
-            whose = owner_of_document(state)
-            if whose == owner:
-                found[one.session_id] = Listed(last_use_of_document(state), one.session_id)
-            if whose is not None:
-                others.append((one.session_id, whose))
-    await owned.note_all(agent, others)
-    return [*found.values()]
+        for item, state in page:
+            owner_found = owner_of_document(state)
+            if owner_found == owner:
+                items[item.session_id] = SessionListItem(last_use_of_document(state), item.session_id)
+            if owner_found is not None:
+                owners.append((item.session_id, owner_found))
+    await owner_index.record_owners(agent, owners)
+    return [*items.values()]
 
 
 class Access(Protocol):
@@ -135,7 +141,7 @@ PUT_OPERATION: Final = "put_document"
 PUT_SECONDS: Final = 30.0
 
 
-class Look(NamedTuple):
+class SessionLookup(NamedTuple):
     """What a session's entity holds, and for whom.
 
     Attributes:
@@ -154,21 +160,23 @@ class SessionDocuments:
 
     Args:
         client: the SDK's.
-        keeper: reads what sessions have outside their entities.
-        elsewhere: data kept by the app's history providers.
+        storage: reads what sessions have outside their entities.
+        external_sessions: data kept by the app's history providers.
 
     Attributes:
         access: which sessions exist for the request; None for all. Every read of sessions here treats other sessions as
             missing.
     """
 
-    def __init__(self, client: DurableOrchestrationClient, keeper: Keeper, elsewhere: ExternalSessions) -> None:
+    def __init__(
+        self, client: DurableOrchestrationClient, storage: TurnDataStorage, external_sessions: ExternalSessions
+    ) -> None:
         self._client = client
-        self.keeper = keeper
-        self.elsewhere = elsewhere
+        self.storage = storage
+        self.external_sessions = external_sessions
         self.access: Access | None = None
 
-    async def listed(self, agent: str) -> list[Listed]:
+    async def list_sessions(self, agent: str) -> list[SessionListItem]:
         """List an agent's sessions.
 
         Args:
@@ -178,25 +186,27 @@ class SessionDocuments:
             All of them, newest first; only those of the request's principal, if it has one.
         """
         if self.access is not None:
-            return sorted(await list_owned(self._client, self.keeper.owned, agent, self.access.owner), reverse=True)
-        found: set[Listed] = set()
+            return sorted(await list_owned(self._client, self.storage.owned, agent, self.access.owner), reverse=True)
+        items: set[SessionListItem] = set()
         async for page in entity_pages(self._client, entity_name(agent)):
-            found.update(page)
-        return sorted(found, reverse=True)
+            items.update(page)
+        return sorted(items, reverse=True)
 
-    async def look(self, agent: str, session_id: str) -> Look:
+    async def lookup(self, agent: str, session_id: str) -> SessionLookup:
         """Read a session's entity once, whether or not it exists for the current request.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
         """
-        state = await held_by(self._client, agent, session_id)
-        return Look(state, owner_of_document(state), await self._sees(agent, session_id, state))
+        state = await read_entity_json(self._client, agent, session_id)
+        return SessionLookup(state, owner_of_document(state), await self._sees(agent, session_id, state))
 
-    async def is_taken(self, agent: str, session_id: str) -> bool:
+    async def is_id_in_use(self, agent: str, session_id: str) -> bool:
         """Return whether the id of a new session is taken, whoever the owner."""
-        return (state := await held_by(self._client, agent, session_id)) not in (None, {}) and not is_erasing(state)
+        return (state := await read_entity_json(self._client, agent, session_id)) not in (None, {}) and not is_erasing(
+            state
+        )
 
     async def _sees(self, agent: str, session_id: str, state: Any) -> bool:
         """Return whether a session exists for the request; see `Access`."""
@@ -216,9 +226,9 @@ class SessionDocuments:
         Returns:
             JSON, or None when there is nothing, or it is being erased.
         """
-        return None if is_erasing(state := await self.held(agent, session_id)) else state
+        return None if is_erasing(state := await self.read_state(agent, session_id)) else state
 
-    async def held(self, agent: str, session_id: str) -> Any:
+    async def read_state(self, agent: str, session_id: str) -> Any:
         """Read what a session's entity holds, even while it is being erased.
 
         Args:
@@ -228,7 +238,7 @@ class SessionDocuments:
         Returns:
             JSON, or None when there is nothing for the request.
         """
-        state = await held_by(self._client, agent, session_id)
+        state = await read_entity_json(self._client, agent, session_id)
         return state if await self._sees(agent, session_id, state) else None
 
     async def session(self, agent: str, session_id: str) -> Session | None:
@@ -244,9 +254,9 @@ class SessionDocuments:
         Raises:
             StateError: it cannot be read.
         """
-        return None if (state := await self.held(agent, session_id)) is None else decode_session(state)
+        return None if (state := await self.read_state(agent, session_id)) is None else decode_session(state)
 
-    async def clear_elsewhere(self, agent: str, session_id: str) -> None:
+    async def delete_external_messages(self, agent: str, session_id: str) -> None:
         """Delete a session's data in history providers, before the session itself is erased.
 
         Args:
@@ -258,10 +268,12 @@ class SessionDocuments:
             HistoryElsewhereError: a provider cannot delete; nothing was done.
             HistoryError: a provider does not answer; the session is as it was.
         """
-        state = await self.held(agent, session_id)
-        refuse_busy(state)
-        if self.elsewhere.has_owner(agent):
-            await self.elsewhere.clear(SessionName(agent, session_id), self.keeper.record(readable_session(state)))
+        state = await self.read_state(agent, session_id)
+        raise_if_busy(state)
+        if self.external_sessions.has_owner(agent):
+            await self.external_sessions.clear(
+                SessionName(agent, session_id), self.storage.record(readable_session(state))
+            )
 
     async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any) -> None:
         """Replace a session's document.
@@ -281,8 +293,8 @@ class SessionDocuments:
         """
         if has_python_class(document):
             raise RequestError(
-                "the document has an object with '__class__', '__module__' and '__data__', which names a class of "
-                "Python to Durable Functions: give the fields other names"
+                "the document has an object with '__class__', '__module__' and '__data__', which names a class "
+                "of Python to Durable Functions: give the fields other names"
             )
         entity = EntityId(entity_name(agent), session_id)
         change = {"document": document}
@@ -290,9 +302,9 @@ class SessionDocuments:
         deadline = time.monotonic() + PUT_SECONDS
         pause = 0.01
         while time.monotonic() < deadline:
-            now = await held_by(self._client, agent, session_id)
+            now = await read_entity_json(self._client, agent, session_id)
             if now == document:
-                return await self._note_owner(agent, session_id, document, instead_of)
+                return await self._record_owner(agent, session_id, document, instead_of)
             if now != instead_of:
                 if instead_of in (None, {}):
                     raise TurnRejectedError(f"session {session_id!r} has begun meanwhile: use another id")
@@ -301,21 +313,21 @@ class SessionDocuments:
             pause = min(pause * 1.5, 0.5)
         raise TurnTimedOutError(f"session {session_id!r} was not written in {PUT_SECONDS:g} s: look again later")
 
-    async def _note_owner(self, agent: str, session_id: str, document: Any, before: Any) -> None:
+    async def _record_owner(self, agent: str, session_id: str, document: Any, before: Any) -> None:
         owner = owner_of_document(document)
         if owner is not None and owner != owner_of_document(before):
-            await self.keeper.owned.note(agent, session_id, owner)
+            await self.storage.owned.note(agent, session_id, owner)
 
     async def verify(
-        self, agent: str, session_id: str, *, rules: RepairRules, note: Note = note_nothing
-    ) -> tuple[Any, list[Change]]:
+        self, agent: str, session_id: str, *, rules: RepairRules, on_difference: ReportDifference = ignore_differences
+    ) -> tuple[Any, list[RepairChange]]:
         """Find what cannot be read in a session, and what a model's service would reject.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
             rules: of the service that receives the conversation.
-            note: called with what repair would make of the entries.
+            on_difference: called with what repair would make of the entries.
 
         Returns:
             The entity's state (None for nothing), and the problems with what repair would do.
@@ -326,32 +338,32 @@ class SessionDocuments:
         """
         if (state := await self.read(agent, session_id)) is None:
             return None, []
-        if self.elsewhere.has_owner(agent) or not has_pieces(state):
-            return state, repair_document(await self.with_messages(agent, session_id, state), rules, note)[1]
-        head, changes = mend_head(state)
-        return state, changes + await find_problems(whole_record(self.keeper, head), rules, note)
+        if self.external_sessions.has_owner(agent) or not has_pieces(state):
+            return state, repair_document(await self.with_messages(agent, session_id, state), rules, on_difference)[1]
+        head, changes = make_head_readable(state)
+        return state, changes + await find_problems(uncached_conversation(self.storage, head), rules, on_difference)
 
     async def with_messages(self, agent: str, session_id: str, state: Any) -> Any:
         """Put the messages kept by a history provider into an entity's state, if it can be read."""
-        if not self.elsewhere.has_owner(agent):
+        if not self.external_sessions.has_owner(agent):
             return state
         try:
             session = decode_session(state)
         except StateError:
             return state
-        return encode_session(await self._filled(agent, session_id, session))
+        return encode_session(await self._with_provider_messages(agent, session_id, session))
 
-    async def _filled(self, agent: str, session_id: str, session: Session) -> Session:
+    async def _with_provider_messages(self, agent: str, session_id: str, session: Session) -> Session:
         """Put the messages kept by a history provider into the entries of a session."""
-        if not self.elsewhere.has_owner(agent):
+        if not self.external_sessions.has_owner(agent):
             return session
-        record = self.keeper.record(session, SessionName(agent, session_id))
+        record = self.storage.record(session, SessionName(agent, session_id))
         entries = await record.attached(session.entries, session.sealed.home)
         return replace(session, entries=(*await record.entries_of_others(), *entries))
 
-    async def shown(
+    async def read_best_effort(
         self, agent: str, session_id: str, *, has_messages: bool = False
-    ) -> tuple[Session | None, list[Change]]:
+    ) -> tuple[Session | None, list[RepairChange]]:
         """Read as much as possible of a session's head.
 
         Args:
@@ -365,9 +377,9 @@ class SessionDocuments:
         Raises:
             StateError: a newer or unknown program wrote it, or nothing in it can be a conversation.
         """
-        session, changes = mended(await self.read(agent, session_id))
+        session, changes = decode_best_effort(await self.read(agent, session_id))
         if session is not None and has_messages:
-            session = await self._filled(agent, session_id, session)
+            session = await self._with_provider_messages(agent, session_id, session)
         return session, changes
 
     async def page(self, agent: str, session_id: str, *, before: int | None, limit: int) -> tuple[Session, Page] | None:
@@ -387,14 +399,14 @@ class SessionDocuments:
             StateError: a newer or unknown program wrote it, or nothing in it can be a conversation.
             LogError: the piece store does not answer.
         """
-        session, changes = await self.shown(agent, session_id, has_messages=True)
+        session, changes = await self.read_best_effort(agent, session_id, has_messages=True)
         if session is None:
             return None
-        record = self.keeper.record(session, SessionName(agent, session_id))
+        record = self.storage.record(session, SessionName(agent, session_id))
         page = await read_page(record, before=before, limit=limit)
         return session, replace(page, problems=[*changes, *page.problems])
 
-    async def repair(self, agent: str, session_id: str, *, rules: RepairRules, keep_as: str) -> list[Change]:
+    async def repair(self, agent: str, session_id: str, *, rules: RepairRules, keep_as: str) -> list[RepairChange]:
         """Repair a session, and keep the original as another session.
 
         Args:
@@ -416,32 +428,32 @@ class SessionDocuments:
             document, changes = repair_document(state, rules)
             if not changes:
                 return []
-            refuse_busy(state)
+            raise_if_busy(state)
             await self.put(agent, keep_as, state, instead_of=None)
             await self.put(agent, session_id, document, instead_of=state)
             return changes
-        mended, changes = mend_head(state)
-        record = whole_record(self.keeper, mended)
+        readable, changes = make_head_readable(state)
+        record = uncached_conversation(self.storage, readable)
         fork, more = await repair_record(record, rules)
         if not changes and not more:
             return []
-        refuse_busy(state)
-        kept = await keep_original(record)
-        await kept.hold(self.keeper.open_store, holder_of(agent, keep_as))
+        raise_if_busy(state)
+        backup = await keep_original(record)
+        await backup.hold(self.storage.open_store, holder_of(agent, keep_as))
         reach("repair.after_hold")
         if await self.read(agent, session_id) != state:  # the earlier state may have been erased before it was held
-            if await self.held(agent, keep_as) is None:
-                await kept.release(self.keeper.open_store, holder_of(agent, keep_as))
+            if await self.read_state(agent, keep_as) is None:
+                await backup.release(self.storage.open_store, holder_of(agent, keep_as))
             raise TurnRejectedError(f"session {session_id!r} has changed meanwhile: try again")
-        await self.put(agent, keep_as, encode_session(kept.session), instead_of=None)
+        await self.put(agent, keep_as, encode_session(backup.session), instead_of=None)
         reach("repair.after_original")
-        await fork.hold(self.keeper.open_store, holder_of(agent, session_id))
+        await fork.hold(self.storage.open_store, holder_of(agent, session_id))
         reach("repair.before_head")
         await self.put(agent, session_id, encode_session(fork.session), instead_of=state)
         return changes + more
 
 
-async def held_by(client: DurableOrchestrationClient, agent: str, session_id: str) -> Any:
+async def read_entity_json(client: DurableOrchestrationClient, agent: str, session_id: str) -> Any:
     """Read what a session's entity holds.
 
     Args:
@@ -460,30 +472,30 @@ async def held_by(client: DurableOrchestrationClient, agent: str, session_id: st
     return state.entity_state if state.entity_exists else None
 
 
-def mended(state: Any) -> tuple[Session | None, list[Change]]:
+def decode_best_effort(state: Any) -> tuple[Session | None, list[RepairChange]]:
     """Read as much as possible of what an entity holds; None for nothing, and for a session that is being erased.
 
-    Guarantee: pure. Raises as `SessionDocuments.shown` does.
+    Guarantee: pure. Raises as `SessionDocuments.read_best_effort` does.
     """
     if state is None or is_erasing(state):
         return None, []
     if state == {}:
         return decode_session(state), []
-    document, changes = mend_head(state)
+    document, changes = make_head_readable(state)
     return decode_session(document), changes
 
 
-def whole_record(keeper: Keeper, document: Any) -> Record:
+def uncached_conversation(storage: TurnDataStorage, document: Any) -> Record:
     """Return a conversation for reading in full: directly from the store, without evicting others from the cache.
 
     Args:
-        keeper: reads what the session has outside its entity.
+        storage: reads what the session has outside its entity.
         document: the entity's state.
 
     Raises:
         StateError: it cannot be read.
     """
-    return Record(keeper.open_store, decode_session(document), cache=PieceCache(0))
+    return Record(storage.open_store, decode_session(document), cache=PieceCache(0))
 
 
 def readable_session(state: Any) -> Session:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.agent.outcome_builder import error_raised_again, utc_now
+from durable_agent_host.agent.outcome_builder import rebuild_error, utc_now
 from durable_agent_host.codec.content_fields import dump_value
 from durable_agent_host.codec.entity_state import (
     decode_owner,
@@ -28,33 +28,27 @@ from durable_agent_host.codec.entity_state import (
 )
 from durable_agent_host.codec.message import decode_response
 from durable_agent_host.codec.strict_json import names_python_class
-from durable_agent_host.durable.app_secret import AppSecret, signal_place
-from durable_agent_host.durable.session_documents import PUT_OPERATION, refuse_busy
+from durable_agent_host.durable.app_secret import AppSecret, signal_purpose
+from durable_agent_host.durable.session_documents import PUT_OPERATION, raise_if_busy
 from durable_agent_host.durable.store_health import CHECK_OPERATION
-from durable_agent_host.errors import (
-    IdempotencyKeyReusedError,
-    RequestError,
-    StateError,
-    TurnError,
-    TurnRejectedError,
-)
+from durable_agent_host.errors import IdempotencyKeyReusedError, RequestError, StateError, TurnError, TurnRejectedError
 from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import TurnRecord
-from durable_agent_host.segments.turn_data_storage import Keeper, SessionName
+from durable_agent_host.segments.turn_data_storage import SessionName, TurnDataStorage
 from durable_agent_host.session.admission import (
-    MAX_REFUSED,
+    MAX_REJECTED_TURNS,
     ReceiptWindow,
     commit_outcome,
     decide_admission,
     leave_session,
-    note_refused,
     queue_request,
+    record_rejected,
     reset_session,
 )
-from durable_agent_host.session.ownership import bind_session, known_as, unknown_session
+from durable_agent_host.session.ownership import bind_session, stored_external_session_id, unknown_session
 from durable_agent_host.session.receipts import is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.settings import Settings
@@ -94,17 +88,17 @@ def _response_schema(response_format: Any) -> dict[str, Any] | None:
         return None
     if not isinstance(response_format, dict):
         raise RequestError(f"response_format is {type(response_format).__name__}: give a JSON schema as an object")
-    named = cast("dict[str, Any]", response_format)
-    if named.get("__response_schema_type__") != "pydantic_model":
-        return named
-    found: Any = sys.modules.get(str(named.get("module")))
-    for part in str(named.get("qualname")).split("."):
-        found = getattr(found, part, None)
-    if isinstance(found, type) and issubclass(found, BaseModel):
-        return found.model_json_schema()
+    schema = cast("dict[str, Any]", response_format)
+    if schema.get("__response_schema_type__") != "pydantic_model":
+        return schema
+    loaded_class: Any = sys.modules.get(str(schema.get("module")))
+    for part in str(schema.get("qualname")).split("."):
+        loaded_class = getattr(loaded_class, part, None)
+    if isinstance(loaded_class, type) and issubclass(loaded_class, BaseModel):
+        return loaded_class.model_json_schema()
     raise RequestError(
-        f"response_format names {named.get('module')}.{named.get('qualname')}, which this app has not loaded: "
-        "import it in function_app.py, or give a JSON schema"
+        f"response_format names {schema.get('module')}.{schema.get('qualname')}, which this app has not "
+        "loaded_class: import it in function_app.py, or give a JSON schema"
     )
 
 
@@ -139,14 +133,14 @@ def entity_handle(operate: Callable[[DurableEntityContext], None]) -> Callable[[
     """
 
     def handle(context: Any) -> str:
-        known, batch = DurableEntityContext.from_json(getattr(context, "body", None) or context)
-        signals = iter([operation.get("isSignal") is True for operation in batch])
+        entity_context, operations = DurableEntityContext.from_json(getattr(context, "body", None) or context)
+        signals = iter([operation.get("isSignal") is True for operation in operations])
 
-        def operate_next(one: DurableEntityContext) -> None:
-            setattr(one, _ATTRIBUTE, next(signals, False))
-            operate(one)
+        def operate_next(operation_context: DurableEntityContext) -> None:
+            setattr(operation_context, _ATTRIBUTE, next(signals, False))
+            operate(operation_context)
 
-        return Entity(operate_next).handle(known, batch)
+        return Entity(operate_next).handle(entity_context, operations)
 
     handle.__name__ = getattr(operate, "__name__", "entity")
     handle.__annotations__ = {}  # the worker refuses annotations on an entity's context
@@ -184,9 +178,9 @@ class DurableAgentEntity:
         self.settings = settings
 
     @property
-    def keeper(self) -> Keeper:
+    def storage(self) -> TurnDataStorage:
         """Reads and stores the parts of sessions that are outside their entities."""
-        return self.runner.keeper
+        return self.runner.storage
 
     def operations(self) -> dict[str, Operation]:
         """Return the table of operations, by name."""
@@ -238,9 +232,12 @@ class DurableAgentEntity:
             return
         if session.erasing and name != "admit":
             raise TurnRejectedError("the session is being erased: try again in a moment, in a session that is new")
-        changed, result = operation(session, payload, context)
-        if changed is not session:
-            self.save(context, replace(changed, used_at=self._window().now) if changed.owner else changed)
+        changed_session, result = operation(session, payload, context)
+        if changed_session is not session:
+            self.save(
+                context,
+                replace(changed_session, used_at=self._window().now) if changed_session.owner else changed_session,
+            )
         context.set_result(result)
 
     def _put_document(self, payload: Any, context: DurableEntityContext) -> None:
@@ -248,7 +245,7 @@ class DurableAgentEntity:
         state: Any = context.get_state(lambda: None)
         if document_digest(state) != payload["instead_of"]:
             raise TurnRejectedError("the session has changed since the caller read it: read it again")
-        refuse_busy(state)
+        raise_if_busy(state)
         context.set_result({"status": "written"})
         if payload["document"] is None:
             context.destruct_on_exit()
@@ -260,10 +257,10 @@ class DurableAgentEntity:
 
     def _admit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
         check_turn_named(payload)
-        if (bound := self._bound(session, decode_owner(payload.get("owner")))) is None:
+        if (owned_session := self._bound(session, decode_owner(payload.get("owner")))) is None:
             return session, {"status": "foreign", "running": None}
-        changed, admission = decide_admission(
-            bound,
+        changed_session, admission = decide_admission(
+            owned_session,
             payload["turn_id"],
             payload["policy"],
             max_queued_turns=self.settings.max_queued_turns,
@@ -271,40 +268,45 @@ class DurableAgentEntity:
             request_hash=payload.get("request_hash") or "",
         )
         if admission.status in {"rejected", "full"}:
-            changed = note_refused(changed, payload["turn_id"], keep=MAX_REFUSED)
+            changed_session = record_rejected(changed_session, payload["turn_id"], keep=MAX_REJECTED_TURNS)
         result: dict[str, Any] = {"status": admission.status, "running": admission.running}
-        if admission.status == "granted" and self.runner.counts_spending:
+        if admission.status == "granted" and self.runner.tracks_budget:
             result["counts"] = True
         if admission.status == "queued":
-            result |= _next(changed, changed.queue[0])
-            result |= {"interrupts": admission.interrupts, "dropped": admission.dropped}
-        return changed, result
+            result |= _next(changed_session, changed_session.queue[0])
+            result |= {"interrupts": admission.interrupts, "dropped": admission.cancelled_turn_id}
+        return changed_session, result
 
     def _commit(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
         check_turn_outcome(payload)
         window = self._window()
-        changed, following = commit_outcome(session, decode_turn_outcome(payload), window=window)
-        return changed, _next(changed, following) | {"message_count": changed.message_count, "ended_at": window.now}
+        changed_session, following = commit_outcome(session, decode_turn_outcome(payload), window=window)
+        return changed_session, _next(changed_session, following) | {
+            "message_count": changed_session.message_count,
+            "ended_at": window.now,
+        }
 
     def _leave(self, session: Session, payload: Any, _: DurableEntityContext) -> tuple[Session, Any]:
         check_turn_named(payload)
         check_figures(payload)
-        cancelled = payload.get("cancelled") is True
-        spent = decode_spent(payload.get("spent"))
-        changed, following = leave_session(
-            session, payload["turn_id"], window=self._window(), cancelled=cancelled, spent=spent
+        is_cancelled = payload.get("cancelled") is True
+        usage = decode_spent(payload.get("spent"))
+        changed_session, following = leave_session(
+            session, payload["turn_id"], window=self._window(), is_cancelled=is_cancelled, usage=usage
         )
-        return changed, _next(changed, following)
+        return changed_session, _next(changed_session, following)
 
     def _reset(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:
         del payload
-        changed = reset_session(session)
+        changed_session = reset_session(session)
         history = self.runner.history
         if history.where.owners:
             history.where.refuse(self.runner.name, "reset")
-            kept = submit(self.keeper.record(session).agent_session()).result()
-            submit(history.clear(known_as(str(context.entity_key), session.owner, kept))).result()
-        return changed, {"status": "reset"}
+            agent_session = submit(self.storage.record(session).agent_session()).result()
+            submit(
+                history.clear(stored_external_session_id(str(context.entity_key), session.owner, agent_session))
+            ).result()
+        return changed_session, {"status": "reset"}
 
     def _run(self, session: Session, payload: Any, context: DurableEntityContext) -> tuple[Session, Any]:
         request = read_run_request(self.runner.name, str(context.entity_key), payload)
@@ -313,44 +315,44 @@ class DurableAgentEntity:
         session = bound
         receipt = session.receipt_of(request.turn_id)
         if receipt is None and _may_have_ended(session, request.turn_id):
-            known = self._turn_of(session, request)
-            if _response_in(known):
-                return session, _response_dict(request.turn_id, known)
+            stored_turn = self._turn_of(session, request)
+            if _response_in(stored_turn):
+                return session, _response_dict(request.turn_id, stored_turn)
         if receipt is None and session.running is not None:
             return self._run_later(session, request, context)
         if receipt is None:
-            submit(self.keeper.owned.note_turn(request.agent, request.session_id, session)).result()
+            submit(self.storage.owned.record_turn_owner(request.agent, request.session_id, session)).result()
             outcome = submit(self.runner.run(session, request)).result()
             if (timeline := timeline_without_orchestration(request, outcome)) is not None:
-                self.runner.tell_end(timeline)
+                self.runner.notify_end(timeline)
             session, _ = commit_outcome(session, _without_suspension(outcome), window=self._window())
             self.save(context, session)
             receipt = session.receipts[-1]
         elif not is_same_request(receipt.request_hash, request.request_hash):
             raise IdempotencyKeyReusedError(
-                f"correlationId {request.turn_id!r} was used for another request: "
-                "send the same request again, or another correlationId"
+                f"correlationId {request.turn_id!r} was used for another request: send the same request again, "
+                "or another correlationId"
             )
         if receipt.error is not None:
-            raise error_raised_again(receipt.error)
+            raise rebuild_error(receipt.error)
         return session, _response_dict(request.turn_id, self._turn_of(session, request))
 
     def _turn_of(self, session: Session, request: TurnRequest) -> TurnRecord:
         return submit(
-            self.keeper.record(session, SessionName(request.agent, request.session_id)).turn(request.turn_id)
+            self.storage.record(session, SessionName(request.agent, request.session_id)).turn(request.turn_id)
         ).result()
 
     def _run_later(self, session: Session, request: TurnRequest, context: DurableEntityContext) -> tuple[Session, Any]:
         """Queue a signal behind the running turn; refuse a call, whose caller waits for the answer now."""
         if is_signal(context):
-            changed, has_room = queue_request(
+            changed_session, is_queued = queue_request(
                 session,
                 request.turn_id,
-                encode_turn_request(submit(self.keeper.keep_request(request)).result()),
+                encode_turn_request(submit(self.storage.keep_request(request)).result()),
                 max_queued_turns=self.settings.max_queued_turns,
             )
-            if has_room:
-                return changed, {"status": "queued", "turn_id": request.turn_id}
+            if is_queued:
+                return changed_session, {"status": "queued", "turn_id": request.turn_id}
         raise TurnRejectedError(
             f"the session is busy with turn {session.running}: call it again when that has ended",
             running_turn_id=session.running,
@@ -362,7 +364,7 @@ class DurableAgentEntity:
         return ReceiptWindow(self.settings.max_receipts, now.isoformat(), not_before.isoformat())
 
 
-def refuse_foreign_signal(context: DurableEntityContext, secret: AppSecret) -> None:
+def reject_foreign_signal(context: DurableEntityContext, secret: AppSecret) -> None:
     """Refuse a signal from outside for an operation that only this host uses.
 
     Turns call their operations, and only orchestrations of the app can call. The host's client can only signal, and
@@ -376,8 +378,8 @@ def refuse_foreign_signal(context: DurableEntityContext, secret: AppSecret) -> N
         raise RequestError(f"the operation {name!r} is for turns of this host alone: run a turn, or signal 'run'")
     if name in _OF_CALLERS and is_signal(context) and _names_class(context):
         raise RequestError(f"the input of {name!r} names a class of Python: give its fields other names")
-    place = signal_place(str(context.entity_name), str(context.entity_key), name)
-    if name == PUT_OPERATION and not secret.has_mark(place, _input_of(context)):
+    purpose = signal_purpose(str(context.entity_name), str(context.entity_key), name)
+    if name == PUT_OPERATION and not secret.has_mark(purpose, _input_of(context)):
         raise RequestError(f"the operation {name!r} is for this host alone: use its routes")
 
 
@@ -397,8 +399,8 @@ def _without_suspension(outcome: TurnOutcome) -> TurnOutcome:
     if outcome.status != "suspended":
         return outcome
     message = (
-        "a tool needs a person's approval, and a call of the entity cannot wait for one: "
-        "run the turn over HTTP, or as the sub-orchestration 'agent_turn'"
+        "a tool needs a person's approval, and a call of the entity cannot wait for one: run the turn over HTTP, or "
+        "as the sub-orchestration 'agent_turn'"
     )
     return replace(outcome, status="failed", error={"type": "TurnError", "message": message}, entries=())
 

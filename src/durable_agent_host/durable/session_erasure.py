@@ -23,10 +23,10 @@ from azure.durable_functions import DurableOrchestrationClient, DurableOrchestra
 
 from durable_agent_host.codec.entity_state import decode_owner, document_digest, encode_owner, encode_session
 from durable_agent_host.concurrency.cooperative_yield import let_others
-from durable_agent_host.durable.blob_referrers import ENDED, Holders
+from durable_agent_host.durable.blob_referrers import END_STATUSES, Holders
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import status_of_turn
-from durable_agent_host.durable.session_documents import SessionDocuments, held_by, readable_session
+from durable_agent_host.durable.session_documents import SessionDocuments, read_entity_json, readable_session
 from durable_agent_host.errors import (
     CorruptStateError,
     HistoryElsewhereError,
@@ -42,9 +42,9 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.segments.conversation_reader import Record
 from durable_agent_host.segments.garbage_collection import Sweeper, turns_of
 from durable_agent_host.segments.protocol import SegmentStore
-from durable_agent_host.segments.turn_data_storage import Keeper, SessionName, holder_of
-from durable_agent_host.segments.uploads import upload_homes
-from durable_agent_host.session.admission import refuse_busy
+from durable_agent_host.segments.turn_data_storage import SessionName, TurnDataStorage, holder_of
+from durable_agent_host.segments.uploads import upload_namespaces
+from durable_agent_host.session.admission import raise_if_busy
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn.turn_requests import read_turn_request
 from durable_agent_host.turn_log.crash_points import reach
@@ -59,7 +59,7 @@ _AT_ONCE: Final = 2
 _GROUP: Final = 500
 """Turns between two checkpoints from which an interrupted erasure resumes."""
 _MARKED: Final = "marked"
-_COUNTED: Final = ("turns", "orchestrations", "pieces", "bytes")
+_COUNTED_KINDS: Final = ("turns", "orchestrations", "pieces", "bytes")
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -79,21 +79,24 @@ def run_erasure(context: DurableOrchestrationContext) -> Generator[Any, Any, dic
         Exception: the last attempt's, after a day of attempts; the session stays marked, and can be erased again.
     """
     sdk: Any = context
-    named = sdk.get_input()
-    if not isinstance(named, dict) or not {"agent", "session_id"} <= cast("dict[str, Any]", named).keys():
+    activity_input = sdk.get_input()
+    if (
+        not isinstance(activity_input, dict)
+        or not {"agent", "session_id"} <= cast("dict[str, Any]", activity_input).keys()
+    ):
         raise RequestError("the input names no session: give an object with 'agent' and 'session_id'")
     pauses = iter(RETRY_SECONDS)
     while True:
         try:
-            ended: dict[str, Any] = yield sdk.call_activity(ERASE_ACTIVITY, named)
+            result: dict[str, Any] = yield sdk.call_activity(ERASE_ACTIVITY, activity_input)
         except Exception:  # whatever it is, the next attempt begins where this one ended
             if (pause := next(pauses, None)) is None:
                 raise
             yield sdk.create_timer(sdk.current_utc_datetime + timedelta(seconds=pause))
         else:
-            if ended["status"] != _MARKED:
-                return ended
-            named = cast("dict[str, Any]", named) | {_MARKED: ended["digest"]}
+            if result["status"] != _MARKED:
+                return result
+            activity_input = cast("dict[str, Any]", activity_input) | {_MARKED: result["digest"]}
 
 
 class Erasures:
@@ -118,11 +121,11 @@ class Erasures:
             The id of the erasure's orchestration, the same for the same session; and whether this call has started it.
         """
         erasure_id = derived_id("erase", agent.casefold(), session_id)
-        named = {"agent": agent, "session_id": session_id, **conditions}
+        erasure_input = {"agent": agent, "session_id": session_id, **conditions}
         try:
-            await self._client.start_new(ERASE_ORCHESTRATION, erasure_id, named)
+            await self._client.start_new(ERASE_ORCHESTRATION, erasure_id, erasure_input)
         except Exception:
-            if (await self._client.get_status(erasure_id)).runtime_status in (*ENDED, None):
+            if (await self._client.get_status(erasure_id)).runtime_status in (*END_STATUSES, None):
                 raise
             return erasure_id, False
         return erasure_id, True
@@ -155,24 +158,26 @@ class Erasures:
             if status is None:
                 return None
             if status.runtime_status is None:  # another waiter has deleted its record
-                if await held_by(self._client, agent, session_id) is None:
+                if await read_entity_json(self._client, agent, session_id) is None:
                     return {}
                 continue
             if status.runtime_status is not OrchestrationRuntimeStatus.Completed:
                 raise TurnError(f"session {session_id!r} was not erased: try again. {str(status.output)[:300]}")
             output: Any = status.output
-            ended = cast("dict[str, Any]", json.loads(output) if isinstance(output, str) else output)
-            if ended["status"] == "busy":
-                raise TurnRejectedError(ended["detail"], running_turn_id=ended["running_turn_id"])
-            if ended["status"] == "foreign" and is_own:
+            result = cast("dict[str, Any]", json.loads(output) if isinstance(output, str) else output)
+            if result["status"] == "busy":
+                raise TurnRejectedError(result["detail"], running_turn_id=result["running_turn_id"])
+            if result["status"] == "foreign" and is_own:
                 raise unknown_session(agent, session_id)
-            if ended["status"] == "erased" and (is_own or await held_by(self._client, agent, session_id) is None):
-                return ended["erased"]  # otherwise an expiry, or the end of an erasure before the session began again
+            if result["status"] == "erased" and (
+                is_own or await read_entity_json(self._client, agent, session_id) is None
+            ):
+                return result["erased"]  # otherwise an expiry, or the end of an erasure before the session began again
 
     async def _end_of(self, erasure_id: str, deadline: float) -> Any:
         """Wait for the end of an erasure and delete its record, which names the session; None when it takes longer."""
         pause = 0.01
-        while (status := await self._client.get_status(erasure_id)).runtime_status not in (*ENDED, None):
+        while (status := await self._client.get_status(erasure_id)).runtime_status not in (*END_STATUSES, None):
             if time.monotonic() > deadline:
                 return None
             await asyncio.sleep(pause)
@@ -187,14 +192,16 @@ class Eraser:
 
     Args:
         open_log: returns the turn log of the process.
-        keeper: has what sessions keep outside their entities.
-        elsewhere: data kept by the app's history providers.
+        storage: has what sessions keep outside their entities.
+        external_sessions: data kept by the app's history providers.
     """
 
-    def __init__(self, open_log: Callable[[], TurnLog], keeper: Keeper, elsewhere: ExternalSessions) -> None:
+    def __init__(
+        self, open_log: Callable[[], TurnLog], storage: TurnDataStorage, external_sessions: ExternalSessions
+    ) -> None:
         self._open_log = open_log
-        self._keeper = keeper
-        self._elsewhere = elsewhere
+        self._storage = storage
+        self._external_sessions = external_sessions
 
     async def erase(self, wire: Mapping[str, Any], client: DurableOrchestrationClient) -> dict[str, Any]:
         """Erase a session, or what an earlier attempt has left of it.
@@ -219,41 +226,43 @@ class Eraser:
         """
         agent = wire["agent"]
         session_id = wire["session_id"]
-        documents = SessionDocuments(client, self._keeper, self._elsewhere)
-        state = await documents.held(agent, session_id)
+        documents = SessionDocuments(client, self._storage, self._external_sessions)
+        state = await documents.read_state(agent, session_id)
         session = readable_session(state)
-        store = self._keeper.open_store()
-        grace = self._keeper.grace_seconds
+        store = self._storage.open_store()
+        grace = self._storage.grace_seconds
         sweeper = Sweeper(store, Holders(client).read, grace_seconds=grace, unheld_seconds=grace)
         erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, sweeper=sweeper)
         if not wire.get(_MARKED):
             owner = decode_owner(wire.get("if_owner"))
             if "if_owner" in wire and (state is None or (owner is not None and session.owner != owner)):
                 await erasing.erase_uploads(owner)  # they came before the session, which has not begun or is another's
-                if state is None or erasing.erased["pieces"]:
-                    return _erased(erasing.erased)
+                if state is None or erasing.erased_counts["pieces"]:
+                    return _erased_result(erasing.erased_counts)
             return await _mark(documents, wire, state)
         if state is None or not (session.erasing or document_digest(state) == wire[_MARKED]):
-            return _erased(dict.fromkeys(_COUNTED, 0))  # by an earlier attempt, and the session is a new one
+            return _erased_result(
+                dict.fromkeys(_COUNTED_KINDS, 0)
+            )  # by an earlier attempt, and the session is a new one
         reach("erasure.after_mark")
         if not wire.get("keeps_history"):
             with suppress(HistoryElsewhereError):  # expires here even if it stays elsewhere
-                await self._elsewhere.clear(SessionName(agent, session_id), self._keeper.record(session))
+                await self._external_sessions.clear(SessionName(agent, session_id), self._storage.record(session))
         await erasing.erase_turns(session)
-        await erasing.erase_homes(session)
+        await erasing.delete_blobs(session)
         if session.owner is not None:
-            await self._keeper.owned.forget(agent, session_id, session.owner, is_erased=True)
+            await self._storage.owned.forget(agent, session_id, session.owner, is_erased=True)
         reach("erasure.before_head")
         try:
             await documents.put(agent, session_id, None, instead_of=state)
         except TurnRejectedError:  # or it is erased, and has begun again before that was seen
-            now = await documents.held(agent, session_id)
+            now = await documents.read_state(agent, session_id)
             if document_digest(now) == document_digest(state):
                 raise
-        return _erased(erasing.erased)
+        return _erased_result(erasing.erased_counts)
 
 
-def _erased(counts: Mapping[str, int]) -> dict[str, Any]:
+def _erased_result(counts: Mapping[str, int]) -> dict[str, Any]:
     return {"status": "erased", "erased": counts}
 
 
@@ -265,15 +274,15 @@ async def _mark(documents: SessionDocuments, wire: Mapping[str, Any], state: Any
     if "if_owner" in wire and state is not None and session.owner != decode_owner(wire["if_owner"]):
         return {"status": "foreign"}
     try:
-        marked = await _marked(documents, wire["agent"], wire["session_id"], state)
+        marked_document = await _mark_document(documents, wire["agent"], wire["session_id"], state)
     except TurnRejectedError as error:
         return {"status": "busy", "detail": str(error), "running_turn_id": error.running_turn_id}
-    if marked is None:
-        return _erased(dict.fromkeys(_COUNTED, 0))
-    return {"status": _MARKED, "digest": document_digest(marked)}
+    if marked_document is None:
+        return _erased_result(dict.fromkeys(_COUNTED_KINDS, 0))
+    return {"status": _MARKED, "digest": document_digest(marked_document)}
 
 
-async def _marked(documents: SessionDocuments, agent: str, session_id: str, state: Any) -> Any:
+async def _mark_document(documents: SessionDocuments, agent: str, session_id: str, state: Any) -> Any:
     """Mark a session as being erased; return its document, or None when it is gone.
 
     An earlier attempt, which a crash cut off, may have marked it meanwhile, with another time.
@@ -281,19 +290,19 @@ async def _marked(documents: SessionDocuments, agent: str, session_id: str, stat
     Raises:
         TurnRejectedError: a turn runs or waits, or the session has changed.
     """
-    refuse_busy(state)
+    raise_if_busy(state)
     session = readable_session(state)
     if not session.document or session.erasing:
         return state
-    marked = encode_session(replace(session, erasing=datetime.now(UTC).isoformat()))
+    marked_document = encode_session(replace(session, erasing=datetime.now(UTC).isoformat()))
     try:
-        await documents.put(agent, session_id, marked, instead_of=state)
+        await documents.put(agent, session_id, marked_document, instead_of=state)
     except TurnRejectedError:
-        state = await documents.held(agent, session_id)
+        state = await documents.read_state(agent, session_id)
         if state is not None and not readable_session(state).erasing:
             raise
         return state
-    return marked
+    return marked_document
 
 
 class _Erasing:
@@ -315,44 +324,44 @@ class _Erasing:
         self._log = log
         self._store = store
         self._sweeper = sweeper
-        self.erased: dict[str, int] = dict.fromkeys(_COUNTED, 0)
+        self.erased_counts: dict[str, int] = dict.fromkeys(_COUNTED_KINDS, 0)
 
     async def erase_turns(self, session: Session) -> None:
         """Delete the data of turns: orchestrations, logs, and requests and answers too large to travel."""
-        known: dict[str, None] = {}
-        erased = 0
-        async for some in turns_of(self._store, session, may_lack=True):
-            known |= dict.fromkeys(some)
-            while len(known) - erased >= _GROUP:
-                await self._erase_group([*islice(known, erased, erased + _GROUP)])
-                erased += _GROUP
-        if erased < len(known):
-            await self._erase_group([*islice(known, erased, None)])
-        self.erased["turns"] = len(known)
+        turn_ids: dict[str, None] = {}
+        erased_count = 0
+        async for page in turns_of(self._store, session, may_lack=True):
+            turn_ids |= dict.fromkeys(page)
+            while len(turn_ids) - erased_count >= _GROUP:
+                await self._erase_group([*islice(turn_ids, erased_count, erased_count + _GROUP)])
+                erased_count += _GROUP
+        if erased_count < len(turn_ids):
+            await self._erase_group([*islice(turn_ids, erased_count, None)])
+        self.erased_counts["turns"] = len(turn_ids)
 
     async def _erase_group(self, turns: list[str]) -> None:
-        room = asyncio.Semaphore(_AT_ONCE)
+        slots = asyncio.Semaphore(_AT_ONCE)
 
-        async def erase(turn_id: str, home: str) -> None:
-            async with room:
+        async def erase(turn_id: str, namespace: str) -> None:
+            async with slots:
                 await let_others()
-                purged = await _purge_turn(self._client, self._agent, self._session_id, turn_id)
-                self.erased["orchestrations"] += purged
-                await self._sweep(home, "")
+                purged_count = await _purge_turn(self._client, self._agent, self._session_id, turn_id)
+                self.erased_counts["orchestrations"] += purged_count
+                await self._sweep(namespace, "")
 
-        homes = [turn_log_id(self._agent, self._session_id, turn_id) for turn_id in turns]
-        await asyncio.gather(*map(erase, turns, homes))
-        await self._log.delete(*homes)  # rewrites the files that contain them, so many turns at a time
+        namespaces = [turn_log_id(self._agent, self._session_id, turn_id) for turn_id in turns]
+        await asyncio.gather(*map(erase, turns, namespaces))
+        await self._log.delete(*namespaces)  # rewrites the files that contain them, so many turns at a time
         reach("erasure.between_turns")
 
-    async def erase_homes(self, session: Session) -> None:
+    async def delete_blobs(self, session: Session) -> None:
         """Delete the pieces that only this session refers to, and its uploads."""
         try:
-            homes = await Record(lambda: self._store, session).homes()
+            namespaces = await Record(lambda: self._store, session).namespaces()
         except CorruptStateError:  # an earlier attempt deleted the list of them, as its last piece
-            homes = session.sealed.homes
-        for home in reversed(homes):
-            await self._sweep(home, holder_of(self._agent, self._session_id))
+            namespaces = session.sealed.homes
+        for namespace in reversed(namespaces):
+            await self._sweep(namespace, holder_of(self._agent, self._session_id))
             reach("erasure.between_homes")
         for owner in dict.fromkeys((None, session.owner)):
             await self.erase_uploads(owner)
@@ -360,18 +369,18 @@ class _Erasing:
     async def erase_uploads(self, owner: Owner | None) -> None:
         """Delete the uploads of an owner, or of nobody, under the session's name."""
         names = dict.fromkeys((self._session_id, without_any_mark(self._session_id)))  # they can come before the mark
-        for home, name in product(upload_homes(self._agent, self._session_id, owner), names):
-            await self._sweep(home, holder_of(self._agent, name))
+        for namespace, name in product(upload_namespaces(self._agent, self._session_id, owner), names):
+            await self._sweep(namespace, holder_of(self._agent, name))
             reach("erasure.between_homes")
 
-    async def _sweep(self, home: str, holder: str) -> None:
+    async def _sweep(self, namespace: str, holder: str) -> None:
         try:
-            swept = await self._sweeper.erase(home, holder)
+            sweep_result = await self._sweeper.erase(namespace, holder)
         except CorruptStateError as error:
             _LOGGER.warning("pieces that an erased session shared are kept, for all that can be told: %s", error)
             return
-        self.erased["pieces"] += swept.pieces
-        self.erased["bytes"] += swept.size
+        self.erased_counts["pieces"] += sweep_result.pieces
+        self.erased_counts["bytes"] += sweep_result.size
 
 
 async def _purge_turn(client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> int:
@@ -385,20 +394,20 @@ async def _purge_turn(client: DurableOrchestrationClient, agent: str, session_id
             log_reason(error),
         )
         return 0
-    given: Any = status.input_ if status else None
-    if given is None:
+    turn_input: Any = status.input_ if status else None
+    if turn_input is None:
         return 0
     try:
         request = read_turn_request(
-            json.loads(given) if isinstance(given, str) else given, instance_id=turn_id, created_at=""
+            json.loads(turn_input) if isinstance(turn_input, str) else turn_input, instance_id=turn_id, created_at=""
         )
     except (ValueError, RecursionError, RequestError):
         return 0  # not a turn's orchestration
     if (request.agent.casefold(), request.session_id) != (agent.casefold(), session_id):
         return 0
     try:
-        purged = await client.purge_instance_history(turn_id)
+        purge_result = await client.purge_instance_history(turn_id)
     except Exception:  # noqa: BLE001 - the SDK has no type for an instance that has not quite ended
         await client.terminate(turn_id, "its session was deleted")
-        purged = await client.purge_instance_history(turn_id)
-    return int(purged.instances_deleted or 0)
+        purge_result = await client.purge_instance_history(turn_id)
+    return int(purge_result.instances_deleted or 0)

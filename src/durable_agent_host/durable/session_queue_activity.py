@@ -9,25 +9,25 @@ from typing import Any, Final
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
-from durable_agent_host.agent.budget_accounting import spent_in
+from durable_agent_host.agent.budget_accounting import usage_from_journal
 from durable_agent_host.agent.cancellation_registry import CANCELLATIONS
 from durable_agent_host.codec.entity_state import encode_spent
 from durable_agent_host.durable.instance_status import status_of_turn
-from durable_agent_host.durable.turn_data_cleanup import Forgetting
+from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.turn_orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import Budgets, Spent
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import OUTCOME, LogEntry
-from durable_agent_host.session.admission import ended_outside
+from durable_agent_host.session.admission import terminated_outcome
 from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
 from durable_agent_host.turn_log.journal import read_journal
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
 _MARK_SECONDS: Final = 3.0
-_SETTLE_SECONDS: Final = 10.0
-_ENDED = frozenset({"Completed", "Failed", "Terminated", "Canceled"})
+_FINALIZE_SECONDS: Final = 10.0
+_END_STATUSES = frozenset({"Completed", "Failed", "Terminated", "Canceled"})
 
 
 class TurnStopper:
@@ -40,9 +40,7 @@ class TurnStopper:
     """
 
     def __init__(
-        self,
-        open_log: Callable[[], TurnLog] | None = None,
-        budgets_of: Callable[[str], Budgets] = lambda _: NO_BUDGETS,
+        self, open_log: Callable[[], TurnLog] | None = None, budgets_of: Callable[[str], Budgets] = lambda _: NO_BUDGETS
     ) -> None:
         self._open_log = open_log
         self._budgets_of = budgets_of
@@ -62,7 +60,7 @@ class TurnStopper:
             await self._open_log().request_cancel(turn_log_id(agent, session_id, turn_id))
         CANCELLATIONS.notify(turn_id)
 
-    async def settle(self, agent: str, session_id: str, turn_id: str) -> Spent | None:
+    async def finalize(self, agent: str, session_id: str, turn_id: str) -> Spent | None:
         """Count the spending of a turn that no agent has ended, and end it in its log, so that it spends no more.
 
         Guarantee: idempotent; work still done by the turn's activity is fenced, and ends as the log says.
@@ -84,11 +82,11 @@ class TurnStopper:
         log = self._open_log()
         log_id = turn_log_id(agent, session_id, turn_id)
         attempt = await log.open(log_id)
-        recorded = await read_journal(log, log_id)
-        spent = spent_in(recorded, budgets)
-        if recorded.outcome is not None:
-            return decode_turn_outcome(recorded.outcome).spent or spent
-        outcome = ended_outside(turn_id, spent)
+        journal = await read_journal(log, log_id)
+        usage = usage_from_journal(journal, budgets)
+        if journal.outcome is not None:
+            return decode_turn_outcome(journal.outcome).spent or usage
+        outcome = terminated_outcome(turn_id, usage)
         await log.append(log_id, [LogEntry(OUTCOME, encode_turn_outcome(outcome))], attempt=attempt)
         return outcome.spent
 
@@ -112,7 +110,7 @@ class TurnStopper:
 
 
 async def tend_agent_turn(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, forgetting: Forgetting
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, cleanup: TurnDataCleanup
 ) -> bool | dict[str, Any]:
     """Wake, check or cancel another turn of the session, or finish this one.
 
@@ -123,7 +121,7 @@ async def tend_agent_turn(
             and ``request`` to start the turn if it has no orchestration.
         client: raises events, starts the turn.
         stopper: stops turns.
-        forgetting: deletes the data of ended turns.
+        cleanup: deletes the data of ended turns.
 
     Returns:
         False when the turn's orchestration has ended or does not exist, so that it will never hold the session; for a
@@ -132,11 +130,11 @@ async def tend_agent_turn(
     """
     for pause in (0.1, 0.5, 2.0):  # a turn that is not woken would wait for its lease
         try:
-            return await _tend(wire, client, stopper, forgetting)
+            return await _manage(wire, client, stopper, cleanup)
         except Exception as error:  # noqa: BLE001 - the SDK has no types for transient errors
             _LOGGER.warning("cannot %s turn %s, trying again: %s", wire["do"], wire["turn_id"], error)
             await asyncio.sleep(pause)
-    return await _tend(wire, client, stopper, forgetting)
+    return await _manage(wire, client, stopper, cleanup)
 
 
 async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id: str) -> None:
@@ -148,29 +146,29 @@ async def _mark_soon(stopper: TurnStopper, agent: str, session_id: str, turn_id:
         _LOGGER.warning("turn %s has ended, and cannot be marked so in its log: %s", turn_id, error or "no answer")
 
 
-async def _tend(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, forgetting: Forgetting
+async def _manage(
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, cleanup: TurnDataCleanup
 ) -> bool | dict[str, Any]:
     agent = wire["agent"]
     session_id = wire["session_id"]
     turn_id = wire["turn_id"]
     if wire["do"] == "forget":
-        await forgetting.note(client, {"agent": agent, "session_id": session_id, "turn_id": turn_id})
+        await cleanup.schedule(client, {"agent": agent, "session_id": session_id, "turn_id": turn_id})
         return True
     if wire["do"] == "settle":
-        async with asyncio.timeout(_SETTLE_SECONDS):
-            spent = await stopper.settle(agent, session_id, turn_id)
-        return {"spent": encode_spent(spent)} if spent is not None else {}
+        async with asyncio.timeout(_FINALIZE_SECONDS):
+            usage = await stopper.finalize(agent, session_id, turn_id)
+        return {"spent": encode_spent(usage)} if usage is not None else {}
     status = await status_of_turn(client, turn_id)
     state = status.runtime_status if status else None
     if state is None and wire.get("request"):
         await client.start_new(TURN_ORCHESTRATION, turn_id, wire["request"])
         return True
-    if state is None or state.name in _ENDED:
+    if state is None or state.name in _END_STATUSES:
         if wire["do"] != "wake":  # work left in its activity would run beside the next turn
             await _mark_soon(stopper, agent, session_id, turn_id)
-        spent = await stopper.settle(agent, session_id, turn_id) if wire["do"] == "check" else None
-        return {"spent": encode_spent(spent)} if spent is not None else False
+        usage = await stopper.finalize(agent, session_id, turn_id) if wire["do"] == "check" else None
+        return {"spent": encode_spent(usage)} if usage is not None else False
     if wire["do"] == "cancel":
         await stopper.stop(client, agent, session_id, turn_id)
     elif wire["do"] == "wake":

@@ -14,7 +14,7 @@ from azure.durable_functions import DurableEntityContext, DurableOrchestrationCl
 from azure.durable_functions.models.EntityStateResponse import EntityStateResponse
 
 from durable_agent_host.codec.encryption_envelope import read_envelope
-from durable_agent_host.durable.app_secret import AppSecret, Orchestrate, signal_place, start_place
+from durable_agent_host.durable.app_secret import AppSecret, Orchestrate, signal_purpose, start_purpose
 from durable_agent_host.encryption.data_key_storage import NoKeys
 from durable_agent_host.errors import CorruptStateError
 
@@ -87,19 +87,19 @@ class Hub:
         """
         return run(context)
 
-    async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def run_activity(self, activity: str, payload: Any, operation: Callable[[Any], Awaitable[Any]]) -> Any:
         """Run an activity of this host.
 
         Args:
             activity: its name.
-            given: its input.
-            work: the activity's function of its input.
+            payload: its input.
+            operation: the activity's function of its input.
 
         Returns:
             Its result.
         """
         del activity
-        return await work(given)
+        return await operation(payload)
 
 
 class MarkingClient:
@@ -121,14 +121,14 @@ class MarkingClient:
     async def start_new(self, name: str, instance_id: str, client_input: Mapping[str, Any]) -> str:
         """Start an orchestration, as the app."""
         await self._secret.ready()
-        marked = self._secret.mark(start_place(name, instance_id), client_input)
-        return await self._client.start_new(name, instance_id, marked)
+        marked_input = self._secret.mark(start_purpose(name, instance_id), client_input)
+        return await self._client.start_new(name, instance_id, marked_input)
 
     async def signal_entity(self, entity: Any, operation: str, value: Mapping[str, Any] | None = None) -> None:
         """Signal an entity, as the app."""
         if value is not None:
             await self._secret.ready()
-            value = self._secret.mark(signal_place(entity.name, entity.key, operation), value)
+            value = self._secret.mark(signal_purpose(entity.name, entity.key, operation), value)
         await self._client.signal_entity(entity, operation, value)
 
 
@@ -201,17 +201,17 @@ class PlainHub(Hub):
 
     def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
         """Run an orchestration; leave an encrypted one to a process that has the keys."""
-        given: Any = None
+        payload: Any = None
         with suppress(TypeError, ValueError):  # the orchestration reports input that is not JSON
-            given = json.loads(cast("Any", context)._input)  # noqa: SLF001 - the SDK would make objects of it
-        if read_envelope(given) is not None:
+            payload = json.loads(cast("Any", context)._input)  # noqa: SLF001 - the SDK would make objects of it
+        if read_envelope(payload) is not None:
             self._no_keys.wait(is_encrypted=True)
         return run(context)
 
-    async def carry_out(self, activity: str, given: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def run_activity(self, activity: str, payload: Any, operation: Callable[[Any], Awaitable[Any]]) -> Any:
         """Run an activity, if the store has no data keys."""
         await self._no_keys.check()
-        return await super().carry_out(activity, given, work)
+        return await super().run_activity(activity, payload, operation)
 
 
 class _Damaged:
@@ -239,13 +239,13 @@ class _Client:
         return await read_entity(self._client, entity)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        if not iscoroutinefunction(found):
-            return found
+        attribute = getattr(self._client, name)
+        if not iscoroutinefunction(attribute):
+            return attribute
 
-        @wraps(found)
-        async def asked_first(*given: Any, **named: Any) -> Any:
+        @wraps(attribute)
+        async def check_and_call(*arguments: Any, **options: Any) -> Any:
             await self._no_keys.check()
-            return await found(*given, **named)
+            return await attribute(*arguments, **options)
 
-        return asked_first
+        return check_and_call

@@ -15,12 +15,18 @@ from azure.durable_functions import DurableOrchestrationClient
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
-from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, answer_place
+from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, approval_purpose
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
-from durable_agent_host.durable.ownership_claims import KnownOwners, SessionClaims
-from durable_agent_host.durable.session_copies import SessionCopies
-from durable_agent_host.durable.session_documents import Access, Look, SessionDocuments, mended, refuse_busy
+from durable_agent_host.durable.ownership_claims import OwnerCache, OwnershipClaims
+from durable_agent_host.durable.session_copies import SessionCopier
+from durable_agent_host.durable.session_documents import (
+    Access,
+    SessionDocuments,
+    SessionLookup,
+    decode_best_effort,
+    raise_if_busy,
+)
 from durable_agent_host.durable.session_erasure import Erasures
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
@@ -32,9 +38,9 @@ from durable_agent_host.model.session import Session, without_overlay
 from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import entries_of_context, stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
-from durable_agent_host.segments.turn_data_storage import NO_KEEPER, Keeper, SessionName
+from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, SessionName, TurnDataStorage
 from durable_agent_host.session.context_selection import StoredContext
-from durable_agent_host.session.receipts import is_same_request, kept_turn
+from durable_agent_host.session.receipts import is_same_request, turn_from_receipt
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
 from durable_agent_host.turn.turn_requests import turn_of_key
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
@@ -51,7 +57,7 @@ class TurnReader:
     def __init__(self, client: DurableOrchestrationClient, documents: SessionDocuments) -> None:
         self._client = client
         self._documents = documents
-        self._keeper = documents.keeper
+        self._storage = documents.storage
 
     async def read(self, turn_id: str) -> Turn | None:
         """Read a turn's current state, whoever its owner.
@@ -65,8 +71,8 @@ class TurnReader:
         Raises:
             CorruptStateError: what the task hub stores of it is damaged.
         """
-        turn = await self._travelled(turn_id)
-        return turn and await self._whole(turn)
+        turn = await self._read_orchestration(turn_id)
+        return turn and await self._complete(turn)
 
     async def find(self, agent: str, session_id: str, turn_id: str) -> Turn | None:
         """Read a turn of a session, from its receipt when its orchestration has been purged.
@@ -84,57 +90,57 @@ class TurnReader:
         """
         access = self._documents.access
         # The same reads in the same order for a stranger, whatever exists: how long an answer takes tells nothing.
-        look = await self._documents.look(agent, session_id) if access is not None else None
+        lookup = await self._documents.lookup(agent, session_id) if access is not None else None
         try:
-            turn = await self._travelled(turn_id)
+            turn = await self._read_orchestration(turn_id)
         except CorruptStateError:
-            if look is not None and not look.is_seen:
+            if lookup is not None and not lookup.is_seen:
                 return None
             raise
-        if turn is not None and _was_refused(turn):
+        if turn is not None and _is_from_outside(turn):
             turn = None
         is_here = turn is not None and (turn.request.agent, turn.request.session_id) == (agent, session_id)
-        if turn is not None and is_here and _is_seen(turn, look, access):
-            return await self._whole(turn)
-        if (turn is not None and look is None) or (look is not None and not look.is_seen):
+        if turn is not None and is_here and _is_seen(turn, lookup, access):
+            return await self._complete(turn)
+        if (turn is not None and lookup is None) or (lookup is not None and not lookup.is_seen):
             return None
         try:
-            state = look.state if look is not None else await self._documents.read(agent, session_id)
-            session, _ = mended(state)  # without malformed receipts
+            state = lookup.state if lookup is not None else await self._documents.read(agent, session_id)
+            session, _ = decode_best_effort(state)  # without malformed receipts
         except StateError:
             return None
-        return await self._kept(agent, session_id, turn_id, session) if session else None
+        return await self._read_stored(agent, session_id, turn_id, session) if session else None
 
-    async def _travelled(self, turn_id: str) -> Turn | None:
+    async def _read_orchestration(self, turn_id: str) -> Turn | None:
         """Read a turn from its orchestration."""
         status = await status_of_turn(self._client, turn_id, show_input=True)
         return turn_of_status(turn_id, status) if status else None
 
-    async def _whole(self, turn: Turn) -> Turn:
+    async def _complete(self, turn: Turn) -> Turn:
         request = turn.request
-        return await self._keeper.whole_turn(turn, lambda: self._documents.session(request.agent, request.session_id))
+        return await self._storage.load_turn(turn, lambda: self._documents.session(request.agent, request.session_id))
 
-    async def _kept(self, agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
+    async def _read_stored(self, agent: str, session_id: str, turn_id: str, session: Session) -> Turn | None:
         """Read a turn whose orchestration no longer exists, or does not exist yet."""
-        if waiting := session.requests.get(turn_id):  # it arrived as a signal
-            return await self._whole(Turn(request=decode_turn_request(waiting), outcome=None))
-        ended = await self._keeper.record(session, SessionName(agent, session_id)).ended(turn_id)
-        return kept_turn(agent, session_id, ended) if ended is not None else None
+        if request_document := session.requests.get(turn_id):  # it arrived as a signal
+            return await self._complete(Turn(request=decode_turn_request(request_document), outcome=None))
+        completed_turn = await self._storage.record(session, SessionName(agent, session_id)).ended(turn_id)
+        return turn_from_receipt(agent, session_id, completed_turn) if completed_turn is not None else None
 
 
-def _was_refused(turn: Turn) -> bool:
+def _is_from_outside(turn: Turn) -> bool:
     """Return whether a turn's orchestration was started from outside: it has not replaced a turn of the same id."""
     return turn.outcome is not None and NOT_STARTED_BY_APP in (turn.outcome.error or {}).get("message", "")
 
 
-def _is_seen(turn: Turn, look: Look | None, access: Access | None) -> bool:
+def _is_seen(turn: Turn, lookup: SessionLookup | None, access: Access | None) -> bool:
     """Return whether a turn exists for the current request: in a session of its owner, or in a new one."""
-    if look is None or access is None:
+    if lookup is None or access is None:
         return True
     owner = turn.request.session_owner
-    if look.state is None:  # it will be admitted in a moment, or was refused
+    if lookup.state is None:  # it will be admitted in a moment, or was refused
         return owner == access.owner
-    return look.is_seen and owner in (None, look.owner)
+    return lookup.is_seen and owner in (None, lookup.owner)
 
 
 class SessionContexts:
@@ -142,20 +148,20 @@ class SessionContexts:
 
     Args:
         documents: the stored sessions.
-        keeper: has the parts of conversations that are outside of their sessions.
+        storage: has the parts of conversations that are outside of their sessions.
     """
 
-    def __init__(self, documents: SessionDocuments, keeper: Keeper) -> None:
+    def __init__(self, documents: SessionDocuments, storage: TurnDataStorage) -> None:
         self._documents = documents
-        self._keeper = keeper
+        self._storage = storage
 
-    async def read(self, agent: str, session_id: str, *, made_by: str | None) -> StoredContext | None:
+    async def read(self, agent: str, session_id: str, *, compaction_id: str | None) -> StoredContext | None:
         """Read the context of a conversation, and nothing outside of it.
 
         Args:
             agent: the agent's registered name.
             session_id: without the agent's name.
-            made_by: which overlays apply to the agent; None when it compacts nothing.
+            compaction_id: which overlays apply to the agent; None when it compacts nothing.
 
         Returns:
             The context; None when there is no session.
@@ -167,9 +173,9 @@ class SessionContexts:
         if state is None:
             return None
         session = decode_session(state)
-        record = self._keeper.record(session, SessionName(agent, session_id))
+        record = self._storage.record(session, SessionName(agent, session_id))
         overlay = decode_overlay(await stored_overlay(record))
-        if overlay is None or made_by is None or not overlay.holds_for(made_by, session.message_count):
+        if overlay is None or compaction_id is None or not overlay.holds_for(compaction_id, session.message_count):
             overlay = None
         return StoredContext(session, overlay, await entries_of_context(record, overlay))
 
@@ -193,18 +199,18 @@ class SessionContexts:
         session = decode_session(state)
         if session.overlay is session.sealed.overlay is None:
             return False
-        refuse_busy(state)
+        raise_if_busy(state)
         document = encode_session(without_overlay(session))
         await self._documents.put(agent, session_id, document, instead_of=state)
         return True
 
 
-FIRST_LOOK_SECONDS = 0.15
-SLOWEST_LOOK_SECONDS = 1.0
+FIRST_POLL_SECONDS = 0.15
+MAX_POLL_SECONDS = 1.0
 AFTER_HINT_SECONDS = 0.001
-SLOWEST_ADMISSION_LOOK_SECONDS = 0.05
+MAX_ADMISSION_POLL_SECONDS = 0.05
 AFTER_RUN_SECONDS = 0.05
-_STORE_TROUBLE = re.compile(r"status code 503\b|\bStore(?:Full|Damaged|Gone)?Error\b")
+_STORE_ERROR = re.compile(r"status code 503\b|\bStore(?:Full|Damaged|Gone)?Error\b")
 
 
 class TurnClient:
@@ -215,9 +221,9 @@ class TurnClient:
         wakeups: notify the waiters of this process.
         stopper: stops turns.
         probes: check the stores, before a turn starts and for health.
-        keeper: stores long requests, reads long answers and what sessions have outside their entities.
-        elsewhere: data kept by the app's history providers.
-        known: owners, of the process.
+        storage: stores long requests, reads long answers and what sessions have outside their entities.
+        external_sessions: data kept by the app's history providers.
+        owner_cache: owners, of the process.
         hub: plain or encrypting access to the task hub.
 
     Attributes:
@@ -233,24 +239,24 @@ class TurnClient:
         stopper: TurnStopper | None = None,
         probes: StoreProbes | None = None,
         *,
-        keeper: Keeper = NO_KEEPER,
-        elsewhere: ExternalSessions | None = None,
-        known: KnownOwners | None = None,
+        storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
+        external_sessions: ExternalSessions | None = None,
+        owner_cache: OwnerCache | None = None,
         hub: Hub,
     ) -> None:
         self.check_keys = hub.check
         client = hub.client(client)
         self._secret = hub.secret
         self._probes = probes
-        self.keeper = keeper
+        self.storage = storage
         self._client = client
         self._wakeups = wakeups
         self._stopper = stopper or TurnStopper()
-        self.documents = SessionDocuments(client, keeper, elsewhere or ExternalSessions({}))
-        self.copies = SessionCopies(self.documents)
-        self.contexts = SessionContexts(self.documents, keeper)
+        self.documents = SessionDocuments(client, storage, external_sessions or ExternalSessions({}))
+        self.copies = SessionCopier(self.documents)
+        self.contexts = SessionContexts(self.documents, storage)
         self.erasures = Erasures(client)
-        self.claims = SessionClaims(client, self.documents, self._secret, known or KnownOwners())
+        self.claims = OwnershipClaims(client, self.documents, self._secret, owner_cache or OwnerCache())
         self._reader = TurnReader(client, self.documents)
 
     def files(
@@ -259,7 +265,7 @@ class TurnClient:
         """Return the files of a session; if it has no head, only its uploads, which are the owner's or the caller's."""
         if owner is None and self.documents.access is not None:
             owner = self.documents.access.owner
-        return SessionFiles(self.keeper, agent, session_id, session, owner=owner)
+        return SessionFiles(self.storage, agent, session_id, session, owner=owner)
 
     async def start(self, request: TurnRequest) -> None:
         """Start a turn's orchestration. Guarantee: idempotent by the turn's id.
@@ -271,14 +277,14 @@ class TurnClient:
             LogUnavailableError: the turn could not run; nothing was started.
         """
         await self.check_log()
-        travels = await self.keeper.keep_request(request)
+        travels = await self.storage.keep_request(request)
         try:
             await self._client.start_new(TURN_ORCHESTRATION, request.turn_id, encode_turn_request(travels))
         except Exception:
             if await self.read(request.turn_id) is None:
                 raise
 
-    async def as_begun(self, request: TurnRequest, key: str, caller: Caller) -> TurnRequest:
+    async def with_legacy_id(self, request: TurnRequest, key: str, caller: Caller) -> TurnRequest:
         """Give a request the id that an earlier version derived from its key, where a turn has it: it is that turn.
 
         Args:
@@ -287,8 +293,8 @@ class TurnClient:
             caller: whose the key is.
         """
         earlier = turn_of_key(request.agent, request.session_id, key, caller)
-        begun = await self.find(request.agent, request.session_id, earlier)
-        return replace(request, turn_id=earlier) if begun is not None else request
+        earlier_turn = await self.find(request.agent, request.session_id, earlier)
+        return replace(request, turn_id=earlier) if earlier_turn is not None else request
 
     async def start_once(self, request: TurnRequest, key: str) -> Turn | None:
         """Start a turn that the client may have started before, with the same key.
@@ -306,17 +312,17 @@ class TurnClient:
             IdempotencyKeyReusedError: the key was used for another request; nothing was started.
             LogUnavailableError: the turn could not run; nothing was started.
         """
-        known = await self.find(request.agent, request.session_id, request.turn_id)
-        if known is None or (
-            _was_sent_away(known) and is_same_request(known.request.request_hash, request.request_hash)
+        turn = await self.find(request.agent, request.session_id, request.turn_id)
+        if turn is None or (
+            _is_transient_rejection(turn) and is_same_request(turn.request.request_hash, request.request_hash)
         ):
             await self.start(request)
-            known = await self.read(request.turn_id)  # a concurrent request may have started it
-        if known is not None and not is_same_request(known.request.request_hash, request.request_hash):
+            turn = await self.read(request.turn_id)  # a concurrent request may have started it
+        if turn is not None and not is_same_request(turn.request.request_hash, request.request_hash):
             raise IdempotencyKeyReusedError(
                 f"Idempotency-Key {key!r} was used for another request: send the same body again, or another key"
             )
-        return known if known is not None and known.outcome is not None else None
+        return turn if turn is not None and turn.outcome is not None else None
 
     async def read(self, turn_id: str) -> Turn | None:
         """Read a turn's current state; see `TurnReader.read`."""
@@ -340,8 +346,8 @@ class TurnClient:
         *,
         seconds: float,
         or_people: bool = False,
-        first_look_seconds: float = FIRST_LOOK_SECONDS,
-        slowest_look_seconds: float = SLOWEST_LOOK_SECONDS,
+        first_poll_seconds: float = FIRST_POLL_SECONDS,
+        max_poll_seconds: float = MAX_POLL_SECONDS,
     ) -> Turn:
         """Wait until a turn has ended: notified in this process just before the end is committed, else by polling.
 
@@ -349,8 +355,8 @@ class TurnClient:
             turn_id: the turn.
             seconds: maximum wait.
             or_people: return also when the turn waits for a person.
-            first_look_seconds: the first polling interval; each further one is longer by half.
-            slowest_look_seconds: the longest polling interval.
+            first_poll_seconds: the first polling interval; each further one is longer by half.
+            max_poll_seconds: the longest polling interval.
 
         Returns:
             The turn with its outcome, or with the calls that wait.
@@ -358,12 +364,12 @@ class TurnClient:
         Raises:
             TurnTimedOutError: it is still running, and continues.
         """
-        turn = await self._look(
+        turn = await self._poll(
             turn_id,
             lambda turn: turn.outcome is not None or (or_people and bool(turn.pending)),
             seconds=seconds,
-            first_look_seconds=first_look_seconds,
-            slowest_look_seconds=slowest_look_seconds,
+            first_poll_seconds=first_poll_seconds,
+            max_poll_seconds=max_poll_seconds,
         )
         if turn is None:
             raise TurnTimedOutError(
@@ -392,7 +398,7 @@ class TurnClient:
                 if session is not None and request.turn_id in {session.running, *session.queue}:
                     return None
             await asyncio.sleep(pause)
-            pause = min(pause * 2, SLOWEST_ADMISSION_LOOK_SECONDS)
+            pause = min(pause * 2, MAX_ADMISSION_POLL_SECONDS)
         return None
 
     async def cancel(self, turn: Turn) -> None:
@@ -407,28 +413,30 @@ class TurnClient:
         await self.check_log()
         await self._stopper.stop(self._client, turn.request.agent, turn.request.session_id, turn.request.turn_id)
 
-    async def answer(self, turn: Turn, answers: Mapping[str, Mapping[str, Any]], *, seconds: float) -> Turn:
+    async def submit_approvals(self, turn: Turn, approvals: Mapping[str, Mapping[str, Any]], *, seconds: float) -> Turn:
         """Answer calls that wait for a person, and wait until the turn shows the answers.
 
         Args:
             turn: the turn as read; the calls wait.
-            answers: by call id.
+            approvals: by call id.
             seconds: maximum wait.
 
         Returns:
             The turn afterwards; of several answers to a call, the first one counts.
         """
-        travels = await self.keeper.keep_answers(turn.request, answers)
+        travels = await self.storage.store_approvals(turn.request, approvals)
         turn_id = turn.request.turn_id
         await self._secret.ready()
-        place = answer_place(turn_id)
-        payload = [self._secret.mark(place, {"call_id": call_id, **answer}) for call_id, answer in travels.items()]
+        purpose = approval_purpose(turn_id)
+        payload = [
+            self._secret.mark(purpose, {"call_id": call_id, **approval}) for call_id, approval in travels.items()
+        ]
         with suppress(Exception):  # the SDK has no type for an orchestration that has ended
             await self._client.raise_event(turn_id, APPROVAL_EVENT, payload)
-        noted = await self._look(
-            turn_id, lambda turn: turn.outcome is not None or answers.keys() <= turn.answers.keys(), seconds=seconds
+        changed_turn = await self._poll(
+            turn_id, lambda turn: turn.outcome is not None or approvals.keys() <= turn.answers.keys(), seconds=seconds
         )
-        return noted or turn
+        return changed_turn or turn
 
     async def wait_for_calls(self, turn_id: str, call_ids: AbstractSet[str], *, seconds: float) -> Turn | None:
         """Wait until a turn shows calls as pending or answered: clients learn of them a moment earlier, from events.
@@ -441,30 +449,30 @@ class TurnClient:
         Returns:
             The turn's state then, or None when it does not exist.
         """
-        known = await self._look(
+        changed_turn = await self._poll(
             turn_id,
             lambda turn: turn.outcome is not None or bool(turn.pending) or call_ids <= turn.answers.keys(),
             seconds=seconds,
         )
-        return known or await self.read(turn_id)
+        return changed_turn or await self.read(turn_id)
 
-    async def _look(
+    async def _poll(
         self,
         turn_id: str,
         is_enough: Callable[[Turn], bool],
         *,
         seconds: float,
-        first_look_seconds: float = FIRST_LOOK_SECONDS,
-        slowest_look_seconds: float = SLOWEST_LOOK_SECONDS,
+        first_poll_seconds: float = FIRST_POLL_SECONDS,
+        max_poll_seconds: float = MAX_POLL_SECONDS,
     ) -> Turn | None:
         deadline = time.monotonic() + seconds
-        pause = first_look_seconds
+        pause = first_poll_seconds
         with self._wakeups.waiter(turn_id) as hint:
-            while (left := deadline - time.monotonic()) > 0:
+            while (remaining_seconds := deadline - time.monotonic()) > 0:
                 try:
-                    await asyncio.wait_for(hint.wait(), min(pause, left))
+                    await asyncio.wait_for(hint.wait(), min(pause, remaining_seconds))
                 except TimeoutError:
-                    pause = min(pause * 1.5, slowest_look_seconds)
+                    pause = min(pause * 1.5, max_poll_seconds)
                 else:
                     hint.clear()
                     pause = AFTER_HINT_SECONDS
@@ -491,20 +499,22 @@ class TurnClient:
         return await self._probes.find_problems(self._client) if self._probes else {}
 
 
-def is_store_trouble(error: BaseException) -> bool:
+def is_store_error(error: BaseException) -> bool:
     """Return whether an error of the SDK's client means that the durable store is full, gone or does not answer.
 
     The SDK has no type for it, and puts the status or the answer into the text. Guarantee: pure.
     """
     if isinstance(error, ClientConnectionError):
         return True
-    return type(error) is Exception and _STORE_TROUBLE.search(str(error)) is not None
+    return type(error) is Exception and _STORE_ERROR.search(str(error)) is not None
 
 
-def _was_sent_away(turn: Turn) -> bool:
+def _is_transient_rejection(turn: Turn) -> bool:
     """Return whether a turn was rejected for a transient reason, so that the same key can run it."""
     outcome = turn.outcome
-    return outcome is not None and outcome.status == "rejected" and (outcome.error or {}).get("type") in _PASSING
+    return (
+        outcome is not None and outcome.status == "rejected" and (outcome.error or {}).get("type") in _TRANSIENT_TYPES
+    )
 
 
-_PASSING: Final = frozenset({LOG_UNAVAILABLE, "QueueFullError", "TurnRejectedError"})
+_TRANSIENT_TYPES: Final = frozenset({LOG_UNAVAILABLE, "QueueFullError", "TurnRejectedError"})

@@ -24,12 +24,12 @@ from durable_agent_host.errors import FencedError
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import ENDED_TURN, LogEntry
 from durable_agent_host.segments.protocol import SegmentStore
-from durable_agent_host.segments.turn_data_storage import Keeper, raw_home
+from durable_agent_host.segments.turn_data_storage import TurnDataStorage, unredacted_namespace
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog
 
-FORGET_ORCHESTRATION: Final = "forget_turn"
-FORGET_ACTIVITY: Final = "forget_agent_turn"
+CLEANUP_ORCHESTRATION: Final = "forget_turn"
+CLEANUP_ACTIVITY: Final = "forget_agent_turn"
 READERS_SECONDS: Final = 10.0
 """Minimum time for clients that follow a turn to read its last events."""
 BATCH_SECONDS: Final = 5.0
@@ -37,8 +37,8 @@ BATCH_SECONDS: Final = 5.0
 
 _PAUSES: Final = (BATCH_SECONDS + READERS_SECONDS, 10.0, 60.0, *(600.0,) * 144)
 """Pauses before each attempt: a store outage of a day delays it without ending it."""
-_ASKED_AT_ONCE: Final = 8
-_DELETED_AT_ONCE: Final = 64
+_MAX_STATUS_READS: Final = 8
+_MAX_DELETIONS: Final = 64
 _RAN_AT: Final = "ran_at"
 
 
@@ -51,7 +51,7 @@ class _Batch:
     until: float
 
 
-class Forgetting:
+class TurnDataCleanup:
     """Records the ended turns of this process.
 
     Args:
@@ -63,7 +63,7 @@ class Forgetting:
         self._opening = asyncio.Lock()
         self._batch: _Batch | None = None
 
-    async def note(self, client: DurableOrchestrationClient, turn: Mapping[str, str]) -> None:
+    async def schedule(self, client: DurableOrchestrationClient, turn: Mapping[str, str]) -> None:
         """Schedule the deletion of an ended turn's data.
 
         Guarantee: at-least-once; durable when this returns.
@@ -92,36 +92,36 @@ class Forgetting:
                 log_id = uuid4().hex
                 until = time.monotonic() + BATCH_SECONDS
                 attempt = await self._open_log().open(log_id)
-                await client.start_new(FORGET_ORCHESTRATION, log_id, {"batch": log_id})
+                await client.start_new(CLEANUP_ORCHESTRATION, log_id, {"batch": log_id})
                 self._batch = _Batch(log_id, attempt, until)
             return self._batch
 
 
-def run_forgetting(context: DurableOrchestrationContext) -> Generator[Any, Any, bool]:
+def run_cleanup(context: DurableOrchestrationContext) -> Generator[Any, Any, bool]:
     """Delete the data of turns, as an orchestration.
 
     Guarantee: replay-safe.
 
     Args:
-        context: the SDK's; its input is the activity's, see `forget_turns`.
+        context: the SDK's; its input is the activity's, see `delete_turn_data`.
 
     Returns:
         Whether it is deleted; otherwise it goes with the retention of turn logs.
     """
     sdk: Any = context
-    named = sdk.get_input()
+    activity_input = sdk.get_input()
     for pause in _PAUSES:
         yield sdk.create_timer(sdk.current_utc_datetime + timedelta(seconds=pause))
         try:
-            if (yield sdk.call_activity(FORGET_ACTIVITY, named)):
+            if (yield sdk.call_activity(CLEANUP_ACTIVITY, activity_input)):
                 return True
         except Exception:  # noqa: BLE001, S112 - whatever it is, the next attempt begins where this one ended
             continue
     return False
 
 
-async def forget_turns(
-    wire: Mapping[str, Any], client: DurableOrchestrationClient, log: TurnLog, keeper: Keeper
+async def delete_turn_data(
+    wire: Mapping[str, Any], client: DurableOrchestrationClient, log: TurnLog, storage: TurnDataStorage
 ) -> bool:
     """Delete the logs of ended turns, and the pieces with what was said in them.
 
@@ -132,7 +132,7 @@ async def forget_turns(
             written by an earlier version.
         client: reads whether the turns have ended.
         log: of the process.
-        keeper: has the pieces.
+        storage: has the pieces.
 
     Returns:
         False when one of them runs, perhaps again; the others' data is deleted.
@@ -143,11 +143,11 @@ async def forget_turns(
     batch = wire.get("batch")
     turns = await _turns_of(log, batch) if batch is not None else [wire]
     are_over = await _have_ended(client, turns)
-    ended = [turn for turn, is_over in zip(turns, are_over, strict=True) if is_over]
-    log_ids = [turn_log_id(turn["agent"], turn["session_id"], turn["turn_id"]) for turn in ended]
-    is_done = len(ended) == len(turns)
+    ended_turns = [turn for turn, is_over in zip(turns, are_over, strict=True) if is_over]
+    log_ids = [turn_log_id(turn["agent"], turn["session_id"], turn["turn_id"]) for turn in ended_turns]
+    is_done = len(ended_turns) == len(turns)
     reach("forget.before_delete")
-    await _delete_pieces(keeper.open_store(), [raw_home(log_id) for log_id in log_ids])
+    await _delete_pieces(storage.open_store(), [unredacted_namespace(log_id) for log_id in log_ids])
     reach("forget.between")
     if is_done and batch is not None:
         log_ids.append(batch)  # with the others, so that one cleaning of the file is enough
@@ -172,23 +172,23 @@ async def _turns_of(log: TurnLog, batch: str) -> list[Mapping[str, Any]]:
     return list(turns.values())
 
 
-async def _delete_pieces(store: SegmentStore, homes: Sequence[str]) -> None:
+async def _delete_pieces(store: SegmentStore, namespaces: Sequence[str]) -> None:
     """Delete all pieces of homes concurrently, so that the deletions share one cleaning of the file."""
-    room = asyncio.Semaphore(_DELETED_AT_ONCE)
+    slots = asyncio.Semaphore(_MAX_DELETIONS)
 
-    async def delete(home: str) -> None:
-        async with room:
-            if names := [piece.name async for piece in store.pieces(home)]:
-                await store.delete(home, names)
+    async def delete(namespace: str) -> None:
+        async with slots:
+            if names := [piece.name async for piece in store.pieces(namespace)]:
+                await store.delete(namespace, names)
 
-    await asyncio.gather(*map(delete, homes))
+    await asyncio.gather(*map(delete, namespaces))
 
 
 async def _have_ended(client: DurableOrchestrationClient, turns: Sequence[Mapping[str, Any]]) -> list[bool]:
-    room = asyncio.Semaphore(_ASKED_AT_ONCE)
+    slots = asyncio.Semaphore(_MAX_STATUS_READS)
 
     async def ask(turn: Mapping[str, Any]) -> bool:
-        async with room:
+        async with slots:
             return await has_ended(client, str(turn["turn_id"]), turn.get(_RAN_AT))
 
     return await asyncio.gather(*map(ask, turns))

@@ -14,43 +14,43 @@ from typing import Any, Final, cast
 from azure.durable_functions import DurableOrchestrationContext, EntityId
 
 from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
-from durable_agent_host.durable.app_secret import AppSecret, answer_place
+from durable_agent_host.durable.app_secret import AppSecret, approval_purpose
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.turn.pending_approvals import encode_waiting, without_foreign_names
+from durable_agent_host.turn.pending_approvals import encode_pending, without_foreign_names
 from durable_agent_host.turn.plan import (
-    AskSession,
+    CallEntity,
     CancelTurn,
     CheckTurn,
-    ForgetTurn,
-    Happened,
-    Pause,
+    CreateTimer,
+    FinalizeTurn,
+    MaintenanceStep,
     PlanTimes,
+    RaiseAdmissionEvent,
     RunAgent,
-    SettleTurn,
-    ShowWaiting,
+    ScheduleCleanup,
+    SetCustomStatus,
     Step,
-    Tending,
-    WaitForAnswer,
-    WaitForGrant,
-    WakeTurn,
+    WaitForAdmission,
+    WaitForApproval,
+    WaitResult,
     activity_input,
     plan_turn,
 )
-from durable_agent_host.turn.timeline import TellEnd, TimelineWriter
+from durable_agent_host.turn.timeline import ReportEnd, TimelineWriter
 from durable_agent_host.turn.turn_requests import read_turn_request
 
 TURN_ORCHESTRATION: Final = "agent_turn"
 RUN_ACTIVITY: Final = "run_agent_turn"
-TEND_ACTIVITY: Final = "tend_agent_turn"
+QUEUE_ACTIVITY: Final = "tend_agent_turn"
 GRANT_EVENT: Final = "granted"
 CANCEL_EVENT: Final = "cancel"
 APPROVAL_EVENT: Final = "approval"
 
-_WHAT: Final = {CANCEL_EVENT: "cancel", GRANT_EVENT: "granted", APPROVAL_EVENT: "answer"}
+_HAPPENED_KINDS: Final = {CANCEL_EVENT: "cancel", GRANT_EVENT: "granted", APPROVAL_EVENT: "answer"}
 
 
 def run_turn_orchestration(
-    context: DurableOrchestrationContext, wakeups: Wakeups, times: PlanTimes, tell_end: TellEnd, secret: AppSecret
+    context: DurableOrchestrationContext, wakeups: Wakeups, times: PlanTimes, report_end: ReportEnd, secret: AppSecret
 ) -> Generator[Any, Any, dict[str, Any]]:
     """Run one turn, as an orchestration whose instance id is the turn's id.
 
@@ -60,7 +60,7 @@ def run_turn_orchestration(
         context: the SDK's; its input is read by `read_turn_request`.
         wakeups: notified just before the outcome, or a wait for a person, is committed.
         times: time limits of the turn's waits.
-        tell_end: notified of the turn's end, unless it had ended before.
+        report_end: notified of the turn's end, unless it had ended before.
         secret: of the app; tells which answers are the host's.
 
     Returns:
@@ -78,7 +78,7 @@ def run_turn_orchestration(
     timeline = TimelineWriter(turn.request, _now(context))
     step = next(plan)
     while True:
-        began_at = _now(context)
+        started_at = _now(context)
         try:
             result: Any = yield from turn.carry_out(step)
         except Exception as error:  # noqa: BLE001 - the plan decides what a failed step means
@@ -87,15 +87,15 @@ def run_turn_orchestration(
         else:
             advance = plan.send
             value = result
-        timeline.note(step, began_at, _now(context), value)
-        if isinstance(step, ShowWaiting):
+        timeline.note(step, started_at, _now(context), value)
+        if isinstance(step, SetCustomStatus):
             wakeups.notify(turn.request.turn_id)
         try:
             step = advance(value)
         except StopIteration as end:
             wakeups.notify(turn.request.turn_id)
-            if (ended := timeline.finish(end.value, _now(context))) is not None:
-                tell_end(ended)
+            if (turn_end := timeline.finish(end.value, _now(context))) is not None:
+                report_end(turn_end)
             return end.value
 
 
@@ -116,57 +116,57 @@ class _TurnSteps:
             wire, instance_id=context.instance_id, created_at=context.current_utc_datetime.isoformat()
         )
         self._context: Any = context
-        self._is_own = partial(secret.has_mark, answer_place(self.request.turn_id))
+        self._is_own = partial(secret.has_mark, approval_purpose(self.request.turn_id))
         self._entity = EntityId(entity_name(self.request.agent), self.request.session_id)
         self._events: dict[str, Any] = {}
-        self._round: tuple[WaitForAnswer, Any] | None = None
+        self._round: tuple[WaitForApproval, Any] | None = None
 
     def carry_out(self, step: Step) -> Generator[Any, Any, Any]:
         """Run a step, and return its result."""
-        if not isinstance(step, WaitForAnswer | ShowWaiting):
+        if not isinstance(step, WaitForApproval | SetCustomStatus):
             self._end_round()
         match step:
-            case ShowWaiting(pending, answers):
-                return self._context.set_custom_status(encode_waiting(pending, answers))
-            case WaitForGrant(seconds):
+            case SetCustomStatus(pending, approvals):
+                return self._context.set_custom_status(encode_pending(pending, approvals))
+            case WaitForAdmission(seconds):
                 timer = self._timer(seconds)
-                happened = yield from self._wait(timer, CANCEL_EVENT, GRANT_EVENT)
+                event = yield from self._wait(timer, CANCEL_EVENT, GRANT_EVENT)
                 _cancel(timer)
-                return happened
-            case WaitForAnswer():
+                return event
+            case WaitForApproval():
                 if self._round is None:
                     self._round = (step, self._timer(step.seconds))
                 return (yield from self._wait(self._round[1], CANCEL_EVENT, APPROVAL_EVENT))
             case _:
                 return (yield self._task(step))
 
-    def _task(self, step: AskSession | RunAgent | Tending | Pause) -> Any:
+    def _task(self, step: CallEntity | RunAgent | MaintenanceStep | CreateTimer) -> Any:
         match step:
-            case AskSession(operation, payload):
+            case CallEntity(operation, payload):
                 return self._context.call_entity(self._entity, operation, payload)
             case RunAgent():
                 return self._context.call_activity(RUN_ACTIVITY, activity_input(self.request, step))
-            case WakeTurn(turn_id, request):
-                return self._tend("wake", turn_id, request)
+            case RaiseAdmissionEvent(turn_id, request):
+                return self._call_queue_activity("wake", turn_id, request)
             case CheckTurn(turn_id):
-                return self._tend("check", turn_id)
+                return self._call_queue_activity("check", turn_id)
             case CancelTurn(turn_id):
-                return self._tend("cancel", turn_id)
-            case ForgetTurn():
-                return self._tend("forget", self.request.turn_id)
-            case SettleTurn():
-                return self._tend("settle", self.request.turn_id)
-            case Pause(seconds):
+                return self._call_queue_activity("cancel", turn_id)
+            case ScheduleCleanup():
+                return self._call_queue_activity("forget", self.request.turn_id)
+            case FinalizeTurn():
+                return self._call_queue_activity("settle", self.request.turn_id)
+            case CreateTimer(seconds):
                 return self._timer(seconds)
 
-    def _tend(self, what: str, turn_id: str, request: Any = None) -> Any:
-        named = {"agent": self.request.agent, "session_id": self.request.session_id, "turn_id": turn_id}
-        return self._context.call_activity(TEND_ACTIVITY, {"do": what, "request": request} | named)
+    def _call_queue_activity(self, command: str, turn_id: str, request: Any = None) -> Any:
+        turn_key = {"agent": self.request.agent, "session_id": self.request.session_id, "turn_id": turn_id}
+        return self._context.call_activity(QUEUE_ACTIVITY, {"do": command, "request": request} | turn_key)
 
     def _timer(self, seconds: float) -> Any:
         return self._context.create_timer(self._context.current_utc_datetime + timedelta(seconds=seconds))
 
-    def _wait(self, timer: Any, *names: str) -> Generator[Any, Any, Happened]:
+    def _wait(self, timer: Any, *names: str) -> Generator[Any, Any, WaitResult]:
         for name in names:
             if name not in self._events:
                 self._events[name] = self._context.wait_for_external_event(name)
@@ -179,8 +179,8 @@ class _TurnSteps:
                 self._context.deferred_tasks.pop(name, None)
                 is_answer = name == APPROVAL_EVENT
                 value = without_foreign_names(event.result, self._is_own) if is_answer else event.result
-                return Happened(cast("Any", _WHAT[name]), value)
-        return Happened("timeout")
+                return WaitResult(cast("Any", _HAPPENED_KINDS[name]), value)
+        return WaitResult("timeout")
 
     def _end_round(self) -> None:
         if self._round is not None:
@@ -190,6 +190,6 @@ class _TurnSteps:
 
 def _cancel(timer: Any) -> None:
     """Cancel a running timer; a long one consists of several, which the SDK (1.7) does not cancel with it."""
-    for one in (timer, *getattr(timer, "children", ())):
-        if not one.is_completed:
-            one.cancel()
+    for task in (timer, *getattr(timer, "children", ())):
+        if not task.is_completed:
+            task.cancel()

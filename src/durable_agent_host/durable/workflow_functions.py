@@ -25,13 +25,13 @@ from agent_framework_durabletask._workflows.serialization import (
 )
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.agent.declarations import refuse_lost_declarations
-from durable_agent_host.agent.nested_agents import InnerAgents
+from durable_agent_host.agent.declarations import reject_lost_declarations
+from durable_agent_host.agent.nested_agents import NestedAgents
 from durable_agent_host.agent.provider import ProviderFor
-from durable_agent_host.agent.response_limits import RECEIVED, Received
+from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
-from durable_agent_host.durable.blob_referrers import ENDED
+from durable_agent_host.durable.blob_referrers import END_STATUSES
 from durable_agent_host.errors import NotFoundError, TurnError
 from durable_agent_host.model.turn import ModelBounds
 
@@ -59,9 +59,13 @@ async def open_request(client: DurableOrchestrationClient, target: tuple[str, st
         raise NotFoundError(_NOT_OPEN)
     run_id, request_id = target
     status: Any = await client.get_status(run_id)
-    shown = status.custom_status
-    awaited = cast("dict[str, Any]", shown).get("pending_requests") if isinstance(shown, dict) else None
-    if status.runtime_status in ENDED or (isinstance(awaited, dict) and request_id not in awaited):
+    custom_status = status.custom_status
+    pending_requests = (
+        cast("dict[str, Any]", custom_status).get("pending_requests") if isinstance(custom_status, dict) else None
+    )
+    if status.runtime_status in END_STATUSES or (
+        isinstance(pending_requests, dict) and request_id not in pending_requests
+    ):
         raise NotFoundError(_NOT_OPEN)
     return target
 
@@ -96,7 +100,7 @@ def _is_called_by_workflow(context: df.DurableOrchestrationContext) -> bool:
     return bool(parent_id) and context.instance_id.startswith(f"{parent_id}::")
 
 
-def refuse_pickled_reason(status: Any) -> None:
+def strip_pickled_reason(status: Any) -> None:
     """Remove from the status of a run that has not completed what upstream's route would unpickle.
 
     Whoever terminates a run chooses its output, the reason, and the platform parses one that is JSON.
@@ -146,23 +150,23 @@ def register_executor_activity(
     """
     bind: Any = app
     executor = workflow.executors[executor_id]
-    whose = f"executor {executor_id!r} of workflow {workflow.name!r}"
-    refuse_lost_declarations(whose, executor, "it calls the agents that it holds by itself")
-    InnerAgents(provider_for).bound_executor(executor)
+    owner_name = f"executor {executor_id!r} of workflow {workflow.name!r}"
+    reject_lost_declarations(owner_name, executor, "it calls the agents that it holds by itself")
+    NestedAgents(provider_for).bound_executor(executor)
 
     @bind.function_name(workflow_executor_activity_name(workflow.name, executor_id))
     @bind.activity_trigger(input_name="inputData")
     def executor_activity(inputData: str) -> str:  # noqa: N803 - upstream's name
-        received = Received(bounds)
-        before = RECEIVED.set(received)
+        received_output = ReceivedBytes(bounds)
+        before = RECEIVED.set(received_output)
         try:
             return _without_classes(execute_workflow_activity(executor, inputData, workflow))
-        except RunStoppedError as stopped:
-            match stopped.stop:
+        except RunStoppedError as stop_error:
+            match stop_error.stop:
                 case Failed(error):
-                    raise error from stopped
+                    raise error from stop_error
                 case _:
-                    raise TurnError(f"the executor {executor_id!r} was stopped") from stopped
+                    raise TurnError(f"the executor {executor_id!r} was stopped") from stop_error
         finally:
             RECEIVED.reset(before)
 

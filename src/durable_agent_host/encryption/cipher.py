@@ -57,14 +57,14 @@ class DataKey:
 
     def __init__(self, secret: bytes) -> None:
         self.secret = secret
-        self.prefix = _derived(secret, ("id",))[:_ID_BYTES]
+        self.prefix = _derive_key(secret, ("id",))[:_ID_BYTES]
         self.id = self.prefix.hex()
-        self.names = AESSIV(_derived(secret, ("names",)))
+        self.names = AESSIV(_derive_key(secret, ("names",)))
         self.scope = lru_cache(_SCOPES)(self._scope)
 
     def _scope(self, kind: str, which: str) -> _ScopeKeys:
-        derived = _derived(self.secret, ("scope", kind, which))
-        return _ScopeKeys(AESGCM(derived[:KEY_BYTES]), derived[KEY_BYTES:])
+        key_material = _derive_key(self.secret, ("scope", kind, which))
+        return _ScopeKeys(AESGCM(key_material[:KEY_BYTES]), key_material[KEY_BYTES:])
 
 
 class DataKeys(Protocol):
@@ -91,14 +91,14 @@ class _Newest[K, V]:
     """The most recently used values, by what they were computed from; usable from any thread."""
 
     def __init__(self) -> None:
-        self._held = OrderedDict[K, V]()
-        self.get = self._held.get
+        self._values = OrderedDict[K, V]()
+        self.get = self._values.get
 
-    def keep(self, made_of: K, value: V) -> None:
-        self._held[made_of] = value
-        if len(self._held) > _REPEATED:
+    def keep(self, key: K, value: V) -> None:
+        self._values[key] = value
+        if len(self._values) > _REPEATED:
             with suppress(KeyError):  # another thread did the same
-                self._held.popitem(last=False)
+                self._values.popitem(last=False)
 
 
 class Cipher:
@@ -116,15 +116,15 @@ class Cipher:
         self._texts = _Newest[tuple[DataKey, Place, bytes], str]()
         self._data = _Newest[tuple[Place, str], bytes]()
 
-    def encrypt(self, place: Place, data: bytes) -> bytes:
+    def encrypt(self, location: Place, data: bytes) -> bytes:
         """Encrypt data for a place. The same data at the same place gives the same result.
 
         Raises:
             EncryptionKeyError: the app does not have the key.
         """
-        return _encrypted(self._keys.all()[0], place, data)
+        return _encrypt_bytes(self._keys.all()[0], location, data)
 
-    def decrypt(self, place: Place, data: bytes) -> bytes:
+    def decrypt(self, location: Place, data: bytes) -> bytes:
         """Decrypt data found at a place.
 
         Raises:
@@ -132,51 +132,51 @@ class Cipher:
             EncryptionKeyError: the app does not have the key.
         """
         if len(data) < OVERHEAD_BYTES:
-            raise _changed(place)
-        return _decrypted(self._keys.find(data[:_ID_BYTES]), place, data)
+            raise _modified_error(location)
+        return _decrypt_bytes(self._keys.find(data[:_ID_BYTES]), location, data)
 
-    def enveloped(self, place: Place, data: bytes) -> dict[str, Any]:
+    def encrypt_to_envelope(self, location: Place, data: bytes) -> dict[str, Any]:
         """Encrypt data into a JSON object; see `encrypt`."""
-        return encode_envelope(b2a_base64(self.encrypt(place, data), newline=False).decode())
+        return encode_envelope(b2a_base64(self.encrypt(location, data), newline=False).decode())
 
-    def opened(self, place: Place, value: Any) -> bytes | None:
+    def decrypt_value(self, location: Place, value: Any) -> bytes | None:
         """Decrypt the data of a JSON object; None when it is not encrypted. See `decrypt`."""
         text = read_envelope(value)
-        return None if text is None else self._opened(place, text)
+        return None if text is None else self._decrypt_text(location, text)
 
-    def _opened(self, place: Place, text: str) -> bytes:
+    def _decrypt_text(self, location: Place, text: str) -> bytes:
         try:
             data = a2b_base64(text)  # the tag detects what this decoder skips
         except ValueError as error:
-            raise CorruptStateError(f"the encrypted value at {'/'.join(place)} is no base64") from error
-        return self.decrypt(place, data)
+            raise CorruptStateError(f"the encrypted value at {'/'.join(location)} is no base64") from error
+        return self.decrypt(location, data)
 
-    def encrypt_json(self, place: Place, value: Any) -> dict[str, Any]:
+    def encrypt_json(self, location: Place, value: Any) -> dict[str, Any]:
         """Encrypt JSON into a JSON object; see `encrypt`."""
         key = self._keys.all()[0]
         data = json_bytes_of(value)
-        text = self._texts.get((key, place, data))
+        text = self._texts.get((key, location, data))
         if text is None:
-            text = b2a_base64(_encrypted(key, place, data), newline=False).decode()
+            text = b2a_base64(_encrypt_bytes(key, location, data), newline=False).decode()
             if len(data) <= _SHORT_BYTES:
-                self._texts.keep((key, place, data), text)
-                self._data.keep((place, text), data)
+                self._texts.keep((key, location, data), text)
+                self._data.keep((location, text), data)
         return encode_envelope(text)
 
-    def decrypt_json(self, place: Place, value: Any) -> Any:
+    def decrypt_json(self, location: Place, value: Any) -> Any:
         """Decrypt JSON; return unencrypted JSON as it is. See `decrypt`."""
         text = read_envelope(value)
-        return value if text is None else self._json(place, text)
+        return value if text is None else self._json(location, text)
 
-    def _json(self, place: Place, text: str) -> Any:
-        data = self._data.get((place, text))
+    def _json(self, location: Place, text: str) -> Any:
+        data = self._data.get((location, text))
         if data is None:
-            data = self._opened(place, text)
+            data = self._decrypt_text(location, text)
             if len(data) <= _SHORT_BYTES:
-                self._data.keep((place, text), data)
+                self._data.keep((location, text), data)
         return json_of_bytes(data, "what was encrypted")
 
-    def read_json(self, place: Place, value: Any) -> Any:
+    def read_json(self, location: Place, value: Any) -> Any:
         """Decrypt JSON that only this host stores; `decrypt_json` is for values that others may have written.
 
         Raises:
@@ -185,36 +185,36 @@ class Cipher:
         """
         text = read_envelope(value)
         if text is not None:
-            return self._json(place, text)
+            return self._json(location, text)
         if value is not None:
-            self.check_plaintext("/".join(place))
+            self.check_plaintext("/".join(location))
         return value
 
-    def check_plaintext(self, what: str) -> None:
+    def check_plaintext(self, label: str) -> None:
         """Refuse unencrypted stored data, unless plaintext may be read.
 
         Args:
-            what: names the unencrypted data in the message.
+            label: names the unencrypted data in the message.
 
         Raises:
             CorruptStateError: plaintext is refused.
         """
         if self._refuses_plaintext:
             raise CorruptStateError(
-                f"{what} is not encrypted, and {PLAINTEXT_SETTING} refuses that: set it to 'read' if it was stored "
+                f"{label} is not encrypted, and {PLAINTEXT_SETTING} refuses that: set it to 'read' if it was stored "
                 "before the encryption, and export and import the session; nothing was changed"
             )
 
-    def stored_names(self, home: str, name: str) -> list[str]:
+    def stored_names(self, namespace: str, name: str) -> list[str]:
         """Return the names under which an encrypted piece may be stored; new pieces get the first.
 
         Args:
-            home: of the piece.
+            namespace: of the piece.
             name: SHA-256 of its plaintext; the stored name does not reveal it without the key.
         """
-        return [key.id + key.names.encrypt(bytes.fromhex(name), [home.encode()]).hex() for key in self._keys.all()]
+        return [key.id + key.names.encrypt(bytes.fromhex(name), [namespace.encode()]).hex() for key in self._keys.all()]
 
-    def decrypt_name(self, home: str, stored: str) -> str:
+    def decrypt_name(self, namespace: str, stored_name: str) -> str:
         """Return a piece's name from its stored name.
 
         Raises:
@@ -222,45 +222,45 @@ class Cipher:
             EncryptionKeyError: the app does not have the key.
         """
         try:
-            key = self._keys.find(bytes.fromhex(stored[: 2 * _ID_BYTES]))
-            return key.names.decrypt(bytes.fromhex(stored[2 * _ID_BYTES :]), [home.encode()]).hex()
+            key = self._keys.find(bytes.fromhex(stored_name[: 2 * _ID_BYTES]))
+            return key.names.decrypt(bytes.fromhex(stored_name[2 * _ID_BYTES :]), [namespace.encode()]).hex()
         except (InvalidTag, ValueError) as error:
             raise CorruptStateError(
-                f"the piece {stored} of {home} was renamed, or moved there from another home: restore a copy"
+                f"the piece {stored_name} of {namespace} was renamed, or moved there from another home: restore a copy"
             ) from error
 
 
-def _encrypted(key: DataKey, place: Place, data: bytes) -> bytes:
-    scope = key.scope(*place[:2])
-    bound = _written(place)
+def _encrypt_bytes(key: DataKey, location: Place, data: bytes) -> bytes:
+    scope = key.scope(*location[:2])
+    bound = _encode_location(location)
     nonce = blake2b(bound + data, key=scope.nonces, digest_size=_NONCE_BYTES).digest()
     return key.prefix + nonce + scope.aead.encrypt(nonce, data, bound)
 
 
-def _decrypted(key: DataKey, place: Place, data: bytes) -> bytes:
+def _decrypt_bytes(key: DataKey, location: Place, data: bytes) -> bytes:
     nonce = data[_ID_BYTES : _ID_BYTES + _NONCE_BYTES]
     body = data[_ID_BYTES + _NONCE_BYTES :]
     try:
-        return key.scope(*place[:2]).aead.decrypt(nonce, body, _written(place))
+        return key.scope(*location[:2]).aead.decrypt(nonce, body, _encode_location(location))
     except (InvalidTag, ValueError) as error:
-        raise _changed(place) from error
+        raise _modified_error(location) from error
 
 
-def _changed(place: Place) -> CorruptStateError:
+def _modified_error(location: Place) -> CorruptStateError:
     return CorruptStateError(
-        f"the encrypted value at {'/'.join(place)} has been changed, or was moved there from another place: "
+        f"the encrypted value at {'/'.join(location)} has been changed, or was moved there from another place: "
         "restore a copy; nothing was changed"
     )
 
 
-def _derived(secret: bytes, place: Place) -> bytes:
-    return hmac.digest(secret, _PURPOSE + _written(place), "sha512")
+def _derive_key(secret: bytes, location: Place) -> bytes:
+    return hmac.digest(secret, _PURPOSE + _encode_location(location), "sha512")
 
 
 @lru_cache(_REPEATED)
-def _written(place: Place) -> bytes:
+def _encode_location(location: Place) -> bytes:
     """Encode a place so that two places never give the same bytes."""
-    if "".join(place).isascii():
-        return f"{len(place)}{''.join([f':{len(part)}:{part}' for part in place])}".encode()
-    parts = [part.encode("utf-8", "surrogatepass") for part in place]
+    if "".join(location).isascii():
+        return f"{len(location)}{''.join([f':{len(part)}:{part}' for part in location])}".encode()
+    parts = [part.encode("utf-8", "surrogatepass") for part in location]
     return b"%d" % len(parts) + b"".join([b":%d:%b" % (len(part), part) for part in parts])

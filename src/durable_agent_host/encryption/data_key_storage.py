@@ -11,30 +11,30 @@ from durable_agent_host.errors import EncryptionKeyError, LogError
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.segments.protocol import SegmentStore
 
-KEYS_HOME: Final = derived_id("data-keys")
+KEYS_NAMESPACE: Final = derived_id("data-keys")
 """The home of the wrapped keys."""
 
-SECRET_HOME: Final = derived_id("app-secret")
+SECRET_NAMESPACE: Final = derived_id("app-secret")
 """The home of the app's secret, which is not encrypted."""
 
 _AGAIN_SECONDS: Final = 2.0
 _LOGGER = logging.getLogger(__name__)
 
 
-def wait_for(look: Callable[[], object]) -> None:
+def wait_for(check_keys: Callable[[], object]) -> None:
     """Block until the needed keys are there.
 
     Args:
-        look: raises `EncryptionKeyError`, `LogError` or `OSError` until they are.
+        check_keys: raises `EncryptionKeyError`, `LogError` or `OSError` until they are.
     """
-    is_told = False
+    has_warned = False
     while True:
         try:
-            look()
+            check_keys()
         except (EncryptionKeyError, LogError, OSError) as error:
-            if not is_told:
+            if not has_warned:
                 _LOGGER.warning("turns that were under way wait for their key, and lose nothing meanwhile: %s", error)
-            is_told = True
+            has_warned = True
             time.sleep(_AGAIN_SECONDS)
         else:
             return
@@ -62,7 +62,7 @@ class NoKeys:
         if self._is_plain:
             return
         try:
-            await self._look()
+            await self._check_store()
         except LogError:
             return
 
@@ -73,18 +73,18 @@ class NoKeys:
             is_encrypted: whether something was read that needs them, so that it waits as well for a store that does
                 not answer.
         """
-        look_once = self._look if is_encrypted else self.check
+        check_once = self._check_store if is_encrypted else self.check
 
-        def look() -> None:
-            with ThreadPoolExecutor(1) as beside:  # the caller's thread may have a running loop
-                beside.submit(lambda: asyncio.run(look_once())).result()
+        def check_keys() -> None:
+            with ThreadPoolExecutor(1) as executor:  # the caller's thread may have a running loop
+                executor.submit(lambda: asyncio.run(check_once())).result()
 
         if not self._is_plain:
-            wait_for(look)
+            wait_for(check_keys)
 
-    async def _look(self) -> None:
+    async def _check_store(self) -> None:
         store = await asyncio.to_thread(self._open_store)
-        if [piece async for piece in store.pieces(KEYS_HOME)]:
+        if [piece async for piece in store.pieces(KEYS_NAMESPACE)]:
             raise EncryptionKeyError(
                 "the stored data is encrypted, and the app has no keys: set DURABLE_AGENT_HOST_ENCRYPTION_KEYS; "
                 "nothing was changed"

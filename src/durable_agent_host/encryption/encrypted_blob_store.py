@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from durable_agent_host.encryption.cipher import OVERHEAD_BYTES, Cipher, Place
-from durable_agent_host.encryption.data_key_storage import KEYS_HOME, SECRET_HOME
+from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE, SECRET_NAMESPACE
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.segments.blob_cache import MAX_BYTES, PieceCache
@@ -39,89 +39,102 @@ class EncryptedSegmentStore:
         self._keyring = keyring
         self._decrypted_pieces = PieceCache(largest_bytes=MAX_BYTES)
 
-    async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
+    async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
         """Store pieces; see the protocol."""
         await self._keyring.ready()
         for group in _groups(pieces):
-            encrypted: dict[str, bytes] = {}
+            encrypted_pieces: dict[str, bytes] = {}
             for name in group:
-                stored, *_ = self._cipher.stored_names(home, name)
-                encrypted[stored] = await _beside(self._cipher.encrypt, ("piece", home, name), pieces[name])
-            await self._store.put(home, encrypted)
+                stored_name, *_ = self._cipher.stored_names(namespace, name)
+                encrypted_pieces[stored_name] = await _run_in_thread_if_large(
+                    self._cipher.encrypt, ("piece", namespace, name), pieces[name]
+                )
+            await self._store.put(namespace, encrypted_pieces)
 
-    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+    async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
         """Read pieces and check them; see the protocol."""
         await self._keyring.ready()
-        wanted = {self._cipher.stored_names(home, name)[0]: name for name in names}
+        names_by_stored_name = {self._cipher.stored_names(namespace, name)[0]: name for name in names}
         try:
-            found = await self._store.get(home, list(wanted))
+            stored_pieces = await self._store.get(namespace, list(names_by_stored_name))
         except CorruptStateError:  # some are missing under the current key's names, or damaged
-            return {name: await self._one(home, name) for name in dict.fromkeys(names)}
-        return {wanted[stored]: await self._decrypted(home, wanted[stored], data) for stored, data in found.items()}
+            return {name: await self._get_by_any_name(namespace, name) for name in dict.fromkeys(names)}
+        return {
+            names_by_stored_name[stored_name]: await self._decrypt_piece(
+                namespace, names_by_stored_name[stored_name], data
+            )
+            for stored_name, data in stored_pieces.items()
+        }
 
-    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+    async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a piece; see the protocol. Only whole pieces can be decrypted, so some stay in memory."""
-        data = self._decrypted_pieces.get((home, name))
+        data = self._decrypted_pieces.get((namespace, name))
         if data is None:
-            data = (await self.get(home, [name]))[name]
-            self._decrypted_pieces.put((home, name), data, len(data))
+            data = (await self.get(namespace, [name]))[name]
+            self._decrypted_pieces.put((namespace, name), data, len(data))
         return data[start : start + size]
 
-    async def _one(self, home: str, name: str) -> bytes:
+    async def _get_by_any_name(self, namespace: str, name: str) -> bytes:
         """Read a piece under any of its names; the last is the name of an unencrypted piece."""
-        tried: list[str] = []
-        while left := [stored for stored in self._cipher.stored_names(home, name) if stored not in tried]:
-            for stored in left:
+        tried_names: list[str] = []
+        while remaining_names := [
+            stored_name for stored_name in self._cipher.stored_names(namespace, name) if stored_name not in tried_names
+        ]:
+            for stored_name in remaining_names:
                 try:
-                    found = await self._store.get(home, [stored])
+                    found = await self._store.get(namespace, [stored_name])
                 except CorruptStateError:
                     continue
-                return await self._decrypted(home, name, found[stored])
-            tried += left
-            await self._keyring.look_again()  # two processes that start at once make a key each
-        found = await self._store.get(home, [name])
-        self._cipher.check_plaintext(f"the piece {name} of {home}")
+                return await self._decrypt_piece(namespace, name, found[stored_name])
+            tried_names += remaining_names
+            await self._keyring.reload_keys()  # two processes that start at once make a key each
+        found = await self._store.get(namespace, [name])
+        self._cipher.check_plaintext(f"the piece {name} of {namespace}")
         return found[name]
 
-    async def _decrypted(self, home: str, name: str, data: bytes) -> bytes:
+    async def _decrypt_piece(self, namespace: str, name: str, data: bytes) -> bytes:
         try:
-            return await _beside(self._cipher.decrypt, ("piece", home, name), data)
+            return await _run_in_thread_if_large(self._cipher.decrypt, ("piece", namespace, name), data)
         except CorruptStateError as error:
-            raise CorruptStateError(f"the piece {name} of {home} has other bytes than were stored: {error}") from error
+            raise CorruptStateError(
+                f"the piece {name} of {namespace} has other bytes than were stored: {error}"
+            ) from error
 
-    async def pieces(self, home: str) -> AsyncGenerator[StoredPiece]:
+    async def pieces(self, namespace: str) -> AsyncGenerator[StoredPiece]:
         """List the pieces of a home; see the protocol."""
         await self._keyring.ready()
-        async for piece in self._store.pieces(home):
+        async for piece in self._store.pieces(namespace):
             if len(piece.name) == HASH_CHARACTERS:
                 yield piece
             else:
-                name = self._cipher.decrypt_name(home, piece.name)
+                name = self._cipher.decrypt_name(namespace, piece.name)
                 yield replace(piece, name=name, size=piece.size - OVERHEAD_BYTES)
 
-    async def homes(self) -> AsyncGenerator[str]:
+    async def list_namespaces(self) -> AsyncGenerator[str]:
         """List the homes, except those of the keys and the secret; see the protocol."""
-        async for home in self._store.homes():
-            if home not in {KEYS_HOME, SECRET_HOME}:
-                yield home
+        async for namespace in self._store.list_namespaces():
+            if namespace not in {KEYS_NAMESPACE, SECRET_NAMESPACE}:
+                yield namespace
 
-    async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
         """Delete pieces, encrypted or not; see the protocol."""
         await self._keyring.ready()
-        stored = [one for name in names for one in (*self._cipher.stored_names(home, name), name)]
-        return await self._store.delete(home, stored, older_than_seconds=older_than_seconds)
+        stored_names = [
+            stored_name for name in names for stored_name in (*self._cipher.stored_names(namespace, name), name)
+        ]
+        return await self._store.delete(namespace, stored_names, older_than_seconds=older_than_seconds)
 
-    async def hold(self, home: str, holder: str) -> None:
+    async def hold(self, namespace: str, holder: str) -> None:
         """Record a holder; see the protocol."""
-        await self._store.hold(home, holder)
+        await self._store.hold(namespace, holder)
 
-    async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
+    async def release(self, namespace: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
         """Remove a holder; see the protocol."""
-        await self._store.release(home, holder, older_than_seconds=older_than_seconds)
+        await self._store.release(namespace, holder, older_than_seconds=older_than_seconds)
 
-    async def holders(self, home: str) -> dict[str, float]:
+    async def holders(self, namespace: str) -> dict[str, float]:
         """Return the holders of a home; see the protocol."""
-        return await self._store.holders(home)
+        return await self._store.holders(namespace)
 
     async def check(self) -> None:
         """Check that the store is writable and the keys are there; see the protocol."""
@@ -133,10 +146,10 @@ class EncryptedSegmentStore:
         await self._store.close()
 
 
-async def _beside(work: Callable[[Place, bytes], bytes], place: Place, data: bytes) -> bytes:
+async def _run_in_thread_if_large(operation: Callable[[Place, bytes], bytes], location: Place, data: bytes) -> bytes:
     if len(data) < _LARGE_BYTES:
-        return work(place, data)
-    return await asyncio.to_thread(work, place, data)
+        return operation(location, data)
+    return await asyncio.to_thread(operation, location, data)
 
 
 def _groups(pieces: Mapping[str, bytes]) -> Iterator[list[str]]:

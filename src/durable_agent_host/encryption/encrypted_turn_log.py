@@ -24,7 +24,7 @@ from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, ENCRYPTED, LogEntry, LogPage, LogRecord
 from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES, TurnLog, check_order, missing_entries
 
-_REMEMBERED: Final = 10_000
+_MAX_CACHED_OFFSETS: Final = 10_000
 """How many logs' next offsets are remembered; for others it is read."""
 
 
@@ -43,7 +43,7 @@ class EncryptedTurnLog:
         self._cipher = cipher
         self._keyring = keyring
         self._next: OrderedDict[tuple[str, int], int] = OrderedDict()
-        self._waiting: dict[str, deque[Future[None]]] = {}
+        self._queues: dict[str, deque[Future[None]]] = {}
         self._lock = threading.Lock()
 
     async def open(self, log_id: str) -> int:
@@ -51,7 +51,7 @@ class EncryptedTurnLog:
         await self._keyring.ready()
         attempt = await self._log.open(log_id)
         if attempt == 1:
-            self._note(log_id, attempt, 1)  # its first entry is the one that opens it
+            self._cache_offset(log_id, attempt, 1)  # its first entry is the one that opens it
         return attempt
 
     async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
@@ -63,17 +63,17 @@ class EncryptedTurnLog:
     async def _append(self, log_id: str, lines: Sequence[bytes], attempt: int) -> int:
         await self._enter(log_id)
         try:
-            expected = self._next.pop((log_id, attempt), None)
-            if expected is None:
-                expected = await self._end_of(log_id)
-            encrypted = [
-                LogEntry(ENCRYPTED, self._cipher.enveloped(_place(log_id, attempt, offset), line))
-                for offset, line in enumerate(lines, expected)
+            expected_offset = self._next.pop((log_id, attempt), None)
+            if expected_offset is None:
+                expected_offset = await self._end_of(log_id)
+            encrypted_entries = [
+                LogEntry(ENCRYPTED, self._cipher.encrypt_to_envelope(_location_of(log_id, attempt, offset), line))
+                for offset, line in enumerate(lines, expected_offset)
             ]
-            first = await self._log.append(log_id, encrypted, attempt=attempt)
-            if first != expected:
+            first = await self._log.append(log_id, encrypted_entries, attempt=attempt)
+            if first != expected_offset:
                 raise LogError(f"the log {log_id} has grown behind its writer's back: it is no longer written")
-            self._note(log_id, attempt, first + len(lines))
+            self._cache_offset(log_id, attempt, first + len(lines))
             return first
         finally:
             self._leave(log_id)
@@ -81,7 +81,7 @@ class EncryptedTurnLog:
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
         """Read the entries that are there now; see the protocol."""
         await self._keyring.ready()
-        return self._decrypted(log_id, await self._log.read(log_id, from_offset, max_bytes=max_bytes))
+        return self._decrypt_page(log_id, await self._log.read(log_id, from_offset, max_bytes=max_bytes))
 
     async def follow(
         self,
@@ -97,7 +97,7 @@ class EncryptedTurnLog:
         pages = self._log.follow(log_id, from_offset, max_bytes=max_bytes, idle_seconds=idle_seconds, until=until)
         async with aclosing(pages):
             async for page in pages:
-                yield self._decrypted(log_id, page)
+                yield self._decrypt_page(log_id, page)
 
     async def truncate(self, log_id: str, before_offset: int) -> None:
         """Delete the entries before an offset; see the protocol."""
@@ -128,9 +128,9 @@ class EncryptedTurnLog:
         """Close the store; see the protocol."""
         await self._log.close()
 
-    def _note(self, log_id: str, attempt: int, offset: int) -> None:
+    def _cache_offset(self, log_id: str, attempt: int, offset: int) -> None:
         self._next[log_id, attempt] = offset
-        if len(self._next) > _REMEMBERED:
+        if len(self._next) > _MAX_CACHED_OFFSETS:
             self._next.popitem(last=False)
 
     async def _end_of(self, log_id: str) -> int:
@@ -145,32 +145,32 @@ class EncryptedTurnLog:
     async def _enter(self, log_id: str) -> None:
         """Serialize the appends to a log, whatever loops they run on."""
         with self._lock:
-            if log_id not in self._waiting:
-                self._waiting[log_id] = deque()
+            if log_id not in self._queues:
+                self._queues[log_id] = deque()
                 return
-            mine = Future[None]()
-            self._waiting[log_id].append(mine)
+            own_future = Future[None]()
+            self._queues[log_id].append(own_future)
         try:
-            await asyncio.shield(asyncio.wrap_future(mine))
+            await asyncio.shield(asyncio.wrap_future(own_future))
         except asyncio.CancelledError:
             with self._lock:
-                is_mine = mine not in self._waiting[log_id]
-                if not is_mine:
-                    self._waiting[log_id].remove(mine)
-            if is_mine:
+                has_turn = own_future not in self._queues[log_id]
+                if not has_turn:
+                    self._queues[log_id].remove(own_future)
+            if has_turn:
                 self._leave(log_id)
             raise
 
     def _leave(self, log_id: str) -> None:
         with self._lock:
-            waiting = self._waiting[log_id]
-            following = waiting.popleft() if waiting else None
+            queue = self._queues[log_id]
+            following = queue.popleft() if queue else None
             if following is None:
-                del self._waiting[log_id]
+                del self._queues[log_id]
         if following is not None:
             following.set_result(None)
 
-    def _decrypted(self, log_id: str, page: LogPage) -> LogPage:
+    def _decrypt_page(self, log_id: str, page: LogPage) -> LogPage:
         last = check_order(log_id, page.records)
         if last is not None and not page.has_more and page.next_offset != last.offset + 1:
             raise missing_entries(log_id, last.offset + 1)
@@ -184,7 +184,7 @@ class EncryptedTurnLog:
         if record.entry.kind != ENCRYPTED:
             self._cipher.check_plaintext(f"entry {record.offset} of the turn log {log_id}")
             return record
-        line = self._cipher.opened(_place(log_id, record.attempt, record.offset), record.entry.data)
+        line = self._cipher.decrypt_value(_location_of(log_id, record.attempt, record.offset), record.entry.data)
         if line is None:
             raise CorruptStateError(f"entry {record.offset} of the turn log {log_id} is not what was encrypted")
         return replace(record, entry=decode_log_entry(line))
@@ -199,5 +199,5 @@ class _Lasting(asyncio.Task[int]):
         return False
 
 
-def _place(log_id: str, attempt: int, offset: int) -> Place:
+def _location_of(log_id: str, attempt: int, offset: int) -> Place:
     return ("log", log_id, str(attempt), str(offset))

@@ -28,8 +28,10 @@ def read_keys(setting: str) -> list[WrappingKey]:
         SettingError: the setting is malformed; the message does not quote it.
     """
     keys: list[WrappingKey] = []
-    for number, one in enumerate((one.strip() for one in setting.split(",") if one.strip()), 1):
-        key_id, _, text = one.partition("=")
+    for number, setting_part in enumerate(
+        (setting_part.strip() for setting_part in setting.split(",") if setting_part.strip()), 1
+    ):
+        key_id, _, text = setting_part.partition("=")
         if not _ID.fullmatch(key_id) or not text:
             raise SettingError(f"{SETTING}: key {number} does not have the form {_FORM}")
         if any(key.id == key_id for key in keys):

@@ -55,34 +55,36 @@ class KeyVaultKey:
         """Encrypt a data key in the vault."""
         return json.dumps(self._ask(self._url, "wrapkey", _text(secret))).encode()
 
-    def unwrap(self, wrapped: bytes) -> bytes | None:
+    def unwrap(self, wrapped_secret: bytes) -> bytes | None:
         """Decrypt a data key in the vault."""
         try:
-            said = json.loads(wrapped)
-            version = str(said["kid"])
-            value = str(said["value"])
+            wrapping_json = json.loads(wrapped_secret)
+            version = str(wrapping_json["kid"])
+            value = str(wrapping_json["value"])
         except (ValueError, KeyError, TypeError):
             return None
         if urlsplit(version).netloc != self._host:
             return None  # stored data must not choose where the app's token goes
         return _bytes(self._ask(version, "unwrapkey", value)["value"])
 
-    def _ask(self, key: str, what: str, value: str) -> dict[str, str]:
+    def _ask(self, key: str, operation: str, value: str) -> dict[str, str]:
         body = json.dumps({"alg": _ALGORITHM, "value": value}).encode()
         try:
             headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"}
-            url = f"{key.replace(urlsplit(key).scheme, urlsplit(self._url).scheme, 1)}/{what}?api-version={_VERSION}"
+            url = (
+                f"{key.replace(urlsplit(key).scheme, urlsplit(self._url).scheme, 1)}/{operation}?api-version={_VERSION}"
+            )
             request = urllib.request.Request(url, body, headers)  # noqa: S310 - the setting allows only https
             with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
-                said = json.load(answer)
-                return {"kid": str(said["kid"]), "value": str(said["value"])}
+                response_json = json.load(answer)
+                return {"kid": str(response_json["kid"]), "value": str(response_json["value"])}
         except urllib.error.HTTPError as error:
             reason = f"{error.code}: {error.read(2000).decode('utf-8', 'replace')}"
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = str(error)
         raise EncryptionKeyError(
-            f"the key {self.id!r} of {self._host} cannot {what.removesuffix('key')} a data key ({reason}): let the "
-            "app's identity wrap and unwrap with it; nothing was changed"
+            f"the key {self.id!r} of {self._host} cannot {operation.removesuffix('key')} a data key ({reason}): let "
+            "the app's identity wrap and unwrap with it; nothing was changed"
         )
 
     def _token(self) -> str:

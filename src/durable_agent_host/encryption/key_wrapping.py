@@ -25,7 +25,7 @@ class WrappingKey(Protocol):
         """
         ...
 
-    def unwrap(self, wrapped: bytes) -> bytes | None:
+    def unwrap(self, wrapped_secret: bytes) -> bytes | None:
         """Decrypt a data key; None when another key has wrapped it.
 
         Raises:
@@ -45,9 +45,9 @@ class LocalKey:
         """Encrypt a data key."""
         return aes_key_wrap(self._secret, secret)
 
-    def unwrap(self, wrapped: bytes) -> bytes | None:
+    def unwrap(self, wrapped_secret: bytes) -> bytes | None:
         """Decrypt a data key."""
         try:
-            return aes_key_unwrap(self._secret, wrapped)
+            return aes_key_unwrap(self._secret, wrapped_secret)
         except (InvalidUnwrap, ValueError):
             return None

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from durable_agent_host.codec.offloaded_text import piece_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.encryption.cipher import KEY_BYTES, DataKey
-from durable_agent_host.encryption.data_key_storage import KEYS_HOME, wait_for
+from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE, wait_for
 from durable_agent_host.encryption.key_wrapping import SETTING, WrappingKey
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError
 from durable_agent_host.segments.protocol import SegmentStore
@@ -43,7 +43,7 @@ class _Wrapped(NamedTuple):
     name: str
     key_id: str
     by: str
-    made_at: str
+    created_at: str
     secret: bytes
 
 
@@ -64,7 +64,7 @@ class Keyring:
         self._current = wrapping[0]
         self._keys: tuple[DataKey, ...] = ()
         self._found: dict[bytes, DataKey] = {}
-        self._missed: dict[str, float] = {}
+        self._missed_at: dict[str, float] = {}
         self._failure: Exception | None = None
         self._lock = threading.Lock()
 
@@ -79,7 +79,7 @@ class Keyring:
     def _search(self, key_id: str) -> DataKey:
         """Read the home, looking for a key."""
         self._load(key_id)
-        found = self._known(key_id)
+        found = self._find_loaded(key_id)
         if found is None:
             raise EncryptionKeyError(
                 f"stored data is encrypted with the data key {key_id}, which the store of this app does not have, or "
@@ -100,37 +100,37 @@ class Keyring:
         if not self._keys:
             await asyncio.to_thread(self.all)
 
-    async def look_again(self) -> None:
+    async def reload_keys(self) -> None:
         """Read keys that other processes have made, at most once every few moments."""
         with suppress(EncryptionKeyError):
             await asyncio.to_thread(self._search, _NO_KEY)
 
-    def _known(self, key_id: str) -> DataKey | None:
+    def _find_loaded(self, key_id: str) -> DataKey | None:
         for key in self._keys:
             if key.id == key_id:
                 return key
         return None
 
-    def _load(self, wanted: str) -> Sequence[DataKey]:
+    def _load(self, key_id: str) -> Sequence[DataKey]:
         """Read the home, for one key or for any; for the same key not too often.
 
         Runs in its own thread, because the caller's may have a running loop.
         """
         with self._lock:
-            if (self._known(wanted) is not None) if wanted else self._keys:
+            if (self._find_loaded(key_id) is not None) if key_id else self._keys:
                 return self._keys
-            if time.monotonic() - self._missed.get(wanted, float("-inf")) < _AGAIN_SECONDS:
+            if time.monotonic() - self._missed_at.get(key_id, float("-inf")) < _AGAIN_SECONDS:
                 if self._failure is not None:
                     raise self._failure
                 return self._keys
-            reading = threading.Thread(target=self._read_in_thread, name="data-keys")
-            reading.start()
-            reading.join()
-            if self._failure is None and (not wanted or self._known(wanted) is not None):
+            thread = threading.Thread(target=self._read_in_thread, name="data-keys")
+            thread.start()
+            thread.join()
+            if self._failure is None and (not key_id or self._find_loaded(key_id) is not None):
                 return self._keys
-            if len(self._missed) > _MISSED:
-                self._missed.clear()
-            self._missed[wanted] = time.monotonic()
+            if len(self._missed_at) > _MISSED:
+                self._missed_at.clear()
+            self._missed_at[key_id] = time.monotonic()
             if self._failure is not None:
                 raise self._failure
             return self._keys
@@ -145,59 +145,67 @@ class Keyring:
 
     async def _read(self) -> tuple[DataKey, ...]:
         store = self._open_store()
-        wrapped = await _wrapped_in(store)
-        if not wrapped:
+        wrapped_keys = await _read_wrapped_keys(store)
+        if not wrapped_keys:
             await self._make(store)
-            wrapped = await _wrapped_in(store)
-        opened = {one: key for one in wrapped if (key := self._opened(one)) is not None}
-        if not opened:
-            raise self._lost(wrapped)
-        for key, one in {key.id: (key, one) for one, key in opened.items()}.values():
-            kept = [other for other in wrapped if other.key_id == key.id]
-            if not any(other.key_id == key.id and other.by == self._current.id for other in opened):
-                await self._wrap_again(store, key, one, kept)
-            elif left := [other.name for other in kept if other.by != self._current.id]:
-                await store.delete(KEYS_HOME, left)  # the process that wrapped it again was killed before it did this
-        oldest = sorted(opened, key=lambda one: (one.made_at, one.key_id))
-        return tuple({opened[one].id: opened[one] for one in oldest}.values())
+            wrapped_keys = await _read_wrapped_keys(store)
+        keys_by_wrapped = {
+            wrapped_key: key for wrapped_key in wrapped_keys if (key := self._unwrap(wrapped_key)) is not None
+        }
+        if not keys_by_wrapped:
+            raise self._lost(wrapped_keys)
+        for key, wrapped_key in {key.id: (key, wrapped_key) for wrapped_key, key in keys_by_wrapped.items()}.values():
+            same_keys = [other for other in wrapped_keys if other.key_id == key.id]
+            if not any(other.key_id == key.id and other.by == self._current.id for other in keys_by_wrapped):
+                await self._wrap_again(store, key, wrapped_key, same_keys)
+            elif left := [other.name for other in same_keys if other.by != self._current.id]:
+                await store.delete(
+                    KEYS_NAMESPACE, left
+                )  # the process that wrapped it again was killed before it did this
+        oldest = sorted(keys_by_wrapped, key=lambda wrapped_key: (wrapped_key.created_at, wrapped_key.key_id))
+        return tuple({keys_by_wrapped[wrapped_key].id: keys_by_wrapped[wrapped_key] for wrapped_key in oldest}.values())
 
-    def _opened(self, one: _Wrapped) -> DataKey | None:
-        wrapping = self._wrapping.get(one.by)
-        secret = wrapping.unwrap(one.secret) if wrapping is not None else None
+    def _unwrap(self, wrapped_key: _Wrapped) -> DataKey | None:
+        wrapping = self._wrapping.get(wrapped_key.by)
+        secret = wrapping.unwrap(wrapped_key.secret) if wrapping is not None else None
         key = DataKey(secret) if secret is not None and len(secret) == KEY_BYTES else None
-        return key if key is not None and key.id == one.key_id else None
+        return key if key is not None and key.id == wrapped_key.key_id else None
 
     async def _make(self, store: SegmentStore) -> None:
         key = DataKey(secrets.token_bytes(KEY_BYTES))
-        await store.hold(KEYS_HOME, _HOLDER)
+        await store.hold(KEYS_NAMESPACE, _HOLDER)
         await self._put(store, key, datetime.now(UTC).isoformat())
         _LOGGER.info("encryption: made the data key %s, wrapped by the key %r", key.id, self._current.id)
 
-    async def _wrap_again(self, store: SegmentStore, key: DataKey, one: _Wrapped, before: Sequence[_Wrapped]) -> None:
+    async def _wrap_again(
+        self, store: SegmentStore, key: DataKey, wrapped_key: _Wrapped, before: Sequence[_Wrapped]
+    ) -> None:
         """Wrap a key with the operator's current key; delete the earlier wrapping once the new one is stored."""
-        name = await self._put(store, key, one.made_at)
-        again = next(kept for kept in await _wrapped_in(store) if kept.name == name)
-        opened = self._opened(again)
-        if opened is None or opened.secret != key.secret:
+        name = await self._put(store, key, wrapped_key.created_at)
+        again = next(stored_key for stored_key in await _read_wrapped_keys(store) if stored_key.name == name)
+        unwrapped_key = self._unwrap(again)
+        if unwrapped_key is None or unwrapped_key.secret != key.secret:
             raise EncryptionKeyError(
                 f"the key {self._current.id!r} does not unwrap what it has wrapped: the data key {key.id} is kept as "
                 "it was; check the key"
             )
-        await store.delete(KEYS_HOME, [kept.name for kept in before])
+        await store.delete(KEYS_NAMESPACE, [stored_key.name for stored_key in before])
         reach("keys.after_delete")
         _LOGGER.warning("encryption: the data key %s is now wrapped by the key %r", key.id, self._current.id)
 
-    async def _put(self, store: SegmentStore, key: DataKey, made_at: str) -> str:
-        wrapped = b64encode(self._current.wrap(key.secret)).decode()
-        data = json_bytes_of({"dataKey": key.id, "wrappedBy": self._current.id, "madeAt": made_at, "wrapped": wrapped})
+    async def _put(self, store: SegmentStore, key: DataKey, created_at: str) -> str:
+        wrapped_secret = b64encode(self._current.wrap(key.secret)).decode()
+        data = json_bytes_of(
+            {"dataKey": key.id, "wrappedBy": self._current.id, "madeAt": created_at, "wrapped": wrapped_secret}
+        )
         name = piece_name(data)
         reach("keys.before_put")
-        await store.put(KEYS_HOME, {name: data})
+        await store.put(KEYS_NAMESPACE, {name: data})
         reach("keys.after_put")
         return name
 
-    def _lost(self, wrapped: Sequence[_Wrapped]) -> EncryptionKeyError:
-        by = ", ".join(sorted({repr(one.by) for one in wrapped}))
+    def _lost(self, wrapped_keys: Sequence[_Wrapped]) -> EncryptionKeyError:
+        by = ", ".join(sorted({repr(wrapped_key.by) for wrapped_key in wrapped_keys}))
         has = ", ".join(sorted(map(repr, self._wrapping)))
         return EncryptionKeyError(
             f"the stored data is encrypted, and its data keys are wrapped by the key {by}: {SETTING} has {has}, which "
@@ -205,17 +213,17 @@ class Keyring:
         )
 
 
-async def _wrapped_in(store: SegmentStore) -> list[_Wrapped]:
-    names = [piece.name async for piece in store.pieces(KEYS_HOME)]
-    found = await store.get(KEYS_HOME, names) if names else {}
-    kept: list[_Wrapped] = []
+async def _read_wrapped_keys(store: SegmentStore) -> list[_Wrapped]:
+    names = [piece.name async for piece in store.pieces(KEYS_NAMESPACE)]
+    found = await store.get(KEYS_NAMESPACE, names) if names else {}
+    wrapped_keys: list[_Wrapped] = []
     for name, data in found.items():
-        said: Any = json_of_bytes(data, "a wrapped data key")
+        key_json: Any = json_of_bytes(data, "a wrapped data key")
         try:
-            of_key = str(said["dataKey"]), str(said["wrappedBy"]), str(said["madeAt"])
-            kept.append(_Wrapped(name, *of_key, b64decode(said["wrapped"])))
+            of_key = str(key_json["dataKey"]), str(key_json["wrappedBy"]), str(key_json["madeAt"])
+            wrapped_keys.append(_Wrapped(name, *of_key, b64decode(key_json["wrapped"])))
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptStateError(
-                f"the piece {name} of {KEYS_HOME} is no wrapped data key: restore a copy; nothing was changed"
+                f"the piece {name} of {KEYS_NAMESPACE} is no wrapped data key: restore a copy; nothing was changed"
             ) from error
-    return kept
+    return wrapped_keys

@@ -8,11 +8,11 @@ from urllib.parse import quote
 import azure.functions as func
 
 from durable_agent_host.durable.turn_client import TurnClient
-from durable_agent_host.errors import MAKE_ROOM, DiskFullError, NotFoundError
+from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, NotFoundError
 from durable_agent_host.http.gate import DISK_FULL
 from durable_agent_host.http.problem_details import LOG_RETRY_SECONDS, problem
 from durable_agent_host.http.request_handling import Call, Host
-from durable_agent_host.http.response_views import json_answer
+from durable_agent_host.http.response_views import json_response
 from durable_agent_host.turn_log.turn_log_health import name_of
 
 _PROMETHEUS: Final = "text/plain; version=0.0.4"
@@ -27,11 +27,11 @@ def hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "type": type(hosted.agent).__name__,
-            "http_endpoint_enabled": hosted.http_endpoint_enabled,
-            "mcp_tool_enabled": hosted.mcp_tool_enabled,
+            "type": type(agents.agent).__name__,
+            "http_endpoint_enabled": agents.http_endpoint_enabled,
+            "mcp_tool_enabled": agents.mcp_tool_enabled,
         }
-        for name, hosted in metadata.items()
+        for name, agents in metadata.items()
     ]
 
 
@@ -46,7 +46,7 @@ async def list_agents(host: Host, call: Call, client: TurnClient) -> func.HttpRe
         }
         for name, description in sorted(host.agents.items())
     ]
-    return json_answer(HTTPStatus.OK, {"agents": agents}, {})
+    return json_response(HTTPStatus.OK, {"agents": agents}, {})
 
 
 async def metrics(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
@@ -69,22 +69,22 @@ async def health(host: Host, call: Call, client: TurnClient) -> func.HttpRespons
     del call
     found = dict(await client.find_problems())
     if host.gate.is_disk_full:
-        found["disk"] = DiskFullError(f"{DISK_FULL}: {MAKE_ROOM}")
-    agents = host.hosted()
-    hosted = {"agents": agents, "agent_count": len(agents)}
+        found["disk"] = DiskFullError(f"{DISK_FULL}: {FREE_SPACE_HINT}")
+    agents = host.list_hosted_agents()
+    agents_view = {"agents": agents, "agent_count": len(agents)}
     checks = {
         name: {"ok": True} if error is None else {"ok": False, "reason": name_of(error)}
         for name, error in found.items()
     }
     wrong = [f"the {name.replace('_', ' ')} cannot be written ({name_of(e)})" for name, e in found.items() if e]
     if not wrong:
-        return json_answer(HTTPStatus.OK, {"status": "healthy", **hosted, "checks": checks}, {})
+        return json_response(HTTPStatus.OK, {"status": "healthy", **agents_view, "checks": checks}, {})
     return problem(
         HTTPStatus.SERVICE_UNAVAILABLE,
-        f"{', and '.join(wrong)}: {MAKE_ROOM if 'disk' in found else "the host's log says more"}",
+        f"{', and '.join(wrong)}: {FREE_SPACE_HINT if 'disk' in found else "the host's log says more"}",
         headers={"Retry-After": str(LOG_RETRY_SECONDS)},
         healthy=False,
         health="unhealthy" if found.get("session_store") else "degraded",
-        **hosted,
+        **agents_view,
         checks=checks,
     )

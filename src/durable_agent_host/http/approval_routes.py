@@ -10,48 +10,50 @@ import azure.functions as func
 from durable_agent_host.codec.entity_state import decode_owner, encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError
-from durable_agent_host.http.parse import parse_answers
+from durable_agent_host.http.parse import parse_approvals
 from durable_agent_host.http.request_handling import Answer, Call, Host
-from durable_agent_host.http.response_views import approval_view, json_answer, turn_headers, turn_urls
+from durable_agent_host.http.response_views import approval_view, json_response, turn_headers, turn_urls
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
 from durable_agent_host.model.turn import Turn
 
-SHOWN_WITHIN_SECONDS: Final = 3.0
+PENDING_VISIBLE_SECONDS: Final = 3.0
 """A client may know a call from its event this long before the turn shows it as pending."""
 
-NOTED_WITHIN_SECONDS: Final = 10.0
+RECEIPT_WAIT_SECONDS: Final = 10.0
 
 
-async def answer_approvals(host: Host, call: Call, client: TurnClient) -> Answer:
+async def submit_approvals(host: Host, call: Call, client: TurnClient) -> Answer:
     """``POST …/turns/{turn}/approvals``: answer one or more calls that wait for a person."""
-    answers = parse_answers(call.body)
+    approvals = parse_approvals(call.body)
     turn = await named_turn(host, call, client)
-    if turn.outcome is None and not _knows(turn, answers):
-        turn = await client.wait_for_calls(turn.request.turn_id, answers.keys(), seconds=SHOWN_WITHIN_SECONDS) or turn
-    pending = [call["call_id"] for call in turn.pending]
-    unknown = sorted(answers.keys() - turn.answers.keys() - set(pending))
-    if unknown and not pending:
-        status = turn.outcome.status if turn.outcome else "running"
-        return turn_conflict(turn, f"the turn is {status} and waits for no approval of {', '.join(unknown)}")
-    if unknown:
-        raise NotFoundError(
-            f"the turn waits for no approval of {', '.join(unknown)}; it waits for {', '.join(pending)}"
+    if turn.outcome is None and not _are_calls_known(turn, approvals):
+        turn = (
+            await client.wait_for_calls(turn.request.turn_id, approvals.keys(), seconds=PENDING_VISIBLE_SECONDS) or turn
         )
-    if other := _answered_otherwise(turn, answers):
-        return turn_conflict(turn, other)
+    pending = [call["call_id"] for call in turn.pending]
+    unknown_ids = sorted(approvals.keys() - turn.answers.keys() - set(pending))
+    if unknown_ids and not pending:
+        status = turn.outcome.status if turn.outcome else "running"
+        return turn_conflict(turn, f"the turn is {status} and waits for no approval of {', '.join(unknown_ids)}")
+    if unknown_ids:
+        raise NotFoundError(
+            f"the turn waits for no approval of {', '.join(unknown_ids)}; it waits for {', '.join(pending)}"
+        )
+    if conflict := _find_conflict(turn, approvals):
+        return turn_conflict(turn, conflict)
     for pending_call in turn.pending:
-        if pending_call["call_id"] in answers:
+        if pending_call["call_id"] in approvals:
             _check_approver(pending_call, turn, call.caller.principal)
     if (principal := call.caller.principal) is not None:
-        said_by = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
-        answers = {call_id: answer | said_by for call_id, answer in answers.items()}
+        decided_by = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
+        approvals = {call_id: approval | decided_by for call_id, approval in approvals.items()}
     await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
-    if new := {call_id: answer for call_id, answer in answers.items() if call_id not in turn.answers}:
-        turn = await client.answer(turn, new, seconds=NOTED_WITHIN_SECONDS)
-        if other := _answered_otherwise(turn, answers):
-            return turn_conflict(turn, other)
-    return _noted(call, turn, answers, await view_for_caller(host, call, client, turn))
+    if new_approvals := {call_id: approval for call_id, approval in approvals.items() if call_id not in turn.answers}:
+        turn = await client.submit_approvals(turn, new_approvals, seconds=RECEIPT_WAIT_SECONDS)
+        if conflict := _find_conflict(turn, approvals):
+            return turn_conflict(turn, conflict)
+    return _approvals_response(call, turn, approvals, await view_for_caller(host, call, client, turn))
 
 
 def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:
@@ -60,12 +62,13 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
     Raises:
         ForbiddenError: calls of this tool need somebody else's answer.
     """
-    demanded = pending.get("approved_by")
-    if demanded is None:
+    required_approver = pending.get("approved_by")
+    if required_approver is None:
         return
     if principal is None:
         raise ForbiddenError(
-            f"call {pending['call_id']} needs the answer of {demanded!r}, and the app does not identify its callers: "
+            f"call {pending['call_id']} needs the approval of {required_approver!r}, and the app does not identify its "
+            "callers: "
             "it needs identify"
         )
     request = turn.request
@@ -74,41 +77,43 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
         raise ForbiddenError(
             f"call {pending['call_id']} must be answered by a principal other than the one who changed its arguments"
         )
-    if demanded == ANOTHER:
-        asker = Owner(request.principal, request.tenant or "") if request.principal else None
-        if changer is None and (asker is None or principal.owner == asker):
+    if required_approver == ANOTHER:
+        requester = Owner(request.principal, request.tenant or "") if request.principal else None
+        if changer is None and (requester is None or principal.owner == requester):
             raise ForbiddenError(
                 f"call {pending['call_id']} must be answered by a principal other than the one who requested the turn"
             )
-    elif not principal.is_one_of(str(demanded)):
-        raise ForbiddenError(f"call {pending['call_id']} must be answered by a principal with {demanded!r}")
+    elif not principal.is_one_of(str(required_approver)):
+        raise ForbiddenError(f"call {pending['call_id']} must be answered by a principal with {required_approver!r}")
 
 
-def _noted(
-    call: Call, turn: Turn, answers: Mapping[str, Mapping[str, Any]], view: Mapping[str, Any]
+def _approvals_response(
+    call: Call, turn: Turn, approvals: Mapping[str, Mapping[str, Any]], view: Mapping[str, Any]
 ) -> func.HttpResponse:
     """Report which answers the turn has received; 202 while one is on its way."""
-    is_noted = answers.keys() <= turn.answers.keys()
-    if not is_noted and turn.outcome is not None:
+    is_received = approvals.keys() <= turn.answers.keys()
+    if not is_received and turn.outcome is not None:
         return turn_conflict(turn, f"the turn is {turn.outcome.status}: the answer came too late")
-    noted = {call_id: approval_view(turn.answers[call_id]) if call_id in turn.answers else None for call_id in answers}
-    status = HTTPStatus.OK if is_noted else HTTPStatus.ACCEPTED
-    return json_answer(
-        status, {**view, "answers": noted} | turn_urls(call.base_url, turn.request), turn_headers(turn.request)
+    received_views = {
+        call_id: approval_view(turn.answers[call_id]) if call_id in turn.answers else None for call_id in approvals
+    }
+    status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
+    return json_response(
+        status, {**view, "answers": received_views} | turn_urls(call.base_url, turn.request), turn_headers(turn.request)
     )
 
 
-def _knows(turn: Turn, answers: Mapping[str, Any]) -> bool:
-    return answers.keys() <= {*turn.answers, *(call["call_id"] for call in turn.pending)}
+def _are_calls_known(turn: Turn, approvals: Mapping[str, Any]) -> bool:
+    return approvals.keys() <= {*turn.answers, *(call["call_id"] for call in turn.pending)}
 
 
-def _answered_otherwise(turn: Turn, answers: Mapping[str, Mapping[str, Any]]) -> str | None:
-    for call_id, answer in answers.items():
-        known = turn.answers.get(call_id)
-        is_elsewhere = known is not None and (known.get("truncated") or known.get("stored"))
-        compared = ("approved",) if is_elsewhere else ("approved", "reason", "arguments")
-        if known is not None and any(known.get(name) != answer[name] for name in compared):
-            was = "approved" if known.get("approved") else "denied"
-            reason = f" ({known['reason']})" if known.get("reason") else ""
-            return f"call {call_id} already has a different answer: it was {was}{reason}"
+def _find_conflict(turn: Turn, approvals: Mapping[str, Mapping[str, Any]]) -> str | None:
+    for call_id, approval in approvals.items():
+        earlier = turn.answers.get(call_id)
+        is_offloaded = earlier is not None and (earlier.get("truncated") or earlier.get("stored"))
+        compared_fields = ("approved",) if is_offloaded else ("approved", "reason", "arguments")
+        if earlier is not None and any(earlier.get(name) != approval[name] for name in compared_fields):
+            decision = "approved" if earlier.get("approved") else "denied"
+            reason = f" ({earlier['reason']})" if earlier.get("reason") else ""
+            return f"call {call_id} already has a different answer: it was {decision}{reason}"
     return None

@@ -71,8 +71,8 @@ def parse_form(body: bytes, content_type: str) -> list[FormPart]:
 
 
 def _boundary_of(content_type: str) -> bytes:
-    found = _BOUNDARY.findall(content_type)
-    boundary = (found[0][0] or found[0][1]) if len(found) == 1 else ""
+    matches = _BOUNDARY.findall(content_type)
+    boundary = (matches[0][0] or matches[0][1]) if len(matches) == 1 else ""
     if not _BOUNDARY_CHARACTERS.fullmatch(boundary):
         raise RequestError(
             "the Content-Type multipart/form-data needs one boundary of 1 to 70 characters: "
@@ -84,15 +84,15 @@ def _boundary_of(content_type: str) -> bytes:
 def _slices(body: bytes, delimiter: bytes) -> Iterator[tuple[bytes, memoryview]]:
     """Find the parts between the delimiters; yields each part's header bytes and data."""
     view = memoryview(body)
-    place = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
-    if place == 1 or not body.startswith(delimiter, place):
+    offset = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
+    if offset == 1 or not body.startswith(delimiter, offset):
         raise RequestError("the form does not begin with its boundary: the body is not what its Content-Type says")
     while True:
-        place += len(delimiter)
-        if body.startswith(b"--", place):
+        offset += len(delimiter)
+        if body.startswith(b"--", offset):
             return
-        line_end = body.find(b"\r\n", place, place + 256)
-        if line_end < 0 or body[place:line_end].strip(b" \t"):
+        line_end = body.find(b"\r\n", offset, offset + 256)
+        if line_end < 0 or body[offset:line_end].strip(b" \t"):
             raise RequestError("the form has a boundary that does not end its line with CRLF")
         head_begin = line_end + 2
         if body.startswith(b"\r\n", head_begin):
@@ -104,7 +104,7 @@ def _slices(body: bytes, delimiter: bytes) -> Iterator[tuple[bytes, memoryview]]
         if data_end < 0:
             raise RequestError("the form is cut off: its last boundary is missing")
         yield body[head_begin:head_end], view[min(head_end + 4, data_end) : data_end]
-        place = data_end + 2
+        offset = data_end + 2
 
 
 def _read_part(head: bytes, data: memoryview) -> FormPart:
@@ -138,16 +138,16 @@ def _headers_of(head: bytes) -> dict[str, str]:
 
 def _parameters_of(disposition: str) -> dict[str, str]:
     """Read the parameters of a header; ``filename*`` is ignored, as RFC 7578 forbids it."""
-    rest = disposition[disposition.index(";") :] if ";" in disposition else ""
+    parameters_text = disposition[disposition.index(";") :] if ";" in disposition else ""
     parameters: dict[str, str] = {}
-    place = 0
-    while place < len(rest):
-        found = _PARAMETER.match(rest, place)
-        if found is None or found[1].lower() in parameters:
+    offset = 0
+    while offset < len(parameters_text):
+        match = _PARAMETER.match(parameters_text, offset)
+        if match is None or match[1].lower() in parameters:
             raise RequestError("the form has a part whose Content-Disposition cannot be read")
-        quoted = re.sub(r'\\(["\\])', r"\1", found[2]) if found[2] is not None else found[3] or found[4] or ""
-        parameters[found[1].lower()] = quoted.replace("%22", '"').replace("%0D", "\r").replace("%0A", "\n")
-        place = found.end()
+        value = re.sub(r'\\(["\\])', r"\1", match[2]) if match[2] is not None else match[3] or match[4] or ""
+        parameters[match[1].lower()] = value.replace("%22", '"').replace("%0D", "\r").replace("%0A", "\n")
+        offset = match.end()
     return parameters
 
 
@@ -204,8 +204,8 @@ def media_type_of(headers: Mapping[str, str]) -> str:
     Args:
         headers: names in any case.
     """
-    given = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
-    return given.partition(";")[0].strip().lower()
+    content_type = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+    return content_type.partition(";")[0].strip().lower()
 
 
 def is_json_type(media_type: str) -> bool:
@@ -234,10 +234,10 @@ def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], lis
     if not is_json_type(media_type):
         text = text_of(body).strip()
         if not media_type.startswith("text/"):
-            _refuse_json(text, content_type)
+            _reject_json_as_text(text, content_type)
         return {"message": text}, []
     fields = parse_object(body)
-    _refuse_unknown(fields)
+    _reject_unknown_fields(fields)
     return fields, []
 
 
@@ -291,7 +291,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def refuse_python_objects(text: str) -> None:
+def reject_python_objects(text: str) -> None:
     """Refuse JSON of which Durable Functions would make an object of a class that the caller names.
 
     Args:
@@ -308,7 +308,7 @@ def refuse_python_objects(text: str) -> None:
 
 
 def _json_of(text: str, where: str) -> Any:
-    refuse_python_objects(text)
+    reject_python_objects(text)
     try:
         return parse_strict(text)
     except json.JSONDecodeError as error:
@@ -316,11 +316,11 @@ def _json_of(text: str, where: str) -> Any:
     except RecursionError:
         raise RequestError(f"{where} is JSON that is nested too deeply") from None
     except ValueError:
-        why = "JSON has no NaN and no Infinity, and others have more digits than can be read"
-        raise RequestError(f"{where} has a number that cannot be read: {why}") from None
+        reason = "JSON has no NaN and no Infinity, and others have more digits than can be read"
+        raise RequestError(f"{where} has a number that cannot be read: {reason}") from None
 
 
-def _refuse_json(text: str, content_type: str) -> None:
+def _reject_json_as_text(text: str, content_type: str) -> None:
     """Refuse a JSON object that is sent without its content type, and would become the message."""
     if not text.startswith("{"):
         return
@@ -335,16 +335,16 @@ def _refuse_json(text: str, content_type: str) -> None:
         )
 
 
-def _refuse_unknown(names: Mapping[str, Any]) -> None:
+def _reject_unknown_fields(names: Mapping[str, Any]) -> None:
     unknown = [name for name in names if name not in RUN_FIELDS]
     if not unknown:
         return
-    near = get_close_matches(unknown[0], RUN_FIELDS, n=1, cutoff=0.6)
-    meant = f"did you mean {near[0]!r}? " if near else ""
+    similar = get_close_matches(unknown[0], RUN_FIELDS, n=1, cutoff=0.6)
+    hint = f"did you mean {similar[0]!r}? " if similar else ""
     if unknown[0].lower() in {"attachments", "contents", "content", "files", "images"}:
-        meant = "files and images are parts of 'message', a list. "
-    listed = ", ".join(repr(name[:60]) for name in unknown[:5])
-    raise RequestError(f"the body has {listed}, which run does not take: {meant}It takes {', '.join(RUN_FIELDS)}")
+        hint = "files and images are parts of 'message', a list. "
+    unknown_list = ", ".join(repr(name[:60]) for name in unknown[:5])
+    raise RequestError(f"the body has {unknown_list}, which run does not take: {hint}It takes {', '.join(RUN_FIELDS)}")
 
 
 def _read_form(body: bytes, content_type: str) -> tuple[dict[str, Any], list[SentFile]]:
@@ -356,9 +356,9 @@ def _read_form(body: bytes, content_type: str) -> tuple[dict[str, Any], list[Sen
         if part.name in fields:
             raise RequestError(f"the form has the field {part.name[:60]!r} twice: send it once")
         fields[part.name] = part
-    _refuse_unknown(fields)
-    read = {name: _field_of(part) for name, part in fields.items()}
-    return read, [_file_of(part) for part in parts if part.file_name is not None and not _is_no_choice(part)]
+    _reject_unknown_fields(fields)
+    values = {name: _field_of(part) for name, part in fields.items()}
+    return values, [_file_of(part) for part in parts if part.file_name is not None and not _is_no_choice(part)]
 
 
 def _is_no_choice(part: FormPart) -> bool:
@@ -408,9 +408,9 @@ async def read_body(
     max_bytes, setting = limit.of(media_type_of(headers))
     if max_bytes == 0:
         return b""
-    declared = headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > max_bytes:
-        raise _too_large(f"{int(declared)} bytes", max_bytes, setting)
+    content_length = headers.get("content-length", "")
+    if content_length.isdecimal() and int(content_length) > max_bytes:
+        raise _too_large(f"{int(content_length)} bytes", max_bytes, setting)
     body = bytearray()
     async for chunk in stream:
         count(len(chunk))

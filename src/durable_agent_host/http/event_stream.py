@@ -18,7 +18,7 @@ import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
+from durable_agent_host.durable.turn_client import TurnClient, is_store_error
 from durable_agent_host.errors import LogError, StateError, TurnTimedOutError
 from durable_agent_host.http.response_views import SLICE_BYTES, slices_of, terminal_event
 from durable_agent_host.http.sse import HEARTBEAT, OPENING, STREAM_HEADERS, encode_event
@@ -35,12 +35,12 @@ FIRST_SIGN_SECONDS: Final = 1.0
 """The answer's status waits this long for a sign of the turn, so that a refusal is a status and not an event."""
 
 _LONG_WAIT_SECONDS: Final = 60.0
-_FIRST_LOOK_SECONDS: Final = 2.0
-_SLOWEST_LOOK_SECONDS: Final = 10.0
+_FIRST_POLL_SECONDS: Final = 2.0
+_MAX_POLL_SECONDS: Final = 10.0
 """Slowest poll. The orchestration and the log announce nearly every end; only one made by an operator needs polling."""
 _AWAY_SECONDS: Final = 1.0
 _REST_SECONDS: Final = 5.0
-_KEPT_CHARACTERS: Final = 64 * 1024
+_MAX_CACHED_CHARACTERS: Final = 64 * 1024
 
 
 class _Stream(StreamingResponse):
@@ -75,18 +75,18 @@ class EventStream(_Stream):
     Args:
         events: as bytes.
         headers: further headers.
-        ended: called once, when the stream was sent or never will be.
+        on_end: called once, when the stream was sent or never will be.
     """
 
     live: ClassVar[int] = 0
     """How many this process is sending."""
 
     def __init__(
-        self, events: AsyncGenerator[bytes], headers: Mapping[str, str], ended: Callable[[], None] = lambda: None
+        self, events: AsyncGenerator[bytes], headers: Mapping[str, str], on_end: Callable[[], None] = lambda: None
     ) -> None:
         super().__init__(events, {**STREAM_HEADERS, **headers})
-        self._ended = weakref.finalize(self, ended)  # called once, whether or not the server ever reads the events
-        self._ended.atexit = False
+        self._on_end = weakref.finalize(self, on_end)  # called once, whether or not the server ever reads the events
+        self._on_end.atexit = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events as they come."""
@@ -95,7 +95,7 @@ class EventStream(_Stream):
             await super().__call__(scope, receive, send)
         finally:
             EventStream.live -= 1
-            self._ended()
+            self._on_end()
 
 
 class PartStream(_Stream):
@@ -184,7 +184,7 @@ async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) 
     log_id = turn_log_id(request.agent, request.session_id, request.turn_id)
     async with aclosing(log.follow(log_id, max_bytes=1)) as pages:
         sign = asyncio.ensure_future(anext(pages, None))
-        wait = client.wait(request.turn_id, seconds=FIRST_SIGN_SECONDS, first_look_seconds=FIRST_SIGN_SECONDS / 2)
+        wait = client.wait(request.turn_id, seconds=FIRST_SIGN_SECONDS, first_poll_seconds=FIRST_SIGN_SECONDS / 2)
         end = asyncio.create_task(wait)
         try:
             await asyncio.wait({sign, end}, return_when=asyncio.FIRST_COMPLETED)
@@ -232,7 +232,7 @@ async def follow_turn(
     offset = first_offset
     has_run = False
     yield OPENING
-    end = asyncio.create_task(_ended(client, request, has_ended=has_ended))
+    end = asyncio.create_task(_wait_for_end(client, request, has_ended=has_ended))
     try:
         async with aclosing(_follow(log, log_id, first_offset, heartbeat_seconds, end)) as pages:
             async for page in pages:
@@ -243,15 +243,15 @@ async def follow_turn(
                 if _has_outcome(page):
                     has_run = True
                     client.hint(request.turn_id)
-                if told := _encode_page(page):
-                    yield told
+                if data := _encode_page(page):
+                    yield data
         if not end.done():
             return
         turn = end.result()
         while not has_run and (page := await _read_rest(log, log_id, offset, turn)).records:
             offset = page.next_offset
-            if told := _encode_page(page):
-                yield told
+            if data := _encode_page(page):
+                yield data
         end_id = await _end_id(log, log_id, offset, turn, first_offset)
         async for part in _terminal_parts(client, request, turn, end_id, working):
             yield part
@@ -263,7 +263,7 @@ async def follow_turn(
 
 def _cut_off(request: TurnRequest, error: Exception) -> None:
     """Log why a stream ends before the turn's end is sent; raise what no reconnection would explain."""
-    if not isinstance(error, StateError) and not is_store_trouble(error):
+    if not isinstance(error, StateError) and not is_store_error(error):
         raise error
     reason = "something stored cannot be read" if isinstance(error, StateError) else "the durable store does not answer"
     _LOGGER.warning("a stream of turn %s was cut off: %s: %s", request.turn_id, reason, error)
@@ -348,7 +348,7 @@ async def _end_id(log: TurnLog, log_id: str, offset: int, turn: Turn | None, fir
     return offset
 
 
-async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -> Turn | None:
+async def _wait_for_end(client: TurnClient, request: TurnRequest, *, has_ended: bool) -> Turn | None:
     """Wait until the turn has ended or no longer exists; return it if its answer is short.
 
     A slow reader keeps no long answer in memory: it is read when it is sent.
@@ -358,10 +358,10 @@ async def _ended(client: TurnClient, request: TurnRequest, *, has_ended: bool) -
             turn = await client.wait(
                 request.turn_id,
                 seconds=_LONG_WAIT_SECONDS,
-                first_look_seconds=_FIRST_LOOK_SECONDS,
-                slowest_look_seconds=_SLOWEST_LOOK_SECONDS,
+                first_poll_seconds=_FIRST_POLL_SECONDS,
+                max_poll_seconds=_MAX_POLL_SECONDS,
             )
-            return turn if turn.outcome and len(turn.outcome.text) <= _KEPT_CHARACTERS else None
+            return turn if turn.outcome and len(turn.outcome.text) <= _MAX_CACHED_CHARACTERS else None
         has_ended = await client.find(request.agent, request.session_id, request.turn_id) is None
     return None
 
@@ -388,8 +388,8 @@ async def _terminal_parts(
 async def _terminal_event(client: TurnClient, request: TurnRequest, turn: Turn | None) -> tuple[str, dict[str, Any]]:
     turn = turn or await client.find(request.agent, request.session_id, request.turn_id)
     if turn is None or turn.outcome is None:
-        gone = {"type": "TurnError", "message": "the turn no longer exists: its session was deleted or reset"}
-        return terminal_event(request, TurnOutcome(request.turn_id, "failed", error=gone))
+        deleted_error = {"type": "TurnError", "message": "the turn no longer exists: its session was deleted or reset"}
+        return terminal_event(request, TurnOutcome(request.turn_id, "failed", error=deleted_error))
     return terminal_event(request, turn.outcome)
 
 

@@ -15,13 +15,13 @@ from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.http.body_parsing import FORM, SentFile, media_type_of, read_files
 from durable_agent_host.http.event_stream import PartStream
 from durable_agent_host.http.request_handling import Answer, Call, Host, named_session
-from durable_agent_host.http.response_views import header_value, json_answer
+from durable_agent_host.http.response_views import header_value, json_response
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.entry_files import FileBytes
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.turn.file_names import OCTETS, check_media_type, check_name, disposition, media_type_of_name
-from durable_agent_host.turn.message_input import Said, file_reference, with_contents
+from durable_agent_host.turn.message_input import MessageInput, file_reference, with_contents
 
 _SAFE: Final = {
     "x-content-type-options": "nosniff",
@@ -39,23 +39,27 @@ async def upload_files(host: Host, call: Call, client: TurnClient) -> func.HttpR
     is_form = media_type == FORM
     files = read_files(call.body, call.headers["content-type"]) if is_form else [_raw_file(call, media_type)]
     uploads = client.files(agent, session_id, owner=call.owner).uploads
-    added = await uploads.add(*map(_bytes_of, files))
-    body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, one) for one in added]}
-    return json_answer(HTTPStatus.CREATED, body, {"x-ms-session-id": header_value(session_id)})
+    stored_files = await uploads.add(*map(_bytes_of, files))
+    body = {
+        "agent": agent,
+        "session_id": session_id,
+        "files": [_view(call, agent, session_id, file) for file in stored_files],
+    }
+    return json_response(HTTPStatus.CREATED, body, {"x-ms-session-id": header_value(session_id)})
 
 
 async def list_files(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}/files``: files that callers sent and agents made, newest first."""
     agent, session_id = named_session(host, call)
     session = await client.session(agent, session_id)
-    stored = client.files(agent, session_id, session)
-    stored.service_files = host.service_files_of(agent).of
-    stored.of_answers_only = host.gate.identifies
-    files = await stored.all()
+    session_files = client.files(agent, session_id, session)
+    session_files.service_files = host.service_files_of(agent).of
+    session_files.is_response_files_only = host.gate.identifies
+    files = await session_files.all()
     if session is None and not files:
         raise unknown_session(agent, session_id)
-    body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, one) for one in files]}
-    return json_answer(HTTPStatus.OK, body, {"x-ms-session-id": header_value(session_id)})
+    body = {"agent": agent, "session_id": session_id, "files": [_view(call, agent, session_id, file) for file in files]}
+    return json_response(HTTPStatus.OK, body, {"x-ms-session-id": header_value(session_id)})
 
 
 async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
@@ -66,7 +70,7 @@ async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
     session = await client.session(agent, session_id)
     files = client.files(agent, session_id, session)
     files.service_files = service.of
-    files.of_answers_only = host.gate.identifies
+    files.is_response_files_only = host.gate.identifies
     file = await files.find(file_id)
     if file is None and session is None:
         raise unknown_session(agent, session_id)
@@ -82,28 +86,28 @@ async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
     if file.service is None:
         data = await files.read(file)
     else:
-        served = await service.read(file.service)
-        data = served.data
+        provider_file = await service.read(file.service)
+        data = provider_file.data
         headers = _headers_of(
-            replace(file, name=file.name or served.name, media_type=file.media_type or served.media_type)
+            replace(file, name=file.name or provider_file.name, media_type=file.media_type or provider_file.media_type)
         )
     if call.method == "HEAD":
         return Response(headers=headers | {"content-length": str(len(data))})
     return Response(data, headers=headers)
 
 
-def with_sent_files(said: Said, files: Sequence[SentFile]) -> Said:
+def with_sent_files(message: MessageInput, files: Sequence[SentFile]) -> MessageInput:
     """Refer to the files of a form in the message that came with them. Guarantee: pure.
 
     Args:
-        said: the message.
+        message: the message.
         files: stored as uploads before the turn begins.
     """
-    named = [
+    references = [
         file_reference(sha256(data).hexdigest(), name, media_type or media_type_of_name(name))
         for name, media_type, data in files
     ]
-    return with_contents(said, named)
+    return with_contents(message, references)
 
 
 async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Sequence[SentFile]) -> None:
@@ -115,8 +119,8 @@ async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Seque
 
 def _bytes_of(file: SentFile) -> FileBytes:
     """Copy a file out of the request's body; do not copy when the body is the file."""
-    whole: Any = file.data.obj
-    data = whole if isinstance(whole, bytes) and len(whole) == len(file.data) else bytes(file.data)
+    body: Any = file.data.obj
+    data = body if isinstance(body, bytes) and len(body) == len(file.data) else bytes(file.data)
     return FileBytes(file.name, file.media_type or media_type_of_name(file.name), data)
 
 
@@ -124,9 +128,9 @@ def _raw_file(call: Call, media_type: str) -> SentFile:
     """Read an upload whose body is the file; the query names it."""
     if not (body := call.body):
         raise RequestError("the body is empty: send the file, or a form with files")
-    given = call.query.get("name")
-    name = check_name(given, "the file") if given else None
-    return SentFile(name, check_media_type(media_type, "the body") if media_type else None, memoryview(body))
+    file_name = call.query.get("name")
+    checked_name = check_name(file_name, "the file") if file_name else None
+    return SentFile(checked_name, check_media_type(media_type, "the body") if media_type else None, memoryview(body))
 
 
 def _view(call: Call, agent: str, session_id: str, file: ConversationFile) -> Mapping[str, Any]:

@@ -24,8 +24,8 @@ from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.body_parsing import BodyLimit
 from durable_agent_host.http.gate import Gate, IncomingRequest
 from durable_agent_host.http.problem_details import problem
-from durable_agent_host.http.request_handling import CALLER_LEFT, answer_or_problem
-from durable_agent_host.http.workflow_routes import Asked, WorkflowRoute
+from durable_agent_host.http.request_handling import CALLER_LEFT, handle_errors
+from durable_agent_host.http.workflow_routes import WorkflowRequest, WorkflowRoute
 
 UserFunction = Callable[..., Any]
 TurnsOfBinding = Callable[[str], TurnClient]
@@ -58,10 +58,10 @@ def adapt_http_functions(
         trigger = function.get_trigger()
         if trigger is None or trigger.get_binding_name() != HTTP_TRIGGER:
             continue
-        called = function.get_user_function()
-        is_upstreams = called.__module__.partition(".")[0] == _UPSTREAM
+        user_function = function.get_user_function()
+        is_upstreams = user_function.__module__.partition(".")[0] == _UPSTREAM
         function._func = adapt_http_function(  # noqa: SLF001 - as the SDK's own decorators replace it
-            called,
+            user_function,
             trigger.name,
             route=WorkflowRoute(str(trigger.route), gate, BodyLimit(max_request_bytes)) if is_upstreams else None,
             turns_of=_turns_of(function, turns_of),
@@ -92,57 +92,63 @@ def adapt_http_function(
         return function
 
     package = function.__module__.partition(".")[0]
-    is_ours = package in _OUR_PACKAGES
-    is_routes = package in _OUR_PACKAGES - {_UPSTREAM}
+    is_host_function = package in _OUR_PACKAGES
+    is_host_route = package in _OUR_PACKAGES - {_UPSTREAM}
 
-    async def call(arguments: Mapping[str, Any], asked: Asked) -> Any:
-        given = {**arguments, parameter: functions_request(arguments[parameter], asked)}
+    async def call(arguments: Mapping[str, Any], workflow_request: WorkflowRequest) -> Any:
+        call_arguments = {**arguments, parameter: functions_request(arguments[parameter], workflow_request)}
         if inspect.iscoroutinefunction(function):
-            return await function(**given)
-        return await asyncio.to_thread(function, **given)
+            return await function(**call_arguments)
+        return await asyncio.to_thread(function, **call_arguments)
 
     async def answer(**arguments: Any) -> Response:
         request = arguments[parameter]
         page = request.headers.get(_FOREIGN_PAGE_HEADER)
-        if is_ours and page is not None:
+        if is_host_function and page is not None:
             return write_response(problem(HTTPStatus.FORBIDDEN, _FOREIGN_PAGE.format(page)))
-        asked = Asked(_query_of(request), {name: str(value) for name, value in request.path_params.items()})
+        workflow_request = WorkflowRequest(
+            _query_of(request), {name: str(value) for name, value in request.path_params.items()}
+        )
         if route is not None:
             upstream = partial(call, arguments)
-            serve = partial(route.serve, incoming(request, asked.query), asked, request.stream(), upstream)
+            serve = partial(
+                route.serve, incoming(request, workflow_request.query), workflow_request, request.stream(), upstream
+            )
             line = f"{request.method} {request.url.path}"
-            return write_response(await answer_or_problem(line, partial(serve, turns_of(arguments)), route.gate))
+            return write_response(await handle_errors(line, partial(serve, turns_of(arguments)), route.gate))
         try:
-            asked = asked if is_routes else asked._replace(body=await request.body())
+            workflow_request = (
+                workflow_request if is_host_route else workflow_request._replace(body=await request.body())
+            )
         except ClientDisconnect:
             return Response(status_code=CALLER_LEFT)
-        return write_response(await call(arguments, asked))
+        return write_response(await call(arguments, workflow_request))
 
-    return _in_place_of(function, parameter, answer, is_ours=is_ours)
+    return _in_place_of(function, parameter, answer, is_host_function=is_host_function)
 
 
 def _in_place_of(
-    function: UserFunction, parameter: str, answer: Callable[..., Awaitable[Response]], *, is_ours: bool
+    function: UserFunction, parameter: str, answer: Callable[..., Awaitable[Response]], *, is_host_function: bool
 ) -> UserFunction:
     """Give the answering function the name and parameters of another, as the worker reads them."""
 
     @wraps(function)
-    async def adapted(**arguments: Any) -> Response:
-        answered = await answer(**arguments)
-        if is_ours:
-            answered.headers.setdefault("cache-control", _NOT_FOR_CACHES)
-        return answered
+    async def adapter(**arguments: Any) -> Response:
+        response = await answer(**arguments)
+        if is_host_function:
+            response.headers.setdefault("cache-control", _NOT_FOR_CACHES)
+        return response
 
     annotations = {name: hint for name, hint in inspect.get_annotations(function).items() if name != "return"}
-    adapted.__annotations__ = annotations | {parameter: Request}
+    adapter.__annotations__ = annotations | {parameter: Request}
     if "return" in inspect.get_annotations(function):
-        adapted.__annotations__["return"] = Response
-    return adapted
+        adapter.__annotations__["return"] = Response
+    return adapter
 
 
 def _turns_of(function: Any, turns_of: TurnsOfBinding) -> Callable[[Mapping[str, Any]], TurnClient]:
     """Return what makes a turn client from a function's arguments, which include a durable client."""
-    client = next((one.name for one in function.get_bindings() if one.get_binding_name() == _CLIENT), "")
+    client = next((binding.name for binding in function.get_bindings() if binding.get_binding_name() == _CLIENT), "")
     return lambda arguments: turns_of(arguments[client])
 
 
@@ -179,20 +185,20 @@ class StreamedRequest(func.HttpRequest):
         self.span = span
 
 
-def functions_request(request: Request, asked: Asked) -> func.HttpRequest:
+def functions_request(request: Request, workflow_request: WorkflowRequest) -> func.HttpRequest:
     """Return a FastAPI request in the form in which the Functions host passes it to functions.
 
     Args:
         request: the original one; a body that was not read stays in its stream.
-        asked: what it asks for.
+        workflow_request: what it asks for.
     """
     return StreamedRequest(
         request.method,
         _url(request),
         headers=_headers_of(request),
-        params=dict(asked.query),
-        route_params=dict(asked.path),
-        body=asked.body,
+        params=dict(workflow_request.query),
+        route_params=dict(workflow_request.path),
+        body=workflow_request.body,
         stream=request.stream,
         span=_span_of(request),
     )
@@ -240,13 +246,13 @@ def _url(request: Request) -> str:
     return f"{request.url.scheme}://{request.url.netloc}{path}{'?' if query else ''}{query}"
 
 
-def write_response(returned: Any) -> Response:
+def write_response(result: Any) -> Response:
     """Convert what a function returned to a FastAPI response.
 
     Guarantee: pure.
 
     Args:
-        returned: a response of either kind, a text, or None.
+        result: a response of either kind, a text, or None.
 
     Returns:
         The response; a text is ``text/plain``, None is an empty response.
@@ -254,23 +260,21 @@ def write_response(returned: Any) -> Response:
     Raises:
         TypeError: it is something else.
     """
-    if isinstance(returned, Response):
-        return returned
-    if returned is None:
+    if isinstance(result, Response):
+        return result
+    if result is None:
         return Response(status_code=HTTPStatus.NO_CONTENT)
-    if isinstance(returned, str):
-        return Response(returned, media_type="text/plain")
-    if not isinstance(returned, func.HttpResponse):
-        raise TypeError(f"an HTTP function returned {type(returned).__name__}: return azure.functions.HttpResponse")
-    response = Response(returned.get_body(), status_code=int(returned.status_code))
-    for name, value in returned.headers.items():
+    if isinstance(result, str):
+        return Response(result, media_type="text/plain")
+    if not isinstance(result, func.HttpResponse):
+        raise TypeError(f"an HTTP function returned {type(result).__name__}: return azure.functions.HttpResponse")
+    response = Response(result.get_body(), status_code=int(result.status_code))
+    for name, value in result.headers.items():
         if name.lower() != "content-length":
             response.headers.append(name, value)
     if "content-type" not in response.headers:
-        text = returned.mimetype.startswith("text/")
-        response.headers["content-type"] = (
-            f"{returned.mimetype}; charset={returned.charset}" if text else returned.mimetype
-        )
+        text = result.mimetype.startswith("text/")
+        response.headers["content-type"] = f"{result.mimetype}; charset={result.charset}" if text else result.mimetype
     return response
 
 
@@ -285,8 +289,8 @@ def check_auth_level(level: Any) -> func.AuthLevel:
     Raises:
         RegistrationError: there is no such level.
     """
-    found = func.AuthLevel.__members__.get(level.upper()) if isinstance(level, str) else level
-    if not isinstance(found, func.AuthLevel):
+    auth_level = func.AuthLevel.__members__.get(level.upper()) if isinstance(level, str) else level
+    if not isinstance(auth_level, func.AuthLevel):
         names = ", ".join(f"func.AuthLevel.{name}" for name in func.AuthLevel.__members__)
         raise RegistrationError(f"http_auth_level is {level!r}: give one of {names}")
-    return found
+    return auth_level

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Final, Literal, NamedTuple
 
-from durable_agent_host.errors import MAKE_ROOM, DiskFullError, ForbiddenError, RegistrationError
+from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, ForbiddenError, RegistrationError
 from durable_agent_host.hook_validation import check_hook
 from durable_agent_host.http.rate_limits import ArrivingBodies, CallerLimits, ConcurrentWork, RequestRates
 from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
@@ -172,7 +172,7 @@ class Access:
         if exists and owner is None and self._gate.may_adopt(self._principal):
             return True
         action = "session.read" if to_read else self._action
-        return await self._gate.authorized(self._principal, action, AskedSession(agent, session_id, owner))
+        return await self._gate.is_authorized(self._principal, action, AskedSession(agent, session_id, owner))
 
     async def may_import_on_trust(self, agent: str, session_id: str) -> bool:
         """Return whether the app allows ``session.import`` of what speaks for it; see the protocol.
@@ -182,7 +182,7 @@ class Access:
             session_id: of the new session, which does not exist yet.
         """
         session = AskedSession(agent, session_id, None)
-        return await self._gate.authorized(self._principal, "session.import", session)
+        return await self._gate.is_authorized(self._principal, "session.import", session)
 
 
 class Gate:
@@ -244,7 +244,7 @@ class Gate:
             TooManyRequestsError: the caller asks too often.
         """
         principal = await self._principal_of(request)
-        self._rates.take((principal or ANONYMOUS).owner)
+        self._rates.acquire((principal or ANONYMOUS).owner)
         return Caller(principal, valid_traceparent(request.headers.get("traceparent")))
 
     def arriving(self, caller: Caller) -> AbstractContextManager[Callable[[int], None]]:
@@ -263,17 +263,19 @@ class Gate:
     async def _principal_of(self, request: IncomingRequest) -> Principal | None:
         if self._identify is None:
             return None
-        found: Any = await _called(self._identify, request)
-        if found is None:
+        principal: Any = await _call_hook(self._identify, request)
+        if principal is None:
             raise ForbiddenError("the app does not know the caller: send the credentials that it accepts")
-        if not isinstance(found, Principal):
-            raise TypeError(f"identify returned {type(found).__name__}: return a Principal, or None")
-        if found.owner == ANONYMOUS.owner and found is not ANONYMOUS:  # or who may choose a name has what is theirs
+        if not isinstance(principal, Principal):
+            raise TypeError(f"identify returned {type(principal).__name__}: return a Principal, or None")
+        if (
+            principal.owner == ANONYMOUS.owner and principal is not ANONYMOUS
+        ):  # or who may choose a name has what is theirs
             raise ForbiddenError(
-                f"the app calls the caller {found.id!r} and names no tenant, which is what unknown callers are: its "
-                "identify has to return a tenant, another id, or ANONYMOUS itself"
+                f"the app calls the caller {principal.id!r} and names no tenant, which is what unknown callers are: "
+                "its identify has to return a tenant, another id, or ANONYMOUS itself"
             )
-        return found
+        return principal
 
     def access(self, caller: Caller, action: Action) -> Access | None:
         """Return the rule for which sessions exist for a request; None when all do.
@@ -287,9 +289,9 @@ class Gate:
     @property
     def is_disk_full(self) -> bool:
         """Whether the disk of the stores has no room for new data."""
-        return self._disk is not None and not self._disk.has_room()
+        return self._disk is not None and not self._disk.has_free_space()
 
-    def check_room(self, action: Action) -> None:
+    def check_free_space(self, action: Action) -> None:
         """Check that there is room for an action that adds data; on a full disk, release the reserve for a deletion.
 
         Raises:
@@ -301,13 +303,13 @@ class Gate:
                 "disk, then delete sessions. What is stored can be read meanwhile"
             )
         if action in GROWING and self.is_disk_full:
-            raise DiskFullError(f"{DISK_FULL}, and nothing was begun: {MAKE_ROOM}")
+            raise DiskFullError(f"{DISK_FULL}, and nothing was begun: {FREE_SPACE_HINT}")
 
     def may_adopt(self, principal: Principal) -> bool:
         """Return whether a principal may take over sessions without an owner. Guarantee: pure."""
         return self._adopters == ANYBODY or principal.is_one_of(self._adopters)
 
-    async def authorized(self, principal: Principal, action: Action, session: AskedSession) -> bool:
+    async def is_authorized(self, principal: Principal, action: Action, session: AskedSession) -> bool:
         """Ask the app whether a principal may act in somebody else's session.
 
         Raises:
@@ -315,25 +317,25 @@ class Gate:
         """
         if self._authorize is None:
             return False
-        allowed: Any = await _called(self._authorize, principal, action, session)
-        if not isinstance(allowed, bool):
-            raise TypeError(f"authorize returned {type(allowed).__name__}: return True or False")
-        return allowed
+        is_allowed: Any = await _call_hook(self._authorize, principal, action, session)
+        if not isinstance(is_allowed, bool):
+            raise TypeError(f"authorize returned {type(is_allowed).__name__}: return True or False")
+        return is_allowed
 
 
-async def _called(function: Callable[..., Any], *given: Any) -> Any:
+async def _call_hook(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of the app; a plain one runs in a thread."""
     if iscoroutinefunction(function):
-        return await function(*given)
-    found = await asyncio.to_thread(function, *given)
-    return await found if isawaitable(found) else found
+        return await function(*arguments)
+    result = await asyncio.to_thread(function, *arguments)
+    return await result if isawaitable(result) else result
 
 
-async def wait_for_even_time(began: float) -> None:
+async def wait_for_even_time(started_at: float) -> None:
     """Wait for the next multiple of `EVEN_SECONDS`.
 
     Args:
-        began: when the request arrived, by the monotonic clock.
+        started_at: when the request arrived, by the monotonic clock.
     """
-    elapsed = time.monotonic() - began
-    await asyncio.sleep(EVEN_SECONDS - elapsed % EVEN_SECONDS)
+    elapsed_seconds = time.monotonic() - started_at
+    await asyncio.sleep(EVEN_SECONDS - elapsed_seconds % EVEN_SECONDS)

@@ -15,15 +15,15 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError
 from durable_agent_host.http.parse import parse_limit
 from durable_agent_host.http.request_handling import Answer, Call, Host
-from durable_agent_host.http.response_views import json_answer, turn_headers
-from durable_agent_host.http.step_routes import parse_place
+from durable_agent_host.http.response_views import json_response, turn_headers
+from durable_agent_host.http.step_routes import parse_step_cursor
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.turn import Turn, TurnRequest
 from durable_agent_host.turn.call_body import CallBody
 from durable_agent_host.turn.event_folding import FinalResponse
 from durable_agent_host.turn.model_call_reader import CallReader, Side
-from durable_agent_host.turn.test_generator import text_of_test, why_no_test
+from durable_agent_host.turn.test_generator import generate_test, no_test_reason
 from durable_agent_host.turn.turn_redactor import Redactor
 
 INLINE_CHARACTERS: Final = 512 * 1024
@@ -36,49 +36,49 @@ _SIDES: Final[tuple[Side, Side]] = ("request", "answer")
 async def list_calls(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``GET …/turns/{turn}/calls``: the model calls of a turn without their bodies; ``limit`` from ``cursor``."""
     limit = parse_limit(call.query.get("limit"), default=_CALLS)
-    first = parse_place(call.query.get("cursor"))
+    first = parse_step_cursor(call.query.get("cursor"))
     turn = await named_turn(host, call, client)
     request = turn.request
-    redactor = client.keeper.redactor_of(turn.request.agent)
+    redactor = client.storage.redactor_of(turn.request.agent)
     calls = (await _read_calls(host, turn)).calls()
-    shown = [_shown(one, redactor) for one in calls[first : first + limit]]
+    call_views = [_redacted_view(model_call, redactor) for model_call in calls[first : first + limit]]
     following = str(first + limit) if first + limit < len(calls) else None
-    return json_answer(HTTPStatus.OK, {"calls": shown, "cursor": following}, turn_headers(request))
+    return json_response(HTTPStatus.OK, {"calls": call_views, "cursor": following}, turn_headers(request))
 
 
 async def read_call(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``GET …/turns/{turn}/calls/{call}``: one call with both bodies, as far as they are kept."""
     turn = await named_turn(host, call, client)
     request = turn.request
-    redactor = client.keeper.redactor_of(turn.request.agent)
+    redactor = client.storage.redactor_of(turn.request.agent)
     reader = await _read_calls(host, turn)
-    view = _shown(_named_call(call, reader, turn), redactor)
+    view = _redacted_view(_find_call(call, reader, turn), redactor)
     name = view["name"]
     final_response = host.final_response_of(request.agent)
     url = f"{_turn_url(call, request)}/calls/{quote(name, safe='')}"
     for side in _SIDES:
-        shown = await asyncio.to_thread(_body_view, reader, name, side, final_response, redactor)
-        if shown is not None:
-            view[side] = {**(view[side] or {}), **shown, "url": f"{url}/{side}"}
-    return json_answer(HTTPStatus.OK, view, turn_headers(request))
+        body_view = await asyncio.to_thread(_body_view, reader, name, side, final_response, redactor)
+        if body_view is not None:
+            view[side] = {**(view[side] or {}), **body_view, "url": f"{url}/{side}"}
+    return json_response(HTTPStatus.OK, view, turn_headers(request))
 
 
 async def read_body(host: Host, call: Call, client: TurnClient) -> Answer:
     """``GET …/turns/{turn}/calls/{call}/{body}``: ``request`` or ``answer`` as a download; names what is not kept."""
     turn = await named_turn(host, call, client)
-    redactor = client.keeper.redactor_of(turn.request.agent)
+    redactor = client.storage.redactor_of(turn.request.agent)
     reader = await _read_calls(host, turn)
-    name = _named_call(call, reader, turn)["name"]
-    asked = call.path_part("body")
-    side: Side | None = next((one for one in _SIDES if one == asked), None)
+    name = _find_call(call, reader, turn)["name"]
+    side_name = call.path_part("body")
+    side: Side | None = next((known_side for known_side in _SIDES if known_side == side_name), None)
     final_response = host.final_response_of(turn.request.agent)
     body = await asyncio.to_thread(reader.body, name, side, final_response) if side is not None else None
     if body is None:
-        raise NotFoundError(f"call {name!r} has no body {asked[:40]!r}: ask for 'request' or 'answer'")
-    text, is_whole = await asyncio.to_thread(_text, body[0], redactor)
+        raise NotFoundError(f"call {name!r} has no body {side_name[:40]!r}: ask for 'request' or 'answer'")
+    text, is_complete_json = await asyncio.to_thread(_text, body[0], redactor)
     headers = {
-        "content-type": "application/json; charset=utf-8" if is_whole else "text/plain; charset=utf-8",
-        "content-disposition": f'attachment; filename="{name}-{asked}.{"json" if is_whole else "txt"}"',
+        "content-type": "application/json; charset=utf-8" if is_complete_json else "text/plain; charset=utf-8",
+        "content-disposition": f'attachment; filename="{name}-{side_name}.{"json" if is_complete_json else "txt"}"',
         "x-content-type-options": "nosniff",
         "cache-control": "private, no-store",
     }
@@ -88,26 +88,26 @@ async def read_body(host: Host, call: Call, client: TurnClient) -> Answer:
 async def read_test(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``GET …/turns/{turn}/test``: the turn as a pytest test, with the model's answers as a recording."""
     turn = await named_turn(host, call, client)
-    redactor = client.keeper.redactor_of(turn.request.agent)
+    redactor = client.storage.redactor_of(turn.request.agent)
     reader = await _read_calls(host, turn)
-    if (reason := why_no_test(turn)) is not None:
+    if (reason := no_test_reason(turn)) is not None:
         return turn_conflict(turn, reason)
     final_response = host.final_response_of(turn.request.agent)
-    made: list[tuple[Any, Any]] = []
-    for one in reader.calls():
-        if one["replayed"] or one["outcome"] != "completed":
+    exchanges: list[tuple[Any, Any]] = []
+    for model_call in reader.calls():
+        if model_call["replayed"] or model_call["outcome"] != "completed":
             continue
-        name = one["name"]
+        name = model_call["name"]
         bodies = [await asyncio.to_thread(_document, reader, name, side, final_response, redactor) for side in _SIDES]
         if any(body is None for body in bodies):
             return turn_conflict(turn, f"call {name} of the turn is not kept as a whole, so it cannot be played")
-        made.append((json.loads(str(bodies[0])), json.loads(str(bodies[1]))))
+        exchanges.append((json.loads(str(bodies[0])), json.loads(str(bodies[1]))))
     path = f"{urlsplit(call.base_url).path}/agents/{quote(turn.request.agent)}/run"
-    text = text_of_test(turn, made, path)
+    text = generate_test(turn, exchanges, path)
     if text is None:
         return turn_conflict(turn, "the turn has no calls that are kept, or they are not of the Responses API")
-    named = {"content-disposition": f'attachment; filename="test_turn_{turn.request.turn_id[:12]}.py"'}
-    headers = turn_headers(turn.request) | (named if turn.request.turn_id.isalnum() else {})
+    download_headers = {"content-disposition": f'attachment; filename="test_turn_{turn.request.turn_id[:12]}.py"'}
+    headers = turn_headers(turn.request) | (download_headers if turn.request.turn_id.isalnum() else {})
     return func.HttpResponse(text, mimetype="text/x-python", charset="utf-8", headers=headers)
 
 
@@ -126,15 +126,15 @@ async def _read_calls(host: Host, turn: Turn) -> CallReader:
     return reader
 
 
-def _named_call(call: Call, reader: CallReader, turn: Turn) -> dict[str, Any]:
+def _find_call(call: Call, reader: CallReader, turn: Turn) -> dict[str, Any]:
     name = call.path_part("call")
-    for one in reader.calls():
-        if one["name"] == name and not one["replayed"]:
-            return one
+    for model_call in reader.calls():
+        if model_call["name"] == name and not model_call["replayed"]:
+            return model_call
     raise NotFoundError(f"turn {turn.request.turn_id!r} has no model call {name[:40]!r}, or it was not kept")
 
 
-def _shown(call: Mapping[str, Any], redactor: Redactor | None) -> dict[str, Any]:
+def _redacted_view(call: Mapping[str, Any], redactor: Redactor | None) -> dict[str, Any]:
     return dict(call) if redactor is None else {**call, "redacted": True}
 
 
@@ -142,26 +142,26 @@ def _body_view(
     reader: CallReader, name: str, side: Side, final_response: FinalResponse, redactor: Redactor | None
 ) -> dict[str, Any] | None:
     """Return a body: as JSON when it is complete, otherwise the known parts; None when there is none."""
-    if (found := reader.body(name, side, final_response)) is None:
+    if (body_and_form := reader.body(name, side, final_response)) is None:
         return None
-    body, form = found
+    body, form = body_and_form
     view: dict[str, Any] = {"form": form} if form else {}
     view["complete"] = body.is_complete
     if not body.is_complete:
         view["missing_characters"] = body.missing_characters
-    text, is_whole = _text(body, redactor)
+    text, is_complete_json = _text(body, redactor)
     if len(text) > INLINE_CHARACTERS:
         return view | {"body": None, "too_large": True}
-    return view | ({"body": json.loads(text)} if is_whole else {"body": None, "text": text})
+    return view | ({"body": json.loads(text)} if is_complete_json else {"body": None, "text": text})
 
 
 def _document(
     reader: CallReader, name: str, side: Side, final_response: FinalResponse, redactor: Redactor | None
 ) -> str | None:
     """Return a body's redacted JSON; None when it is not complete, or no JSON."""
-    found = reader.body(name, side, final_response)
-    text, is_whole = _text(found[0], redactor) if found is not None else ("", False)
-    return text if is_whole else None
+    body_and_form = reader.body(name, side, final_response)
+    text, is_complete_json = _text(body_and_form[0], redactor) if body_and_form is not None else ("", False)
+    return text if is_complete_json else None
 
 
 def _text(body: CallBody, redactor: Redactor | None) -> tuple[str, bool]:

@@ -22,7 +22,7 @@ from durable_agent_host.http.body_parsing import (
 from durable_agent_host.http.sse import accepts_events, parse_resume
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Policy
-from durable_agent_host.turn.message_input import Said, read_message
+from durable_agent_host.turn.message_input import MessageInput, read_message
 from durable_agent_host.turn.response_format import check_response_format
 from durable_agent_host.turn.turn_requests import hash_of
 
@@ -39,7 +39,7 @@ class RunCall:
     """A valid call of ``run``.
 
     Attributes:
-        said: the message, without the files of a form.
+        message: the message, without the files of a form.
         files: of a form, which are part of the message.
         session_id: the client's, or None to begin a new session.
         response_format: a JSON schema, or None.
@@ -54,7 +54,7 @@ class RunCall:
         request_hash: SHA-256 of the request's content; equal for a retry.
     """
 
-    said: Said
+    message: MessageInput
     files: Sequence[SentFile]
     session_id: str | None
     response_format: dict[str, Any] | None
@@ -87,57 +87,61 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         RequestError: the call is invalid; the message names the rule that it breaks.
         RequestTooLargeError: the body exceeds the limit.
     """
-    lowered = {name.lower(): value for name, value in headers.items()}
-    media_type = media_type_of(lowered)
+    lower_headers = {name.lower(): value for name, value in headers.items()}
+    media_type = media_type_of(lower_headers)
     if len(body) > max_bytes and media_type != FORM:
         raise RequestTooLargeError(
-            f"the body has {len(body)} bytes, and {max_bytes} are allowed: "
-            "send less, send files as a form or upload them before, or raise DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
+            f"the body has {len(body)} bytes, and {max_bytes} are allowed: send less, send files as a form or "
+            "upload them before, or raise DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"
         )
-    fields, files = read_run_fields(body, lowered.get("content-type", ""))
+    fields, files = read_run_fields(body, lower_headers.get("content-type", ""))
     _check_nesting(fields, "the body")
     _check_role(fields)
     is_without_text = bool(files) and fields.get("message") in (None, "")
-    said = Said("") if is_without_text else read_message(fields.get("message"))
-    asked = {
-        "message": said.text,
+    message = MessageInput("") if is_without_text else read_message(fields.get("message"))
+    main_fields = {
+        "message": message.text,
         "session_id": _session_id(fields, params),
         "response_format": _response_format(fields),
         "enable_tool_calls": _flag(fields.get("enable_tool_calls"), "enable_tool_calls", default=True),
         "policy": _policy(fields),
     }
     options = fields.get("options") or None
-    more = {
-        "contents": said.contents,
+    other_fields = {
+        "contents": message.contents,
         "files": [(file.name, file.media_type, sha256(file.data).hexdigest()) for file in files],
         "options": options,
     }
-    request_hash = hash_of(asked | {name: value for name, value in more.items() if value})
-    del asked["message"]
-    key = check_idempotency_key(lowered.get("idempotency-key"), "Idempotency-Key")
-    wait = lowered.get("x-ms-wait-for-response") or params.get("wait_for_response") or fields.get("wait_for_response")
+    request_hash = hash_of(main_fields | {name: value for name, value in other_fields.items() if value})
+    del main_fields["message"]
+    key = check_idempotency_key(lower_headers.get("idempotency-key"), "Idempotency-Key")
+    wait = (
+        lower_headers.get("x-ms-wait-for-response")
+        or params.get("wait_for_response")
+        or fields.get("wait_for_response")
+    )
     return RunCall(
-        **cast("dict[str, Any]", asked),
-        said=said,
+        **cast("dict[str, Any]", main_fields),
+        message=message,
         files=files,
         options=options,
         wait=_flag(wait, "wait_for_response", default=True),
-        wants_json=media_type == FORM or is_json_type(media_type) or _accepts_json(lowered.get("accept", "")),
-        wants_events=accepts_events(lowered.get("accept", "")),
-        last_event_id=_last_event_id(lowered, key),
+        wants_json=media_type == FORM or is_json_type(media_type) or _accepts_json(lower_headers.get("accept", "")),
+        wants_events=accepts_events(lower_headers.get("accept", "")),
+        last_event_id=_last_event_id(lower_headers, key),
         idempotency_key=key,
         request_hash=request_hash,
     )
 
 
-def _check_nesting(value: Any, what: str) -> None:
+def _check_nesting(value: Any, subject: str) -> None:
     if is_nested_too_deeply(value):
-        raise RequestError(f"{what} is nested more than {MOST_LEVELS} levels deep: send fewer")
+        raise RequestError(f"{subject} is nested more than {MOST_LEVELS} levels deep: send fewer")
 
 
 def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | None:
-    given: dict[str, str] = {}
-    for place, source in (("body", fields), ("query", params)):
+    ids_by_source: dict[str, str] = {}
+    for source_name, source in (("body", fields), ("query", params)):
         for name in ("session_id", "thread_id"):
             value = source.get(name)
             if value is None or (isinstance(value, str) and not value.strip()):
@@ -146,14 +150,14 @@ def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | N
                 value = str(value)
             if not isinstance(value, str):
                 raise RequestError(f"'{name}' is {_json_name(value)}: it must be a string")
-            given[f"{name} in the {place}"] = value
-    if len(set(given.values())) > 1:
-        named = ", ".join(f"{name} = {value!r}" for name, value in sorted(given.items()))
-        raise RequestError(f"Conflicting session identifiers supplied: {named}: send one")
-    return check_session_id(next(iter(given.values()))) if given else None
+            ids_by_source[f"{name} in the {source_name}"] = value
+    if len(set(ids_by_source.values())) > 1:
+        conflicts = ", ".join(f"{name} = {value!r}" for name, value in sorted(ids_by_source.items()))
+        raise RequestError(f"Conflicting session identifiers supplied: {conflicts}: send one")
+    return check_session_id(next(iter(ids_by_source.values()))) if ids_by_source else None
 
 
-def refuse_repeated(names: Iterable[str]) -> None:
+def reject_repeated_parameters(names: Iterable[str]) -> None:
     """Refuse a query that names a session more than once: its values would be read as one. Guarantee: pure.
 
     Args:
@@ -162,10 +166,10 @@ def refuse_repeated(names: Iterable[str]) -> None:
     Raises:
         RequestError: a parameter for the session comes twice.
     """
-    given = Counter(names)
+    counts = Counter(names)
     for name in ("session_id", "thread_id"):
-        if given[name] > 1:
-            raise RequestError(f"the query has {name!r} {given[name]} times: send it once")
+        if counts[name] > 1:
+            raise RequestError(f"the query has {name!r} {counts[name]} times: send it once")
 
 
 def _check_role(fields: Mapping[str, Any]) -> None:
@@ -200,8 +204,8 @@ def _flag(value: Any, name: str, *, default: bool) -> bool:
         return default
     if isinstance(value, bool) or value in (0, 1):
         return bool(value)
-    if isinstance(value, str) and (lowered := value.strip().lower()) in _TRUE | _FALSE:
-        return lowered in _TRUE
+    if isinstance(value, str) and (lower_text := value.strip().lower()) in _TRUE | _FALSE:
+        return lower_text in _TRUE
     raise RequestError(f"'{name}' is {value!r}: use true or false")
 
 
@@ -213,8 +217,8 @@ def _last_event_id(headers: Mapping[str, str], key: str | None) -> int | None:
     last = parse_resume(headers.get("last-event-id"), None)
     if last is not None and key is None:
         raise RequestError(
-            "Last-Event-ID resumes a turn, and without Idempotency-Key this request begins another: "
-            "send the key of the first request again, or get the turn's events_url"
+            "Last-Event-ID resumes a turn, and without Idempotency-Key this request begins another: send the key "
+            "of the first request again, or get the turn's events_url"
         )
     return last
 
@@ -251,10 +255,10 @@ def parse_fork(body: bytes) -> ForkCall:
     Raises:
         RequestError: the body is something else.
     """
-    given: Any = parse_json(body) if body.strip() else {}
-    if not isinstance(given, dict):
+    document: Any = parse_json(body) if body.strip() else {}
+    if not isinstance(document, dict):
         raise RequestError(f"the body is JSON, but not an object: send one with {_FORK_FIELDS}")
-    fields = cast("dict[str, Any]", given)
+    fields = cast("dict[str, Any]", document)
     for name in fields:
         if name not in {"session_id", "at_turn", "before"}:
             raise RequestError(f"{name!r} is no field of a fork: send an object with {_FORK_FIELDS}")
@@ -269,7 +273,7 @@ def parse_fork(body: bytes) -> ForkCall:
     return ForkCall(check_session_id(new_id) if new_id else None, fields.get("at_turn"), is_before)
 
 
-def parse_answers(body: bytes) -> dict[str, dict[str, Any]]:
+def parse_approvals(body: bytes) -> dict[str, dict[str, Any]]:
     """Read the body of an approval.
 
     Guarantee: pure.
@@ -285,19 +289,19 @@ def parse_answers(body: bytes) -> dict[str, dict[str, Any]]:
     """
     value = parse_json(body)
     _check_nesting(value, "the body")
-    given = cast("list[Any]", value) if isinstance(value, list) else [value]
-    if not given:
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if not items:
         raise RequestError('the body is an empty list: send {"call_id": "…", "approved": true}')
-    answers: dict[str, dict[str, Any]] = {}
-    for one in given:
-        call_id, answer = _parse_answer(one)
-        if call_id in answers:
+    approvals: dict[str, dict[str, Any]] = {}
+    for item in items:
+        call_id, approval = _parse_approval(item)
+        if call_id in approvals:
             raise RequestError(f"call {call_id} is answered twice in one request: answer it once")
-        answers[call_id] = answer
-    return answers
+        approvals[call_id] = approval
+    return approvals
 
 
-def _parse_answer(value: Any) -> tuple[str, dict[str, Any]]:
+def _parse_approval(value: Any) -> tuple[str, dict[str, Any]]:
     if not isinstance(value, dict):
         raise RequestError('an approval is an object: send {"call_id": "…", "approved": true}')
     fields = cast("dict[str, Any]", value)
@@ -306,21 +310,21 @@ def _parse_answer(value: Any) -> tuple[str, dict[str, Any]]:
             f"an approval has no {', '.join(map(repr, unknown))}: it has {', '.join(sorted(_APPROVAL_FIELDS))}"
         )
     call_id = fields.get("call_id")
-    approved = fields.get("approved")
+    is_approved = fields.get("approved")
     reason = fields.get("reason")
     arguments = fields.get("arguments")
     if not isinstance(call_id, str) or not call_id:
         raise RequestError("an approval needs 'call_id': the text that the pending approval has")
-    if not isinstance(approved, bool):
+    if not isinstance(is_approved, bool):
         raise RequestError("an approval needs 'approved': true or false")
     if reason is not None and not isinstance(reason, str):
         raise RequestError("'reason' has to be a text")
-    if arguments is not None and (not isinstance(arguments, dict) or not approved):
+    if arguments is not None and (not isinstance(arguments, dict) or not is_approved):
         raise RequestError("'arguments' has to be an object, and comes with 'approved': true")
-    return call_id, {"approved": approved, "reason": reason, "arguments": arguments}
+    return call_id, {"approved": is_approved, "reason": reason, "arguments": arguments}
 
 
-def parse_place(text: str | None) -> int | None:
+def parse_page_cursor(text: str | None) -> int | None:
     """Parse the query parameter ``cursor`` of a conversation: where the newer page begins. Guarantee: pure.
 
     Raises:
@@ -364,27 +368,27 @@ def parse_cursor(text: str | None) -> tuple[str, str] | None:
 
 
 def page_of(
-    listed: Sequence[tuple[str, str]],
+    sessions: Sequence[tuple[str, str]],
     *,
     limit: int,
     cursor: tuple[str, str] | None,
-    told: Callable[[tuple[str, str]], tuple[str, str]] = lambda one: one,
+    sort_key: Callable[[tuple[str, str]], tuple[str, str]] = lambda session: session,
 ) -> tuple[Sequence[tuple[str, str]], str | None]:
     """Cut a page out of a list.
 
     Guarantee: pure.
 
     Args:
-        listed: last use and id, newest first.
+        sessions: last use and id, newest first.
         limit: length of a page.
         cursor: the last of the page before, or None for the first page.
-        told: what a cursor says of one; the list is in its order.
+        sort_key: the key of a session in a cursor, by which the list is ordered.
 
     Returns:
         The page, and the cursor of the next page; None when this is the last.
     """
-    rest = [one for one in listed if cursor is None or tuple(told(one)) < cursor]
-    page = rest[:limit]
-    if len(rest) <= limit:
+    remaining = [session for session in sessions if cursor is None or tuple(sort_key(session)) < cursor]
+    page = remaining[:limit]
+    if len(remaining) <= limit:
         return page, None
-    return page, base64.urlsafe_b64encode(json.dumps(list(told(page[-1]))).encode()).decode()
+    return page, base64.urlsafe_b64encode(json.dumps(list(sort_key(page[-1]))).encode()).decode()

@@ -51,18 +51,18 @@ async def app_service_principal(request: IncomingRequest) -> Principal | None:
 
 def _principal_of(header: str) -> Principal:
     try:
-        given: Any = json.loads(base64.b64decode(header, validate=True))
-        fields = cast("Mapping[str, Any]", given)
-        claims = [(str(one["typ"]), str(one["val"])) for one in fields["claims"]]
+        payload: Any = json.loads(base64.b64decode(header, validate=True))
+        fields = cast("Mapping[str, Any]", payload)
+        claims = [(str(claim["typ"]), str(claim["val"])) for claim in fields["claims"]]
         provider = str(fields["auth_typ"])
         role_type = str(fields.get("role_typ") or "")
     except (ValueError, TypeError, KeyError, binascii.Error):
         raise ForbiddenError(f"the header {_HEADER} is not what App Service writes") from None
-    known = dict(reversed(claims))  # the first of several of one type wins
-    user = next((known[name] for name in _IDS if known.get(name)), None)
+    values_by_type = dict(reversed(claims))  # the first of several of one type wins
+    user = next((values_by_type[name] for name in _IDS if values_by_type.get(name)), None)
     if user is None:
         raise ForbiddenError(f"the header {_HEADER} has no claim that names the caller")
-    tenant = next((known[name] for name in _TENANTS if known.get(name)), "")
+    tenant = next((values_by_type[name] for name in _TENANTS if values_by_type.get(name)), "")
     if provider != _ENTRA:  # another provider may write any tenant, and ids of users that Entra ID has, too
         tenant = f"{provider}/{tenant}" if tenant else provider
     roles = frozenset(value for name, value in claims if name == role_type or name in _ROLES)
@@ -83,7 +83,7 @@ def function_key_principals(names: Mapping[str, str] | None = None) -> Identify:
     Returns:
         A function for ``identify``; without a key it identifies nobody.
     """
-    known = {_hash(key): name for key, name in (names or {}).items()}
+    names_by_hash = {_hash(key): name for key, name in (names or {}).items()}
 
     async def identify(request: IncomingRequest) -> Principal | None:
         keys = [value for name, value in request.query.items() if name.lower() == "code"]
@@ -92,7 +92,7 @@ def function_key_principals(names: Mapping[str, str] | None = None) -> Identify:
         key = keys[0] if len(keys) == 1 else ""
         if not key or "," in key:  # repeated headers and parameters are joined
             return None
-        return Principal(known.get(_hash(key)) or f"key-{_hash(key)[:32]}")
+        return Principal(names_by_hash.get(_hash(key)) or f"key-{_hash(key)[:32]}")
 
     return identify
 

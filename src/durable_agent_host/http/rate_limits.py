@@ -54,11 +54,11 @@ class RequestRates:
 
     def __init__(self, per_second: float = 0.0, now: Callable[[], float] = monotonic) -> None:
         self._per_second = per_second
-        self._most = max(1.0, per_second * BURST_SECONDS)
+        self._capacity = max(1.0, per_second * BURST_SECONDS)
         self._now = now
         self._buckets: dict[Hashable, tuple[float, float]] = {}
 
-    def take(self, principal: Hashable) -> None:
+    def acquire(self, principal: Hashable) -> None:
         """Count one request.
 
         Args:
@@ -70,20 +70,22 @@ class RequestRates:
         if self._per_second <= 0:
             return
         now = self._now()
-        left, at = self._buckets.pop(principal, (self._most, now))
-        left = min(self._most, left + (now - at) * self._per_second)
-        self._buckets[principal] = (left - 1 if left >= 1 else left, now)  # the newest is last
+        tokens, at = self._buckets.pop(principal, (self._capacity, now))
+        tokens = min(self._capacity, tokens + (now - at) * self._per_second)
+        self._buckets[principal] = (tokens - 1 if tokens >= 1 else tokens, now)  # the newest is last
         if len(self._buckets) > MOST_PRINCIPALS:
-            self._forget(now)
-        if left < 1:
+            self._evict(now)
+        if tokens < 1:
             raise TooManyRequestsError(
                 f"more than {self._per_second:g} requests per second of one caller: try again in a moment",
-                retry_after_seconds=(1 - left) / self._per_second,
+                retry_after_seconds=(1 - tokens) / self._per_second,
             )
 
-    def _forget(self, now: float) -> None:
-        """Forget principals whose buckets are full again; without any, the one unseen for longest."""
-        by_age = takewhile(lambda one: now - one[1][1] >= BURST_SECONDS, self._buckets.items())  # the oldest is first
+    def _evict(self, now: float) -> None:
+        """Evict principals whose buckets are full again; without any, the one unseen for longest."""
+        by_age = takewhile(
+            lambda bucket: now - bucket[1][1] >= BURST_SECONDS, self._buckets.items()
+        )  # the oldest is first
         full = [name for name, _ in by_age]
         for name in full or [next(iter(self._buckets))]:
             del self._buckets[name]
@@ -113,12 +115,12 @@ class ArrivingBodies:
         Returns:
             A function to call with the size of each piece; it raises `BodiesTooLargeError` when they are too much.
         """
-        seen = counted = 0
+        received_bytes = counted_bytes = 0
 
-        def take(size: int) -> None:
-            nonlocal seen, counted
-            seen += size
-            more = max(0, seen - UNCOUNTED_BYTES) - counted
+        def count_chunk(size: int) -> None:
+            nonlocal received_bytes, counted_bytes
+            received_bytes += size
+            more = max(0, received_bytes - UNCOUNTED_BYTES) - counted_bytes
             with self._lock:
                 if more and self._bytes[principal] + more > self._max_bytes:
                     raise BodiesTooLargeError(
@@ -127,13 +129,13 @@ class ArrivingBodies:
                         retry_after_seconds=ARRIVING_RETRY_SECONDS,
                     )
                 self._bytes[principal] += more
-                counted += more
+                counted_bytes += more
 
         try:
-            yield take
+            yield count_chunk
         finally:
             with self._lock:
-                self._bytes[principal] -= counted
+                self._bytes[principal] -= counted_bytes
                 if not self._bytes[principal]:
                     del self._bytes[principal]
 
@@ -142,11 +144,11 @@ class ConcurrentWork:
     """Limits how many requests of one kind work at once for one principal, in this process; others wait in order.
 
     Args:
-        most: that work at once.
+        max_concurrent: that work at once.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_concurrent: int) -> None:
+        self._max_concurrent = max_concurrent
         self._working: dict[Hashable, Semaphore] = {}
         self._present: Counter[Hashable] = Counter()
 
@@ -162,14 +164,14 @@ class ConcurrentWork:
             TooManyRequestsError: too many wait already.
         """
         key = principal, kind
-        if self._present[key] >= self._most + MOST_WAITING:
+        if self._present[key] >= self._max_concurrent + MOST_WAITING:
             raise TooManyRequestsError(
                 f"{MOST_WAITING} requests of this kind of one caller wait already: send fewer at once",
                 retry_after_seconds=WAITING_RETRY_SECONDS,
             )
         self._present[key] += 1
         try:
-            async with self._working.setdefault(key, Semaphore(self._most)):
+            async with self._working.setdefault(key, Semaphore(self._max_concurrent)):
                 yield
         finally:
             self._present[key] -= 1
@@ -181,11 +183,11 @@ class StreamReaders:
     """Counts the clients that follow a turn, in this process.
 
     Args:
-        most: the maximum per turn.
+        max_per_turn: the maximum per turn.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_per_turn: int) -> None:
+        self._max_per_turn = max_per_turn
         self._readers: Counter[str] = Counter()
 
     def enter(self, turn_id: str) -> Callable[[], None]:
@@ -197,9 +199,9 @@ class StreamReaders:
         Raises:
             TooManyRequestsError: the maximum is reached.
         """
-        if self._readers[turn_id] >= self._most:
+        if self._readers[turn_id] >= self._max_per_turn:
             raise TooManyRequestsError(
-                f"{self._most} clients follow turn {turn_id!r} already: close one, or get the turn's status",
+                f"{self._max_per_turn} clients follow turn {turn_id!r} already: close one, or get the turn's status",
                 retry_after_seconds=READERS_RETRY_SECONDS,
             )
 

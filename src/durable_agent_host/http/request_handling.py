@@ -14,9 +14,9 @@ import azure.functions as func
 from azurefunctions.extensions.http.fastapi import Response
 from starlette.requests import ClientDisconnect
 
-from durable_agent_host.durable.turn_client import TurnClient, is_store_trouble
+from durable_agent_host.durable.turn_client import TurnClient, is_store_error
 from durable_agent_host.errors import (
-    MAKE_ROOM,
+    FREE_SPACE_HINT,
     BodiesTooLargeError,
     DiskFullError,
     DurableAgentHostError,
@@ -26,7 +26,7 @@ from durable_agent_host.errors import (
 from durable_agent_host.http.body_parsing import BodyLimit, read_body
 from durable_agent_host.http.event_stream import DocumentStream, EventStream, PartStream, each_in_turn, in_slices
 from durable_agent_host.http.gate import DISK_FULL, Action, Gate, IncomingRequest, wait_for_even_time
-from durable_agent_host.http.parse import RunCall, parse_run, refuse_repeated
+from durable_agent_host.http.parse import RunCall, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
 from durable_agent_host.http.rate_limits import StreamReaders
 from durable_agent_host.model.budget import Price
@@ -40,7 +40,7 @@ from durable_agent_host.settings import Settings
 from durable_agent_host.turn.event_folding import FinalResponse
 from durable_agent_host.turn.request_options import AllowedOptions
 from durable_agent_host.turn.trace_ids import traceparent_in
-from durable_agent_host.turn.turn_requests import Place
+from durable_agent_host.turn.turn_requests import SessionTarget
 from durable_agent_host.turn_log.protocol import TurnLog
 
 # Removes from answers the mark that prefixes names in ids; see `durable_agent_host.session.ownership`.
@@ -72,13 +72,13 @@ def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark:
     headers = cast("Any", answer.headers)
     if mark.encode() not in body and not any(mark in value for value in headers.values()):
         return answer
-    told = {name: value.replace(mark, "") for name, value in headers.items()}
+    headers_without_mark = {name: value.replace(mark, "") for name, value in headers.items()}
     return cast(
         "Any",
         func.HttpResponse(
             body.replace(mark.encode(), b""),
             status_code=answer.status_code,
-            headers=told,
+            headers=headers_without_mark,
             mimetype=answer.mimetype,
             charset=answer.charset,
         ),
@@ -87,19 +87,19 @@ def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark:
 
 async def _events_without(events: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
     async with aclosing(events):
-        async for told in events:  # each is one whole event
-            yield told.replace(mark, b"")
+        async for event in events:  # each is one whole event
+            yield event.replace(mark, b"")
 
 
 async def _parts_without(parts: AsyncGenerator[bytes], mark: bytes) -> AsyncGenerator[bytes]:
-    waiting = b""  # it may end with a part of the mark
+    tail = b""  # it may end with a part of the mark
     async with aclosing(parts):
         async for part in parts:
-            whole = (waiting + part).replace(mark, b"")
-            kept = max(0, len(whole) - len(mark) + 1)
-            yield whole[:kept]
-            waiting = whole[kept:]
-    yield waiting
+            text = (tail + part).replace(mark, b"")
+            safe_bytes = max(0, len(text) - len(mark) + 1)
+            yield text[:safe_bytes]
+            tail = text[safe_bytes:]
+    yield tail
 
 
 logger = logging.getLogger(__name__)
@@ -107,14 +107,14 @@ CALLER_LEFT: Final = 499
 """The caller has left before its request was read. Source: nginx."""
 _WITHOUT_SESSIONS: Final = frozenset[Action]({"agents.list", "metrics.read"})
 """What shows nothing that is stored, and is answered without the key of it, too."""
-_MAY_HAVE_BEGUN: Final = "check the session, or send it again with the same Idempotency-Key"
-_STORE_AWAY: Final = (
+_MAY_HAVE_STARTED: Final = "check the session, or send it again with the same Idempotency-Key"
+_STORE_UNAVAILABLE: Final = (
     "the durable store does not respond, or refuses: the host's log says more. The request may have begun: "
-    f"{_MAY_HAVE_BEGUN}"
+    f"{_MAY_HAVE_STARTED}"
 )
 _STORE_FULL: Final = (
-    f"{DISK_FULL}: {MAKE_ROOM}. The request may have begun, and then goes on by itself once there is room: "
-    f"{_MAY_HAVE_BEGUN}"
+    f"{DISK_FULL}: {FREE_SPACE_HINT}. The request may have begun, and then goes on by itself once there is room: "
+    f"{_MAY_HAVE_STARTED}"
 )
 
 
@@ -127,9 +127,9 @@ class Host:
         settings: limits and timeouts.
         open_log: returns the turn log of the process; the first call opens its store.
         service_files_of: an agent's name → the files kept by its chat client's service.
-        hosted: lists all agents with how they are reached, as upstream's health route does.
+        list_hosted_agents: lists all agents with how they are reached, as upstream's health route does.
         repair_rules_of: an agent's name → what its chat client's service requires of a stored conversation.
-        made_by_of: an agent's name → which overlays apply to its sessions; None when it compacts nothing.
+        compaction_id_of: an agent's name → which overlays apply to its sessions; None when it compacts nothing.
         prices_of: an agent's name → the prices of its models; empty when the app gives none.
         final_response_of: an agent's name → what finds the whole answer in an event of its service's streams.
         histories: where the agents' conversations are kept, by name; a live view.
@@ -142,9 +142,9 @@ class Host:
     settings: Settings
     open_log: Callable[[], TurnLog]
     service_files_of: Callable[[str], ServiceFileReader]
-    hosted: Callable[[], list[dict[str, Any]]] = list
+    list_hosted_agents: Callable[[], list[dict[str, Any]]] = list
     repair_rules_of: Callable[[str], RepairRules] = lambda _: RepairRules()
-    made_by_of: Callable[[str], str | None] = lambda _: None
+    compaction_id_of: Callable[[str], str | None] = lambda _: None
     prices_of: Callable[[str], Mapping[str, Price]] = lambda _: {}
     final_response_of: Callable[[str], FinalResponse] = lambda _: lambda _: None
     histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
@@ -157,9 +157,9 @@ class Host:
         """The clients that follow turns."""
         return StreamReaders(self.settings.max_stream_readers)
 
-    def known(self, name: str) -> str | None:
+    def find_agent(self, name: str) -> str | None:
         """Find an agent by the name in a URL, ignoring case; None when no such agent is reachable by HTTP."""
-        return next((known for known in self.agents if known.casefold() == name.casefold()), None)
+        return next((agent for agent in self.agents if agent.casefold() == name.casefold()), None)
 
     def agent(self, name: str) -> str:
         """Find an agent by the name in a URL, ignoring case.
@@ -167,10 +167,11 @@ class Host:
         Raises:
             NotFoundError: no such agent is reachable by HTTP.
         """
-        if (known := self.known(name)) is not None:
-            return known
-        hosted = ", ".join(sorted(self.agents)) or "none"
-        raise NotFoundError(f"there is no agent {name!r} here; hosted are: {hosted}")
+        agent = self.find_agent(name)
+        if agent is not None:
+            return agent
+        agent_names = ", ".join(sorted(self.agents)) or "none"
+        raise NotFoundError(f"there is no agent {name!r} here; hosted are: {agent_names}")
 
 
 class Call:
@@ -182,7 +183,7 @@ class Call:
 
     Attributes:
         caller: on whose behalf, as identified by the gate.
-        place: the session on the path, once the caller is known.
+        location: the session on the path, once the caller is known.
         body: set by `read_body`.
         again: makes the answer again, for a client that reads slowly; None where only a ``GET`` can be made again.
     """
@@ -193,13 +194,13 @@ class Call:
         self._request = request
         self._max_request_bytes = max_request_bytes
         self.caller = Caller()
-        self.place: Place | None = None
+        self.location: SessionTarget | None = None
         self.body = b""
 
     @property
     def owner(self) -> Owner | None:
         """The owner or future owner of the session on the path; None where nobody is identified."""
-        return self.place and self.place.owner
+        return self.location and self.location.owner
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -251,8 +252,10 @@ class Call:
 
     @cached_property
     def run(self) -> RunCall:
-        """What a call of ``run`` asks for; raises as `parse_run` and `refuse_repeated` do."""
-        refuse_repeated(name for name, _ in parse_qsl(urlsplit(str(self._request.url)).query))  # no empty ones
+        """What a call of ``run`` asks for; raises as `parse_run` and `reject_repeated_parameters` do."""
+        reject_repeated_parameters(
+            name for name, _ in parse_qsl(urlsplit(str(self._request.url)).query)
+        )  # no empty ones
         return parse_run(self.body, self.headers, self.query, max_bytes=self._max_request_bytes)
 
 
@@ -274,7 +277,7 @@ def named_session(host: Host, call: Call) -> tuple[str, str]:
     """
     agent = host.agent(call.path_part("agent"))
     name = check_session_id(call.path_part("session"))
-    return agent, name if call.place is None else call.place.session_id
+    return agent, name if call.location is None else call.location.session_id
 
 
 async def serve(
@@ -313,10 +316,10 @@ async def serve(
             await client.check_keys()
         client.documents.access = access = host.gate.access(call.caller, action)
         if access is not None and (may_begin or (access.has_own_names and call.path_part("session"))):
-            call.place = await client.claims.place_of(*named_session(host, call), begins=may_begin)
+            call.location = await client.claims.resolve_session(*named_session(host, call), starts_session=may_begin)
 
-    async def work() -> Answer:
-        host.gate.check_room(action)
+    async def handle() -> Answer:
+        host.gate.check_free_space(action)
         async with working():
             return await handler(host, call, client)
 
@@ -327,7 +330,7 @@ async def serve(
     def working() -> AbstractAsyncContextManager[None]:
         return host.gate.working(call.caller, action)
 
-    answer = without_mark(await _served(admit, work, host, call, client, limit=limit), client.claims.known_mark)
+    answer = without_mark(await _serve_once(admit, handle, host, call, client, limit=limit), client.claims.known_mark)
     if call.method == "GET" or call.again:
         answer = await in_slices(answer, again)
     if isinstance(answer, DocumentStream | PartStream):
@@ -335,31 +338,31 @@ async def serve(
     return answer
 
 
-async def _served(
+async def _serve_once(
     admit: Callable[[], Awaitable[None]],
-    work: Callable[[], Awaitable[Answer]],
+    handle: Callable[[], Awaitable[Answer]],
     host: Host,
     call: Call,
     client: TurnClient,
     *,
     limit: BodyLimit,
 ) -> Answer:
-    began = time.monotonic()
+    started_at = time.monotonic()
 
     async def answer() -> Answer:
         try:
             await admit()
             await call.read_body(limit, host.gate)
-            return await work()
+            return await handle()
         except NotFoundError:
             if client.documents.access is not None:
-                await wait_for_even_time(began)
+                await wait_for_even_time(started_at)
             raise
 
-    return await answer_or_problem(call.line, answer, host.gate)
+    return await handle_errors(call.line, answer, host.gate)
 
 
-async def answer_or_problem(line: str, answer: Callable[[], Awaitable[Answer]], gate: Gate) -> Answer:
+async def handle_errors(line: str, answer: Callable[[], Awaitable[Answer]], gate: Gate) -> Answer:
     """Answer a request, or say as a problem what is wrong. Raises nothing.
 
     Args:
@@ -377,11 +380,11 @@ async def answer_or_problem(line: str, answer: Callable[[], Awaitable[Answer]], 
     except DurableAgentHostError as error:
         return problem_of_error(error)
     except Exception as error:
-        if is_store_trouble(error):
+        if is_store_error(error):
             logger.warning("%s: the durable store does not answer, or refuses: %s", line, error)
             if gate.is_disk_full:
                 return problem_of_error(DiskFullError(_STORE_FULL))
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, _STORE_AWAY, headers={"Retry-After": "5"})
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, _STORE_UNAVAILABLE, headers={"Retry-After": "5"})
         logger.exception("%s failed", line)
         return problem_of_error(error)
 

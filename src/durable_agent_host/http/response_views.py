@@ -38,7 +38,7 @@ BODIES: Final = PieceCache(largest_bytes=MAX_BYTES)
 """Bodies that this process is sending, by their SHA-256."""
 
 
-async def large_answer(
+async def large_json_response(
     count: int, view: Callable[[], Mapping[str, Any]], headers: Mapping[str, str]
 ) -> func.HttpResponse:
     """Answer 200 with JSON.
@@ -51,7 +51,7 @@ async def large_answer(
     Raises:
         Exception: whatever the view raises.
     """
-    text = await aside(count, lambda: _written(view()))
+    text = await aside(count, lambda: _encode_pausing(view()))
     return func.HttpResponse(text, status_code=int(HTTPStatus.OK), mimetype="application/json", headers=dict(headers))
 
 
@@ -87,21 +87,22 @@ async def _digest(body: bytes) -> str:
     return await asyncio.to_thread(lambda: sha256(body).hexdigest())
 
 
-def _written(value: Any) -> str:
+def _encode_pausing(value: Any) -> str:
     """Encode JSON as `encode_strict` does, pausing between the parts of its lists."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return f"{{{', '.join([f'{encode_strict(name)}: {_written(one)}' for name, one in members.items()])}}}"
+        encoded_members = [f"{encode_strict(name)}: {_encode_pausing(member)}" for name, member in members.items()]
+        return f"{{{', '.join(encoded_members)}}}"
     if not isinstance(value, list):
         return encode_strict(value)
     parts: list[str] = []
-    for one in cast("list[Any]", value):
+    for item in cast("list[Any]", value):
         give_way()
-        parts.append(encode_strict(one))
+        parts.append(encode_strict(item))
     return f"[{', '.join(parts)}]"
 
 
-def json_answer(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> func.HttpResponse:
+def json_response(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> func.HttpResponse:
     """Answer with JSON. Guarantee: pure.
 
     Args:
@@ -166,7 +167,7 @@ def accepted_view(request: TurnRequest) -> dict[str, Any]:
     return {"status": "accepted", "message": request.message} | turn_identity(request)
 
 
-def waiting_view(turn: Turn) -> dict[str, Any]:
+def pending_approvals_view(turn: Turn) -> dict[str, Any]:
     """Return a turn's calls that wait for a person. Guarantee: pure.
 
     Args:
@@ -176,11 +177,11 @@ def waiting_view(turn: Turn) -> dict[str, Any]:
         ``status`` (``waiting_for_approval``), ``message`` and ``pending_approvals``: ``call_id``, ``name``,
         ``arguments``, ``reason``, or ``truncated`` where they are too long; the turn's events have them in full.
     """
-    waits = {"status": "waiting_for_approval", "pending_approvals": [dict(call) for call in turn.pending]}
-    return turn_identity(turn.request) | {"message": turn.request.message} | waits
+    approval_fields = {"status": "waiting_for_approval", "pending_approvals": [dict(call) for call in turn.pending]}
+    return turn_identity(turn.request) | {"message": turn.request.message} | approval_fields
 
 
-def answer_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
+def response_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
     """Return the JSON answer of ``run``. Guarantee: pure.
 
     Args:
@@ -213,10 +214,10 @@ def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dic
         ``turn.completed`` or ``turn.cancelled`` with the JSON answer of ``run``, or ``turn.failed`` with the problem.
     """
     if outcome.status == "cancelled":
-        return event_names.TURN_CANCELLED, answer_view(request, outcome)
+        return event_names.TURN_CANCELLED, response_view(request, outcome)
     if outcome.error is not None:
         return event_names.TURN_FAILED, problem_body(outcome.error, **turn_identity(request))
-    return event_names.TURN_COMPLETED, answer_view(request, outcome)
+    return event_names.TURN_COMPLETED, response_view(request, outcome)
 
 
 def turn_view(turn: Turn) -> dict[str, Any]:
@@ -236,12 +237,14 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         "status": "running",
     }
     if turn.pending:
-        view |= waiting_view(turn)
+        view |= pending_approvals_view(turn)
     if turn.request.options:
         view["options"] = dict(turn.request.options)
     if turn.request.principal:
         view["asked_by"] = {"principal": turn.request.principal, "tenant": turn.request.tenant}
-    if approvals := [{"call_id": name, **approval_view(one)} for name, one in turn.answers.items() if one.get("by")]:
+    if approvals := [
+        {"call_id": name, **approval_view(answer)} for name, answer in turn.answers.items() if answer.get("by")
+    ]:
         view["approvals"] = approvals
     if turn.outcome is not None:
         view |= {
@@ -256,7 +259,7 @@ def turn_view(turn: Turn) -> dict[str, Any]:
         }
         if turn.outcome.redacted:
             view["redacted"] = True
-        view |= spent_view(turn.outcome.spent)
+        view |= usage_view(turn.outcome.spent)
         if turn.outcome.status == "completed":
             view = with_value(view, turn.outcome.text, turn.request.response_format)
     return view
@@ -272,15 +275,15 @@ def approval_view(answer: Mapping[str, Any]) -> dict[str, Any]:
         The answer; ``truncated: true`` replaces a reason and arguments that did not travel because they were too large
         or are to be redacted.
     """
-    shown = dict(answer)
-    if shown.pop("stored", None):
-        shown |= {"reason": None, "arguments": None, "truncated": True}
-    return shown
+    view = dict(answer)
+    if view.pop("stored", None):
+        view |= {"reason": None, "arguments": None, "truncated": True}
+    return view
 
 
-def spent_view(spent: Spent | None) -> dict[str, Any]:
+def usage_view(usage: Spent | None) -> dict[str, Any]:
     """Return what a turn or session has spent; empty when nothing counts it. Guarantee: pure."""
-    return {} if spent is None else {"spent": encode_spent(spent)}
+    return {} if usage is None else {"spent": encode_spent(usage)}
 
 
 def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -288,7 +291,7 @@ def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     messages: Any = entry.get("messages")
     if not isinstance(messages, list):
         return []
-    return [cast("dict[str, Any]", one) for one in cast("list[Any]", messages) if isinstance(one, dict)]
+    return [cast("dict[str, Any]", message) for message in cast("list[Any]", messages) if isinstance(message, dict)]
 
 
 def session_view(agent: str, session_id: str, session: Session, page: Page) -> dict[str, Any]:
@@ -319,14 +322,14 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
                 "error": receipt.error,
                 "response_id": response_ids.get(receipt.turn_id),
                 "stats": encode_stats(receipt.stats) if receipt.stats else None,
-                **spent_view(receipt.spent),
+                **usage_view(receipt.spent),
             }
             for receipt in page.receipts
         ],
     }
-    view |= spent_view(session.spent)
+    view |= usage_view(session.spent)
     if page.left_out:
-        view["left_out"] = [{**asdict(one), "path": place_of(tuple(one.path))} for one in page.left_out]
+        view["left_out"] = [{**asdict(omission), "path": place_of(tuple(omission.path))} for omission in page.left_out]
     if page.problems:
         view["problems"] = [asdict(problem) for problem in page.problems]
     return view

@@ -31,7 +31,7 @@ class Route(NamedTuple):
         handler: answers requests that pass the gate.
         is_health: open to everyone, and part of the app even without HTTP endpoints for agents.
         streams_body: the handler reads the body piece by piece.
-        takes: ``form`` when a form with files may exceed the usual limit, ``file`` when every body may.
+        body_kind: ``form`` when a form with files may exceed the usual limit, ``file`` when every body may.
         may_begin: the request may begin the session on the path, and reads its body after checking that.
     """
 
@@ -42,7 +42,7 @@ class Route(NamedTuple):
     handler: Handler
     is_health: bool = False
     streams_body: bool = False
-    takes: Literal["json", "form", "file"] = "json"
+    body_kind: Literal["json", "form", "file"] = "json"
     may_begin: bool = False
 
     def body_limit(self, settings: Settings) -> BodyLimit:
@@ -53,9 +53,9 @@ class Route(NamedTuple):
         """
         if self.method in {"GET", "HEAD", "DELETE"} or self.streams_body:
             return BodyLimit(0)
-        if self.takes == "file":
+        if self.body_kind == "file":
             return BodyLimit(settings.max_upload_bytes, setting=MAX_UPLOAD)
-        forms = max(settings.max_upload_bytes, settings.max_request_bytes) if self.takes == "form" else 0
+        forms = max(settings.max_upload_bytes, settings.max_request_bytes) if self.body_kind == "form" else 0
         return BodyLimit(settings.max_request_bytes, forms)
 
     async def serve(self, host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
@@ -78,7 +78,7 @@ _FILE: Final = _SESSION + "/files/{file}"
 _TURN: Final = _SESSION + "/turns/{turn}"
 
 ROUTES: Final = (
-    Route("http-run", "POST", "agents/{agent}/run", "turn.run", turn_routes.run, takes="form"),
+    Route("http-run", "POST", "agents/{agent}/run", "turn.run", turn_routes.run, body_kind="form"),
     Route("http-agents", "GET", "agents", "agents.list", agent_routes.list_agents),
     Route("http-metrics", "GET", "metrics", "metrics.read", agent_routes.metrics),
     Route("http-session", "GET", _SESSION, "session.read", session_routes.read_session),
@@ -100,7 +100,13 @@ ROUTES: Final = (
     Route("http-delete", "DELETE", _SESSION, "session.delete", session_routes.delete_session),
     Route("http-files", "GET", _SESSION + "/files", "files.read", file_routes.list_files),
     Route(
-        "http-upload", "POST", _SESSION + "/files", "files.add", file_routes.upload_files, takes="file", may_begin=True
+        "http-upload",
+        "POST",
+        _SESSION + "/files",
+        "files.add",
+        file_routes.upload_files,
+        body_kind="file",
+        may_begin=True,
     ),
     Route("http-file", "GET", _FILE, "files.read", file_routes.read_file),
     Route("http-file-head", "HEAD", _FILE, "files.read", file_routes.read_file),
@@ -112,6 +118,6 @@ ROUTES: Final = (
     Route("http-turn-test", "GET", _TURN + "/test", "calls.read", model_call_routes.read_test),
     Route("http-events", "GET", _TURN + "/events", "turn.follow", turn_routes.read_events),
     Route("http-cancel", "POST", _TURN + "/cancel", "turn.cancel", turn_routes.cancel_turn),
-    Route("http-approvals", "POST", _TURN + "/approvals", "turn.approve", approval_routes.answer_approvals),
+    Route("http-approvals", "POST", _TURN + "/approvals", "turn.approve", approval_routes.submit_approvals),
     Route("http-health", "GET", "health", "health.read", agent_routes.health, is_health=True),
 )

@@ -19,10 +19,10 @@ from durable_agent_host.concurrency.cooperative_yield import give_way
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import DurableAgentHostError, RequestError, TurnRejectedError
 from durable_agent_host.http.event_stream import DocumentStream
-from durable_agent_host.http.parse import MAX_LIMIT, parse_cursor, parse_fork, parse_limit, parse_place
+from durable_agent_host.http.parse import MAX_LIMIT, parse_cursor, parse_fork, parse_limit, parse_page_cursor
 from durable_agent_host.http.problem_details import problem_of_error
 from durable_agent_host.http.request_handling import Answer, Call, Host, named_session
-from durable_agent_host.http.response_views import header_value, json_answer, large_answer, session_view
+from durable_agent_host.http.response_views import header_value, json_response, large_json_response, session_view
 from durable_agent_host.http.session_search import find_sessions, parse_search
 from durable_agent_host.model.history_locations import Histories
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
@@ -31,8 +31,8 @@ from durable_agent_host.session.context_selection import (
     RECORD,
     StoredContext,
     context_messages,
-    name_of_stand_in,
-    place_of_name,
+    decode_position,
+    encode_summary_id,
 )
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.session.repair import Difference
@@ -45,7 +45,7 @@ def context_view(
     session_id: str,
     context: StoredContext,
     *,
-    made_by: str | None,
+    compaction_id: str | None,
     between: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
     """Return the context of a conversation. Guarantee: pure.
@@ -54,7 +54,7 @@ def context_view(
         agent: the agent's registered name.
         session_id: without the agent's name.
         context: the context that was read.
-        made_by: the agent's compaction strategies; None when it compacts nothing.
+        compaction_id: the agent's compaction strategies; None when it compacts nothing.
         between: called before each message, so that other work can run.
 
     Returns:
@@ -68,45 +68,45 @@ def context_view(
     messages = context_messages(entries, overlay, count=session.message_count, between=between)
     names = [cast("str", message.additional_properties.pop(RECORD)) for message in messages]
     pieces = overlay.pieces if overlay is not None else ()
-    stand_ins = {name_of_stand_in(one.name): one for one in pieces if isinstance(one, StandIn)}
+    summaries = {encode_summary_id(piece.name): piece for piece in pieces if isinstance(piece, StandIn)}
     annotate_message_groups(messages, tokenizer=_TOKENIZER)
-    shown: list[dict[str, Any]] = []
+    message_views: list[dict[str, Any]] = []
     for name in names:
         between()
-        place = place_of_name(name)
-        if place is None:
-            shown.append(_stand_in_view(stand_ins[name]))
+        position = decode_position(name)
+        if position is None:
+            message_views.append(_summary_view(summaries[name]))
             continue
-        entry = entries[place.entry]
-        message = cast("list[Mapping[str, Any]]", entry["messages"])[place.message]
-        shown.append({"createdAt": entry.get("createdAt"), **message, "turn_id": entry.get("correlationId")})
+        entry = entries[position.entry]
+        message = cast("list[Mapping[str, Any]]", entry["messages"])[position.message]
+        message_views.append({"createdAt": entry.get("createdAt"), **message, "turn_id": entry.get("correlationId")})
     return {
         "agent": agent,
         "session_id": session_id,
         "thread_id": session_id,
         "message_count": session.message_count,
         "context": {
-            "made_by": made_by,
+            "made_by": compaction_id,
             "is_whole": overlay is None,
             "kept_by_service": bool((session.agent_session or {}).get("service_session_id")),
             "estimated_tokens": included_token_count(messages),
-            "messages": shown,
+            "messages": message_views,
         },
     }
 
 
-def _stand_in_view(stand_in: StandIn) -> dict[str, Any]:
-    stands_for = {
-        "first_turn_id": stand_in.first_turn_id,
-        "last_turn_id": stand_in.last_turn_id,
-        "messages": stand_in.count,
+def _summary_view(summary: StandIn) -> dict[str, Any]:
+    replaced_range = {
+        "first_turn_id": summary.first_turn_id,
+        "last_turn_id": summary.last_turn_id,
+        "messages": summary.count,
     }
-    return {**stand_in.message, "stands_for": stands_for}
+    return {**summary.message, "stands_for": replaced_range}
 
 
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS: Final = 5.0
-_KEPT_MARK: Final = ".before-repair-"
+_BACKUP_MARK: Final = ".before-repair-"
 _VIEWS: Final = frozenset({None, "record", "context"})
 
 
@@ -117,15 +117,15 @@ async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.Http
     limit = parse_limit(params.get("limit"))
     cursor = parse_cursor(params.get("cursor"))
     search = parse_search(params)
-    listed = await client.documents.listed(agent)
+    sessions_by_use = await client.documents.list_sessions(agent)
     mark = await client.claims.mark()
-    page, following = await find_sessions(client, agent, search, listed, limit=limit, cursor=cursor, mark=mark)
+    page, following = await find_sessions(client, agent, search, sessions_by_use, limit=limit, cursor=cursor, mark=mark)
     url = f"{call.base_url}/agents/{quote(agent)}/sessions"
     sessions = [
         {"session_id": key, "last_used_at": used, "session_url": f"{url}/{quote(key, safe='')}"} | details
         for (used, key), details in page
     ]
-    return json_answer(HTTPStatus.OK, {"agent": agent, "sessions": sessions, "cursor": following}, {})
+    return json_response(HTTPStatus.OK, {"agent": agent, "sessions": sessions, "cursor": following}, {})
 
 
 async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
@@ -141,23 +141,25 @@ async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     if chosen == "context":
         return await _read_context(host, agent, session_id, client)
     limit = parse_limit(call.query.get("limit"), default=MAX_LIMIT)
-    read = await client.documents.page(agent, session_id, before=parse_place(call.query.get("cursor")), limit=limit)
+    read = await client.documents.page(
+        agent, session_id, before=parse_page_cursor(call.query.get("cursor")), limit=limit
+    )
     if read is None:
         raise unknown_session(agent, session_id)
     name = header_value(session_id)
     names = {"x-ms-session-id": name, "x-ms-thread-id": name}
-    return await large_answer(len(read[1].entries), lambda: session_view(agent, session_id, *read), names)
+    return await large_json_response(len(read[1].entries), lambda: session_view(agent, session_id, *read), names)
 
 
 async def _read_context(host: Host, agent: str, session_id: str, client: TurnClient) -> func.HttpResponse:
-    made_by = host.made_by_of(agent)
-    context = await client.contexts.read(agent, session_id, made_by=made_by)
+    compaction_id = host.compaction_id_of(agent)
+    context = await client.contexts.read(agent, session_id, compaction_id=compaction_id)
     if context is None:
         raise unknown_session(agent, session_id)
     name = header_value(session_id)
     names = {"x-ms-session-id": name, "x-ms-thread-id": name}
-    view = partial(context_view, agent, session_id, context, made_by=made_by, between=give_way)
-    return await large_answer(len(context.entries), view, names)
+    view = partial(context_view, agent, session_id, context, compaction_id=compaction_id, between=give_way)
+    return await large_json_response(len(context.entries), view, names)
 
 
 async def reset_context(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
@@ -167,7 +169,7 @@ async def reset_context(host: Host, call: Call, client: TurnClient) -> func.Http
     if had_overlay is None:
         raise unknown_session(agent, session_id)
     answer = {"agent": agent, "session_id": session_id, "status": "reset" if had_overlay else "unchanged"}
-    return json_answer(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
+    return json_response(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
 
 
 async def export_session(host: Host, call: Call, client: TurnClient) -> Answer:
@@ -182,14 +184,14 @@ async def export_session(host: Host, call: Call, client: TurnClient) -> Answer:
 async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/sessions/{session}/import``: store an exported document as a new session."""
     agent, session_id = named_session(host, call)
-    most = host.settings.max_import_bytes
+    max_bytes = host.settings.max_import_bytes
     body = call.stream()
     access = client.documents.access
     name = call.path_part("session")
     free_id = partial(client.claims.free_id, agent, name) if access is not None and access.has_own_names else None
     try:
-        imported = await client.copies.import_document(
-            agent, session_id, body, max_bytes=most, owner=call.owner, free_id=free_id
+        import_result = await client.copies.import_document(
+            agent, session_id, body, max_bytes=max_bytes, owner=call.owner, free_id=free_id
         )
     except DurableAgentHostError as error:
         with suppress(TimeoutError):
@@ -200,13 +202,13 @@ async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
     answer = {
         "agent": agent,
         "session_id": session_id,
-        "message_count": imported.message_count,
-        "taken_on_trust": imported.on_trust + ([_SPENDING] if imported.has_spent else []),
+        "message_count": import_result.message_count,
+        "taken_on_trust": import_result.on_trust + ([_USAGE_ON_TRUST] if import_result.has_usage else []),
     }
-    return json_answer(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(session_id)})
+    return json_response(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(session_id)})
 
 
-_SPENDING: Final = "the session itself says what it has spent, from which its budget continues"
+_USAGE_ON_TRUST: Final = "the session itself says what it has spent, from which its budget continues"
 
 
 async def verify_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
@@ -216,18 +218,18 @@ async def verify_session(host: Host, call: Call, client: TurnClient) -> func.Htt
         raise RequestError(f"'view' is {chosen!r}: leave it out, or use view=diff for what repair would change")
     differences: list[Difference] = []
     rules = host.repair_rules_of(agent)
-    state, changes = await client.documents.verify(agent, session_id, rules=rules, note=differences.append)
+    state, changes = await client.documents.verify(agent, session_id, rules=rules, on_difference=differences.append)
     if state is None:
         raise unknown_session(agent, session_id)
     problems = [asdict(change) for change in changes]
     answer: dict[str, Any] = {"agent": agent, "session_id": session_id, "problems": problems}
     if chosen:
-        answer["differences"] = [asdict(one) for one in differences[:SHOWN_DIFFERENCES]]
-        answer["differences_left_out"] = max(len(differences) - SHOWN_DIFFERENCES, 0)
-    return json_answer(HTTPStatus.OK, answer, {})
+        answer["differences"] = [asdict(difference) for difference in differences[:MAX_DIFFERENCES]]
+        answer["differences_left_out"] = max(len(differences) - MAX_DIFFERENCES, 0)
+    return json_response(HTTPStatus.OK, answer, {})
 
 
-SHOWN_DIFFERENCES: Final = 100
+MAX_DIFFERENCES: Final = 100
 """How many entries ``?view=diff`` shows before and after a repair."""
 
 
@@ -246,10 +248,10 @@ async def repair_session(host: Host, call: Call, client: TurnClient) -> func.Htt
         if state is None:
             raise unknown_session(agent, session_id)
         _history(host, agent).refuse(agent, "repair")
-        kept = kept_name(session_id, document_digest(state), client.claims.known_mark)
+        backup_id = backup_session_id(session_id, document_digest(state), client.claims.known_mark)
         try:
             rules = host.repair_rules_of(agent)
-            changes = await client.documents.repair(agent, session_id, rules=rules, keep_as=kept)
+            changes = await client.documents.repair(agent, session_id, rules=rules, keep_as=backup_id)
             break
         except TurnRejectedError:
             tries += 1
@@ -261,9 +263,9 @@ async def repair_session(host: Host, call: Call, client: TurnClient) -> func.Htt
         "agent": agent,
         "session_id": session_id,
         "changes": [asdict(change) for change in changes],
-        "original_session_id": kept if changes else None,
+        "original_session_id": backup_id if changes else None,
     }
-    return json_answer(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
+    return json_response(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
 
 
 async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
@@ -276,7 +278,7 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
         _history(host, agent).refuse(agent, "fork at")
 
     async def fork(copy_id: str) -> int | None:
-        if await client.documents.is_taken(agent, copy_id):
+        if await client.documents.is_id_in_use(agent, copy_id):
             raise TurnRejectedError(f"agent {agent!r} already has a session {copy_id!r}: fork under another id")
         return await client.copies.fork(agent, session_id, copy_id, at_turn=at_turn, is_before=is_before)
 
@@ -298,7 +300,7 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
         "message_count": count,
         "session_url": f"{call.base_url}/agents/{quote(agent)}/sessions/{quote(new_id, safe='')}",
     }
-    return json_answer(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(new_id)})
+    return json_response(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(new_id)})
 
 
 async def delete_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
@@ -308,37 +310,35 @@ async def delete_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     """
     agent, session_id = named_session(host, call)
     history = _history(host, agent)
-    kept = call.query.get("history")
-    if kept not in (None, "kept"):
-        raise RequestError(f"'history' is {kept!r}: leave it out, or use history=kept to delete only what the host has")
+    history_option = call.query.get("history")
+    if history_option not in (None, "kept"):
+        raise RequestError(
+            f"'history' is {history_option!r}: leave it out, or use history=kept to delete only what the host has"
+        )
     access = client.documents.access
-    state = await client.documents.held(agent, session_id)
+    state = await client.documents.read_state(agent, session_id)
     if state is not None:
         owner = owner_of_document(state)
     elif await client.files(agent, session_id).uploads.all():
         owner = None if access is None else access.owner
     else:
         raise unknown_session(agent, session_id)
-    if state is not None and kept is None:
+    if state is not None and history_option is None:
         history.refuse(agent, "delete")
     await client.check_log()
-    if state is not None and kept is None:
-        await client.documents.clear_elsewhere(agent, session_id)
-    erased = await client.erasures.erase(
-        agent,
-        session_id,
-        owner=owner,
-        keeps_history=kept is not None,
-        seconds=host.settings.wait_seconds,
+    if state is not None and history_option is None:
+        await client.documents.delete_external_messages(agent, session_id)
+    deleted_counts = await client.erasures.erase(
+        agent, session_id, owner=owner, keeps_history=history_option is not None, seconds=host.settings.wait_seconds
     )
     answer: dict[str, Any] = {"agent": agent, "session_id": session_id}
-    answer |= {"status": "deleting"} if erased is None else {"status": "deleted", "erased": erased}
-    if left := [*(history.owners if kept else ()), *history.copies]:
-        answer["kept_by"] = left
-    return json_answer(HTTPStatus.ACCEPTED if erased is None else HTTPStatus.OK, answer, {})
+    answer |= {"status": "deleting"} if deleted_counts is None else {"status": "deleted", "erased": deleted_counts}
+    if remaining_copies := [*(history.owners if history_option else ()), *history.copies]:
+        answer["kept_by"] = remaining_copies
+    return json_response(HTTPStatus.ACCEPTED if deleted_counts is None else HTTPStatus.OK, answer, {})
 
 
-def kept_name(session_id: str, digest: str, owners_mark: str = "") -> str:
+def backup_session_id(session_id: str, digest: str, owners_mark: str = "") -> str:
     """Return the id of the session that keeps the original document of a repaired one. Guarantee: pure.
 
     Args:
@@ -349,7 +349,7 @@ def kept_name(session_id: str, digest: str, owners_mark: str = "") -> str:
     Returns:
         An id that is the same for the same document.
     """
-    mark = _KEPT_MARK + digest[:8]
+    mark = _BACKUP_MARK + digest[:8]
     hidden = len(owners_mark) if session_id.startswith(owners_mark) else 0
     return session_id[: hidden + MAX_SESSION_ID_CHARACTERS - len(mark)] + mark
 

@@ -1,7 +1,7 @@
 """Which of an agent's sessions a list contains: by id, time and status, with details of each.
 
 Names and times are in the list from the durable store. Statuses are in the sessions' heads: those of one page are
-read, or, to search for a status, up to `_MOST_HEADS`, a few at a time.
+read, or, to search for a status, up to `_MAX_HEADS`, a few at a time.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError, StateError
 from durable_agent_host.http.parse import page_of
-from durable_agent_host.http.response_views import spent_view
+from durable_agent_host.http.response_views import usage_view
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.session import Session
 
@@ -28,7 +28,7 @@ STATUSES: Final = (
 )
 """The statuses to search for: how the last turn ended, or what the current one does."""
 
-_MOST_HEADS: Final = 500
+_MAX_HEADS: Final = 500
 _AT_ONCE: Final = 16
 
 
@@ -49,15 +49,19 @@ class SessionSearch(NamedTuple):
     statuses: frozenset[str] = frozenset()
     details: bool = False
 
-    def named(self, listed: Sequence[tuple[str, str]], mark: str = "") -> list[tuple[str, str]]:
+    def filter_by_name(self, sessions: Sequence[tuple[str, str]], mark: str = "") -> list[tuple[str, str]]:
         """Return those of a list whose name and time are wanted. Guarantee: pure.
 
         Args:
-            listed: last use and id.
+            sessions: last use and id.
             mark: the caller's, which is no part of the name.
         """
-        wanted = self.text.casefold()
-        return [one for one in listed if wanted in one[1].removeprefix(mark).casefold() and self._is_in_time(one[0])]
+        text = self.text.casefold()
+        return [
+            session
+            for session in sessions
+            if text in session[1].removeprefix(mark).casefold() and self._is_in_time(session[0])
+        ]
 
     def _is_in_time(self, used: str) -> bool:
         if self.used_from is None and self.used_to is None:
@@ -97,7 +101,7 @@ async def find_sessions(
     client: TurnClient,
     agent: str,
     search: SessionSearch,
-    listed: Sequence[tuple[str, str]],
+    sessions: Sequence[tuple[str, str]],
     *,
     limit: int,
     cursor: tuple[str, str] | None,
@@ -109,7 +113,7 @@ async def find_sessions(
         client: reads heads.
         agent: the agent's registered name.
         search: the criteria.
-        listed: last use and id, newest first.
+        sessions: last use and id, newest first.
         limit: length of a page.
         cursor: the last of the page before, or None for the first page.
         mark: which the caller's ids can have, and neither search nor cursor tell of.
@@ -118,36 +122,36 @@ async def find_sessions(
         The page with each session's details, and the cursor of the next page, or None. A search for a status can
         return a short or empty page with a cursor: the search continues there.
     """
-    rest = search.named(listed, mark)
-    told = _told_by(mark)
+    matching = search.filter_by_name(sessions, mark)
+    sort_key = _sort_key(mark)
     if mark:
-        rest.sort(key=told, reverse=True)
+        matching.sort(key=sort_key, reverse=True)
     if not search.statuses:
-        page, following = page_of(rest, limit=limit, cursor=cursor, told=told)
-        said: list[dict[str, Any]] = [{} for _ in page]
-        details = await _details(client, agent, page) if search.details else said
+        page, following = page_of(matching, limit=limit, cursor=cursor, sort_key=sort_key)
+        no_details: list[dict[str, Any]] = [{} for _ in page]
+        details = await _details(client, agent, page) if search.details else no_details
         return list(zip(page, details, strict=True)), following
-    found: list[tuple[tuple[str, str], dict[str, Any]]] = []
+    matches: list[tuple[tuple[str, str], dict[str, Any]]] = []
     following: str | None = None
-    for _ in range(0, _MOST_HEADS, _AT_ONCE):
-        page, following = page_of(rest, limit=min(_AT_ONCE, limit - len(found)), cursor=cursor, told=told)
+    for _ in range(0, _MAX_HEADS, _AT_ONCE):
+        page, following = page_of(matching, limit=min(_AT_ONCE, limit - len(matches)), cursor=cursor, sort_key=sort_key)
         details = await _details(client, agent, page)
-        found += [one for one in zip(page, details, strict=True) if one[1]["status"] in search.statuses]
-        if following is None or len(found) == limit:
+        matches += [item for item in zip(page, details, strict=True) if item[1]["status"] in search.statuses]
+        if following is None or len(matches) == limit:
             break
-        cursor = told(page[-1])
-    return found, following
+        cursor = sort_key(page[-1])
+    return matches, following
 
 
-def _told_by(mark: str) -> Callable[[tuple[str, str]], tuple[str, str]]:
+def _sort_key(mark: str) -> Callable[[tuple[str, str]], tuple[str, str]]:
     """Give what a cursor says of a session, by which the list is ordered: last use and id.
 
     Where ids can have a mark, it is the name instead, and a hash that tells two of one name apart; nobody can compute
     it.
     """
     if not mark:
-        return lambda one: one
-    return lambda one: (one[0], f"{one[1].removeprefix(mark)}/{derived_id('cursor', mark, one[1])}")
+        return lambda session: session
+    return lambda session: (session[0], f"{session[1].removeprefix(mark)}/{derived_id('cursor', mark, session[1])}")
 
 
 async def _details(client: TurnClient, agent: str, page: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
@@ -176,7 +180,7 @@ async def _detail(client: TurnClient, agent: str, session_id: str) -> dict[str, 
         "message_count": session.message_count,
         "running_turn_id": session.running,
         "queued_turns": len(session.queue),
-        **spent_view(session.spent),
+        **usage_view(session.spent),
     }
 
 

@@ -12,7 +12,7 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_limit
 from durable_agent_host.http.request_handling import Call, Host
-from durable_agent_host.http.response_views import large_answer, turn_headers
+from durable_agent_host.http.response_views import large_json_response, turn_headers
 from durable_agent_host.http.turn_routes import named_turn
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import LogRecord
@@ -25,17 +25,17 @@ _STEPS: Final = 200
 async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
     """``GET …/turns/{turn}/steps``: attempts, model calls, tool calls, waits, retries; ``limit`` from ``cursor``."""
     limit = parse_limit(call.query.get("limit"), default=_STEPS)
-    first = parse_place(call.query.get("cursor"))
+    first = parse_step_cursor(call.query.get("cursor"))
     turn = await named_turn(host, call, client)
     request = turn.request
     reader = StepReader(turn, host.prices_of(request.agent))
     log = host.open_log()
-    redactor = client.keeper.redactor_of(request.agent)
+    redactor = client.storage.redactor_of(request.agent)
     offset = 0
     more = True
     while more:
         page = await log.read(turn_log_id(request.agent, request.session_id, request.turn_id), offset)
-        records = page.records if redactor is None else await asyncio.to_thread(_redacted, page.records, redactor)
+        records = page.records if redactor is None else await asyncio.to_thread(_redact_records, page.records, redactor)
         for record in records:
             await let_others()
             reader.read([record])
@@ -43,16 +43,19 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
         more = page.has_more
     steps = reader.steps()
     following = str(first + limit) if first + limit < len(steps) else None
-    shown = steps[first : first + limit]
-    view = turn_summary(turn) | {"steps": shown, "cursor": following}
-    return await large_answer(len(shown), lambda: view, turn_headers(request))
+    page_steps = steps[first : first + limit]
+    view = turn_summary(turn) | {"steps": page_steps, "cursor": following}
+    return await large_json_response(len(page_steps), lambda: view, turn_headers(request))
 
 
-def _redacted(records: Sequence[LogRecord], redactor: Redactor) -> list[LogRecord]:
-    return [replace(one, entry=replace(one.entry, data=redactor.value(one.entry.data))) for one in resting(records)]
+def _redact_records(records: Sequence[LogRecord], redactor: Redactor) -> list[LogRecord]:
+    return [
+        replace(record, entry=replace(record.entry, data=redactor.value(record.entry.data)))
+        for record in resting(records)
+    ]
 
 
-def parse_place(text: str | None) -> int:
+def parse_step_cursor(text: str | None) -> int:
     """Parse a cursor that counts, of this route or another.
 
     Guarantee: pure.

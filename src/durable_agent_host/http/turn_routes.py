@@ -18,19 +18,19 @@ from durable_agent_host.http.problem_details import problem, problem_of_error, p
 from durable_agent_host.http.request_handling import Answer, Call, Host, named_session
 from durable_agent_host.http.response_views import (
     accepted_view,
-    answer_view,
-    json_answer,
+    json_response,
+    pending_approvals_view,
+    response_view,
     turn_headers,
     turn_identity,
     turn_urls,
     turn_view,
-    waiting_view,
 )
 from durable_agent_host.http.sse import parse_resume
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
 from durable_agent_host.turn.request_options import check_options
-from durable_agent_host.turn.turn_requests import Place, request_of_client
+from durable_agent_host.turn.turn_requests import SessionTarget, request_of_client
 
 _PARSED_AT_ONCE: Final = 16 * 1024
 """Bodies longer than this many bytes are parsed off the event loop: a schema of some kilobytes takes a second."""
@@ -44,69 +44,77 @@ async def run(host: Host, call: Call, client: TurnClient) -> Answer:
     agent = host.agent(call.path_part("agent"))
     if len(call.body) > _PARSED_AT_ONCE:
         await asyncio.to_thread(lambda: call.run)
-    asked = call.run
-    if not asked.session_id or client.documents.access is None:  # a session named by the host is nobody else's
-        return await _run_in(host, call, client, Place(asked.session_id or "", None))
-    place = await client.claims.place_of(agent, asked.session_id, of_turn=True)
+    parameters = call.run
+    if not parameters.session_id or client.documents.access is None:  # a session named by the host is nobody else's
+        return await _run_in(host, call, client, SessionTarget(parameters.session_id or "", None))
+    location = await client.claims.resolve_session(agent, parameters.session_id, of_turn=True)
     try:
-        return await _run_in(host, call, client, place)
+        return await _run_in(host, call, client, location)
     except NotFoundError:  # somebody else began a session of this name in between
-        if (other := await client.claims.place_of(agent, asked.session_id)) == place:
+        if (other := await client.claims.resolve_session(agent, parameters.session_id)) == location:
             raise
         return await _run_in(host, call, client, other)
 
 
-async def _run_in(host: Host, call: Call, client: TurnClient, place: Place) -> Answer:
+async def _run_in(host: Host, call: Call, client: TurnClient, location: SessionTarget) -> Answer:
     """Run a turn in a session.
 
     Raises:
         NotFoundError: somebody else began it first.
     """
     agent = host.agent(call.path_part("agent"))
-    asked = replace(call.run, session_id=place.session_id or None)
-    key = asked.idempotency_key
-    request = place.claim(
-        _turn_request(host, agent, asked, call.caller, await client.claims.id_secret() if key else "")
+    parameters = replace(call.run, session_id=location.session_id or None)
+    key = parameters.idempotency_key
+    request = location.claim(
+        _turn_request(host, agent, parameters, call.caller, await client.claims.id_secret() if key else "")
     )
     if key:
-        request = await client.as_begun(request, key, call.caller)
-    await keep_sent_files(client, request, asked.files)
+        request = await client.with_legacy_id(request, key, call.caller)
+    await keep_sent_files(client, request, parameters.files)
     headers = turn_headers(request)
-    shown = await client.keeper.shown(request)
-    ended = await (client.start_once(request, key) if key else client.start(request))
+    redacted_request = await client.storage.shown(request)
+    completed_turn = await (client.start_once(request, key) if key else client.start(request))
     urls = turn_urls(call.base_url, request)
-    if not asked.wait:
-        known = ended.outcome if ended else await _admission(host, client, request)
-        if known is not None and known.status == "rejected" and known.error is not None:
-            return problem_of_outcome(known.error, headers=headers, **turn_identity(request), **urls)
-        return json_answer(HTTPStatus.ACCEPTED, accepted_view(shown) | urls, headers | {"Location": urls["turn_url"]})
-    if asked.wants_events:
-        return await _streamed_run(host, call, client, shown, ended)
+    if not parameters.wait:
+        admission_outcome = completed_turn.outcome if completed_turn else await _admission(host, client, request)
+        if (
+            admission_outcome is not None
+            and admission_outcome.status == "rejected"
+            and admission_outcome.error is not None
+        ):
+            return problem_of_outcome(admission_outcome.error, headers=headers, **turn_identity(request), **urls)
+        return json_response(
+            HTTPStatus.ACCEPTED, accepted_view(redacted_request) | urls, headers | {"Location": urls["turn_url"]}
+        )
+    if parameters.wants_events:
+        return await _streamed_run(host, call, client, redacted_request, completed_turn)
     try:
-        turn = ended or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
+        turn = completed_turn or await client.wait(request.turn_id, seconds=host.settings.wait_seconds, or_people=True)
     except TurnTimedOutError as error:
         return problem_of_error(
             error, headers=headers | {"Location": urls["turn_url"]}, **turn_identity(request), **urls
         )
-    await client.claims.refuse_foreign(request, turn.outcome)
+    await client.claims.reject_foreign_turn(request, turn.outcome)
     if (outcome := turn.outcome) is None:
-        return json_answer(HTTPStatus.ACCEPTED, waiting_view(turn) | urls, headers | {"Location": urls["turn_url"]})
+        return json_response(
+            HTTPStatus.ACCEPTED, pending_approvals_view(turn) | urls, headers | {"Location": urls["turn_url"]}
+        )
     if outcome.error is not None:
-        said = {"response": outcome.text} if outcome.status == "cancelled" else {}
-        names = turn_identity(request) | {"turn_status": outcome.status} | urls | said
+        partial_response = {"response": outcome.text} if outcome.status == "cancelled" else {}
+        names = turn_identity(request) | {"turn_status": outcome.status} | urls | partial_response
         return problem_of_outcome(outcome.error, headers=headers, **names)
-    return _answer(call, client, request, shown, outcome)
+    return _answer(call, client, request, redacted_request, outcome)
 
 
 def _answer(
-    call: Call, client: TurnClient, request: TurnRequest, shown: TurnRequest, outcome: TurnOutcome
+    call: Call, client: TurnClient, request: TurnRequest, redacted_request: TurnRequest, outcome: TurnOutcome
 ) -> func.HttpResponse:
     """Answer with a turn's outcome, and note how the answer is made again."""
     headers = turn_headers(request)
 
     def answer(outcome: TurnOutcome) -> func.HttpResponse:
         if call.run.wants_json:
-            return json_answer(HTTPStatus.OK, answer_view(shown, outcome), headers)
+            return json_response(HTTPStatus.OK, response_view(redacted_request, outcome), headers)
         text = outcome.text.encode(errors="replace")  # a model may cut a text inside a character
         return func.HttpResponse(text, status_code=200, mimetype="text/plain", headers=headers)
 
@@ -123,7 +131,7 @@ def _answer(
 async def read_turn(host: Host, call: Call, client: TurnClient) -> Answer:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}``: status, answer, usage."""
     turn = await named_turn(host, call, client)
-    return json_answer(HTTPStatus.OK, turn_view(turn), turn_headers(turn.request))
+    return json_response(HTTPStatus.OK, turn_view(turn), turn_headers(turn.request))
 
 
 async def read_events(host: Host, call: Call, client: TurnClient) -> Answer:
@@ -142,9 +150,11 @@ async def cancel_turn(host: Host, call: Call, client: TurnClient) -> Answer:
     headers = turn_headers(turn.request) | {"Location": urls["turn_url"]}
     if turn.outcome is None:
         await client.cancel(turn)
-        return json_answer(HTTPStatus.ACCEPTED, turn_identity(turn.request) | {"status": "cancelling"} | urls, headers)
+        return json_response(
+            HTTPStatus.ACCEPTED, turn_identity(turn.request) | {"status": "cancelling"} | urls, headers
+        )
     if turn.outcome.status == "cancelled":
-        return json_answer(HTTPStatus.OK, await view_for_caller(host, call, client, turn) | urls, headers)
+        return json_response(HTTPStatus.OK, await view_for_caller(host, call, client, turn) | urls, headers)
     return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
 
 
@@ -161,7 +171,7 @@ async def view_for_caller(host: Host, call: Call, client: TurnClient, turn: Turn
     request = turn.request
     if access is None or access.owner == request.session_owner:
         return turn_view(turn)
-    owner = (await client.documents.look(request.agent, request.session_id)).owner
+    owner = (await client.documents.lookup(request.agent, request.session_id)).owner
     if await access.sees(request.agent, request.session_id, owner, exists=True):
         return turn_view(turn)
     return turn_identity(request) | {"agent": request.agent, "status": turn_view(turn)["status"]}
@@ -216,22 +226,26 @@ async def _admission(
     """
     if client.documents.access is not None:
         seconds = host.settings.wait_seconds
-    known = await client.admission(request, seconds=seconds)
-    await client.claims.refuse_foreign(request, known)
-    return known
+    outcome = await client.admission(request, seconds=seconds)
+    await client.claims.reject_foreign_turn(request, outcome)
+    return outcome
 
 
-async def _streamed_run(host: Host, call: Call, client: TurnClient, request: TurnRequest, ended: Turn | None) -> Answer:
+async def _streamed_run(
+    host: Host, call: Call, client: TurnClient, request: TurnRequest, completed_turn: Turn | None
+) -> Answer:
     """Stream a turn; what is refused before it runs gets a status and no stream."""
-    if ended is None and client.documents.access is not None:
+    if completed_turn is None and client.documents.access is not None:
         await _admission(host, client, request)
-    if ended is None:
+    if completed_turn is None:
         outcome = await early_outcome(host.open_log(), client, request)
     else:
-        outcome = ended.outcome if ended.outcome and ended.outcome.status == "rejected" else None
+        outcome = (
+            completed_turn.outcome if completed_turn.outcome and completed_turn.outcome.status == "rejected" else None
+        )
     if outcome is not None and outcome.error is not None:
         return problem_of_outcome(outcome.error, headers=turn_headers(request), **turn_identity(request))
-    return await _stream(host, call, client, request, last_event_id=call.run.last_event_id, turn=ended)
+    return await _stream(host, call, client, request, last_event_id=call.run.last_event_id, turn=completed_turn)
 
 
 async def _stream(
@@ -259,21 +273,21 @@ def _first_offset(last_event_id: int | None) -> int:
     return 0 if last_event_id is None else last_event_id + 1
 
 
-def _turn_request(host: Host, agent: str, asked: RunCall, caller: Caller, secret: str) -> TurnRequest:
-    options = check_options(asked.options, host.allowed_options.get(agent, {}))
-    said = with_sent_files(asked.said, asked.files)
+def _turn_request(host: Host, agent: str, parameters: RunCall, caller: Caller, secret: str) -> TurnRequest:
+    options = check_options(parameters.options, host.allowed_options.get(agent, {}))
+    message = with_sent_files(parameters.message, parameters.files)
     return request_of_client(
         agent,
-        said,
+        message,
         caller=caller,
-        session_id=asked.session_id,
-        key=asked.idempotency_key,
+        session_id=parameters.session_id,
+        key=parameters.idempotency_key,
         secret=secret,
         new_id=lambda: uuid.uuid4().hex,
         created_at=datetime.now(UTC).isoformat(),
-        request_hash=asked.request_hash,
-        response_format=asked.response_format,
-        enable_tool_calls=asked.enable_tool_calls,
+        request_hash=parameters.request_hash,
+        response_format=parameters.response_format,
+        enable_tool_calls=parameters.enable_tool_calls,
         options=options,
-        policy=asked.policy,
+        policy=parameters.policy,
     )

@@ -25,7 +25,7 @@ import azure.functions as func
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RegistrationError, RequestError
-from durable_agent_host.http.body_parsing import BodyLimit, read_body, refuse_python_objects, text_of
+from durable_agent_host.http.body_parsing import BodyLimit, read_body, reject_python_objects, text_of
 from durable_agent_host.http.gate import Action, AskedSession, Gate, IncomingRequest
 from durable_agent_host.http.problem_details import problem
 from durable_agent_host.model.ids import derived_id
@@ -54,7 +54,7 @@ _FAILED: Final = "Failed"
 """Upstream's name for the status of a failed run."""
 
 
-class Asked(NamedTuple):
+class WorkflowRequest(NamedTuple):
     """What a request asks for.
 
     Attributes:
@@ -68,7 +68,7 @@ class Asked(NamedTuple):
     body: bytes = b""
 
 
-CallUpstream = Callable[[Asked], Awaitable[func.HttpResponse]]
+CallUpstream = Callable[[WorkflowRequest], Awaitable[func.HttpResponse]]
 
 
 def run_of(owner: Owner, run_id: str, secret: str) -> str:
@@ -95,10 +95,12 @@ def _is_of_before(owner: Owner, run_id: str) -> bool:
     return bool(bare) and mark == _mark(owner, bare)
 
 
-def _can_be_named(given: Mapping[str, str], *names: str) -> bool:
+def _can_be_named(ids_by_name: Mapping[str, str], *names: str) -> bool:
     """Return whether ids stay unchanged in a URL."""
-    named = [given[name] for name in names if name in given]
-    return all(_NOT_IN_IDS.isdisjoint(one) and one.strip(". ") and unquote(one) == one for one in named)
+    ids = [ids_by_name[name] for name in names if name in ids_by_name]
+    return all(
+        _NOT_IN_IDS.isdisjoint(id_text) and id_text.strip(". ") and unquote(id_text) == id_text for id_text in ids
+    )
 
 
 def _new_run(owner: Owner, query: Mapping[str, str], secret: str) -> str:
@@ -107,21 +109,23 @@ def _new_run(owner: Owner, query: Mapping[str, str], secret: str) -> str:
     Raises:
         RequestError: the caller's id is too long to add the mark.
     """
-    asked = query.get(_RUN_ID) or uuid.uuid4().hex
-    if len(own := run_of(owner, asked, secret)) > _MOST_CHARACTERS:
-        most = _MOST_CHARACTERS - _MARK_CHARACTERS - 1
-        raise RequestError(f"runId has {len(asked)} characters, and {most} are allowed: the host adds some")
-    return own
+    requested_id = query.get(_RUN_ID) or uuid.uuid4().hex
+    if len(stored_id := run_of(owner, requested_id, secret)) > _MOST_CHARACTERS:
+        max_characters = _MOST_CHARACTERS - _MARK_CHARACTERS - 1
+        raise RequestError(
+            f"runId has {len(requested_id)} characters, and {max_characters} are allowed: the host adds some"
+        )
+    return stored_id
 
 
 def _without_stacks(answer: func.HttpResponse) -> func.HttpResponse:
     """Return upstream's answer; where it shows a failed run, with the reason alone."""
     body = answer.get_body()
-    shown: Any = json.loads(body) if f'"{_FAILED}"'.encode() in body else {}
-    if shown.get("runtimeStatus") != _FAILED:
+    status: Any = json.loads(body) if f'"{_FAILED}"'.encode() in body else {}
+    if status.get("runtimeStatus") != _FAILED:
         return answer
-    shown |= {name: failure_reason(str(shown[name])) for name in ("output", "error") if shown.get(name) is not None}
-    return func.HttpResponse(encode_strict(shown), status_code=answer.status_code, mimetype=answer.mimetype)
+    status |= {name: failure_reason(str(status[name])) for name in ("output", "error") if status.get(name) is not None}
+    return func.HttpResponse(encode_strict(status), status_code=answer.status_code, mimetype=answer.mimetype)
 
 
 class WorkflowRoute:
@@ -140,8 +144,8 @@ class WorkflowRoute:
     """
 
     def __init__(self, template: str, gate: Gate, limit: BodyLimit) -> None:
-        self._name, _, rest = template.removeprefix(_PREFIX).partition("/")
-        action = _ACTIONS.get(rest.partition("/")[0])
+        self._name, _, action_path = template.removeprefix(_PREFIX).partition("/")
+        action = _ACTIONS.get(action_path.partition("/")[0])
         if not template.startswith(_PREFIX) or action is None:
             raise RegistrationError(
                 f"the route {template!r} of agent-framework-azurefunctions is not known here: install the version "
@@ -154,7 +158,7 @@ class WorkflowRoute:
     async def serve(
         self,
         request: IncomingRequest,
-        asked: Asked,
+        workflow_request: WorkflowRequest,
         stream: AsyncIterator[bytes],
         upstream: CallUpstream,
         turns: TurnClient,
@@ -163,7 +167,7 @@ class WorkflowRoute:
 
         Args:
             request: as the gate sees it.
-            asked: without the body.
+            workflow_request: without the body.
             stream: the body's pieces.
             upstream: calls the function.
             turns: reads the app's secret, and whether a run has ended.
@@ -173,41 +177,49 @@ class WorkflowRoute:
             ClientDisconnect: the client disconnected.
         """
         caller = await self.gate.identify(request)
-        own = await self._enter(caller.principal, asked, turns)
-        self.gate.check_room(self._action)
+        authorized_request = await self._enter(caller.principal, workflow_request, turns)
+        self.gate.check_free_space(self._action)
         with self.gate.arriving(caller) as count:
-            own = own._replace(body=await read_body(request.headers, stream, self._limit, count))
-        refuse_python_objects(text_of(own.body))  # upstream fails at other encodings
+            authorized_request = authorized_request._replace(
+                body=await read_body(request.headers, stream, self._limit, count)
+            )
+        reject_python_objects(text_of(authorized_request.body))  # upstream fails at other encodings
         try:
-            answer = await upstream(own)
+            answer = await upstream(authorized_request)
         except RecursionError:
-            if not own.body:
+            if not authorized_request.body:
                 raise
             raise RequestError("the body is JSON that is nested too deeply") from None
         except Exception:  # the SDK has no type for a run that cannot be started
-            run_id = own.query[_RUN_ID] if self._action == "workflow.run" and _RUN_ID in asked.query else ""
+            run_id = (
+                authorized_request.query[_RUN_ID]
+                if self._action == "workflow.run" and _RUN_ID in workflow_request.query
+                else ""
+            )
             if not run_id or not await turns.is_at_work(run_id):
                 raise
             return problem(HTTPStatus.CONFLICT, _AT_WORK.format(run_id))
         return _without_stacks(answer)
 
-    async def _enter(self, principal: Principal | None, asked: Asked, turns: TurnClient) -> Asked:
+    async def _enter(
+        self, principal: Principal | None, workflow_request: WorkflowRequest, turns: TurnClient
+    ) -> WorkflowRequest:
         """Return what the request names for its caller; raises what the gate raises."""
-        query = asked.query
-        path = asked.path
+        query = workflow_request.query
+        path = workflow_request.path
         if self._action == "workflow.run" and not _can_be_named(query, _RUN_ID):
             raise RequestError(f"runId is {query[_RUN_ID]!r}: use letters, digits, '-', '_', '.', ':' and the like")
         if not _can_be_named(path, _INSTANCE_ID, _REQUEST_ID):
             path = {**path, _INSTANCE_ID: uuid.uuid4().hex}  # there is no such run
         if principal is None:
-            return Asked(query, path)
+            return WorkflowRequest(query, path)
         owner = principal.owner
         secret = await turns.claims.id_secret()
         if self._action == "workflow.run":
-            return Asked({**query, _RUN_ID: _new_run(owner, query, secret)}, path)
-        named = path.get(_INSTANCE_ID, "")
-        own = named if _is_of_before(owner, named) else run_of(owner, named, secret)
-        session = AskedSession(self._name, named, None)
-        if own != named and await self.gate.authorized(principal, self._action, session):
-            own = named
-        return Asked(query, {**path, _INSTANCE_ID: own})
+            return WorkflowRequest({**query, _RUN_ID: _new_run(owner, query, secret)}, path)
+        instance_id = path.get(_INSTANCE_ID, "")
+        stored_id = instance_id if _is_of_before(owner, instance_id) else run_of(owner, instance_id, secret)
+        session = AskedSession(self._name, instance_id, None)
+        if stored_id != instance_id and await self.gate.is_authorized(principal, self._action, session):
+            stored_id = instance_id
+        return WorkflowRequest(query, {**path, _INSTANCE_ID: stored_id})

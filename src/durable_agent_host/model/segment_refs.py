@@ -35,7 +35,7 @@ class Sealed:
         home: where the session writes; empty until then.
         homes: homes that the session may refer to, its own first.
         homes_at: name and home of the piece that lists further ones, of a fork of a fork of a fork; see
-            `durable_agent_host.segments.conversation_reader.Record.homes`.
+            `durable_agent_host.segments.conversation_reader.Record.namespaces`.
         refs: the sealed entries, oldest first; deeper ones come before flatter ones.
         seen: short marks of turns whose receipts are in pieces, oldest first.
         agent_session: name and home of the piece with the framework's session, when it is too large for the head.

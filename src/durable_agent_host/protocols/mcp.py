@@ -23,8 +23,8 @@ from durable_agent_host.http.gate import Gate, IncomingRequest, wait_for_even_ti
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Caller, TurnRequest
 from durable_agent_host.turn.error_texts import format_problem
-from durable_agent_host.turn.message_input import Said, checked_text
-from durable_agent_host.turn.turn_requests import Place, hash_of, request_of_client
+from durable_agent_host.turn.message_input import MessageInput, checked_text
+from durable_agent_host.turn.turn_requests import SessionTarget, hash_of, request_of_client
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -69,55 +69,57 @@ async def answer_tool_call(
 
     Source: upstream's tool properties, agent-framework-azurefunctions 1.0.0b260922.
     """
-    began = time.monotonic()
+    started_at = time.monotonic()
     try:
         value = _value(call)
         caller = await gate.identify(IncomingRequest(_headers(value), {}))
         client.documents.access = gate.access(caller, "turn.run")
-        gate.check_room("turn.run")
+        gate.check_free_space("turn.run")
         arguments = _object(value.get("arguments"))
-        return await _answered(
+        return await _run_turn(
             agent, caller, _query(arguments, max_query_bytes), arguments, client, wait_seconds=wait_seconds
         )
     except DurableAgentHostError as error:
         if isinstance(error, NotFoundError) and client.documents.access is not None:
-            await wait_for_even_time(began)
+            await wait_for_even_time(started_at)
         raise TurnError(format_problem(error)) from None
     except Exception as error:
         _LOGGER.exception("the MCP tool %s failed", agent)
         raise TurnError(HOST_FAILED) from error
 
 
-async def _answered(
+async def _run_turn(
     agent: str, caller: Caller, query: str, arguments: Mapping[str, Any], client: TurnClient, *, wait_seconds: float
 ) -> str:
-    given = next((_text(arguments, name) for name in ("sessionId", "threadId") if arguments.get(name)), None)
-    session_id = check_session_id(_key(given)) if given else None
+    session_argument = next((_text(arguments, name) for name in ("sessionId", "threadId") if arguments.get(name)), None)
+    session_id = check_session_id(_key(session_argument)) if session_argument else None
     key = check_idempotency_key(_text(arguments, "idempotencyKey") or None, "idempotencyKey")
     claims = client.claims
-    place = Place("", None) if session_id is None else await claims.place_of(agent, session_id, of_turn=True)
+    location = (
+        SessionTarget("", None) if session_id is None else await claims.resolve_session(agent, session_id, of_turn=True)
+    )
     request = request_of_client(
         agent,
-        Said(query),
+        MessageInput(query),
         caller=caller,
-        session_id=place.session_id or None,
+        session_id=location.session_id or None,
         key=key,
         secret=await client.claims.id_secret() if key else "",
         new_id=lambda: uuid.uuid4().hex,
         created_at=datetime.now(UTC).isoformat(),
         request_hash=hash_of(query),
     )
-    request = place.claim(request)
+    request = location.claim(request)
     if key:
-        request = await client.as_begun(request, key, caller)
-    ended = await (client.start_once(request, key) if key else client.start(request))
-    turn = ended or await client.wait(request.turn_id, seconds=wait_seconds, or_people=True)
-    await client.claims.refuse_foreign(request, turn.outcome)
+        request = await client.with_legacy_id(request, key, caller)
+    completed_turn = await (client.start_once(request, key) if key else client.start(request))
+    turn = completed_turn or await client.wait(request.turn_id, seconds=wait_seconds, or_people=True)
+    await client.claims.reject_foreign_turn(request, turn.outcome)
     request = replace(request, session_id=request.session_id.removeprefix(client.claims.known_mark))
     if turn.outcome is None:
-        called = ", ".join(str(call["name"]) for call in turn.pending)
+        tool_names = ", ".join(str(call["name"]) for call in turn.pending)
         raise TurnError(
-            f"turn {request.turn_id} of session {request.session_id} waits for a person to approve {called}: "
+            f"turn {request.turn_id} of session {request.session_id} waits for a person to approve {tool_names}: "
             "answer over HTTP, then call again with the same idempotencyKey"
         )
     if turn.outcome.error is not None:
@@ -125,33 +127,37 @@ async def _answered(
     return _result(turn.outcome.text, request)
 
 
-def _query(arguments: Mapping[str, Any], most: int) -> str:
+def _query(arguments: Mapping[str, Any], max_bytes: int) -> str:
     query: Any = arguments.get("query")
     if not isinstance(query, str) or not query.strip():
         raise RequestError("the tool call has no 'query': give the text that the agent is to answer")
-    if len(query) > most or len(checked_text(query).encode()) > most:
-        raise RequestTooLargeError(f"the query is over {most} bytes: send less")
+    if len(query) > max_bytes or len(checked_text(query).encode()) > max_bytes:
+        raise RequestTooLargeError(f"the query is over {max_bytes} bytes: send less")
     return query
 
 
 def _text(arguments: Mapping[str, Any], name: str) -> str:
     """Read an argument that is a text, or a number; empty when it is missing."""
-    given: Any = arguments.get(name) or ""
-    is_number = (isinstance(given, int) and not isinstance(given, bool)) or (
-        isinstance(given, float) and isfinite(given)
+    value: Any = arguments.get(name) or ""
+    is_number = (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, float) and isfinite(value)
     )
-    if not isinstance(given, str) and not is_number:
-        raise RequestError(f"{name!r} of the tool call is {json.dumps(given)[:100]}: give a text")
-    return str(given)
+    if not isinstance(value, str) and not is_number:
+        raise RequestError(f"{name!r} of the tool call is {json.dumps(value)[:100]}: give a text")
+    return str(value)
 
 
 def _result(text: str, request: TurnRequest) -> str:
-    goes_on = f"(sessionId of this conversation: {request.session_id})"
-    content = [{"type": "text", "text": text}, {"type": "text", "text": goes_on}]
-    structured = {"response": text, "sessionId": request.session_id, "turnId": request.turn_id}
+    session_text = f"(sessionId of this conversation: {request.session_id})"
+    content = [{"type": "text", "text": text}, {"type": "text", "text": session_text}]
+    structured_content = {"response": text, "sessionId": request.session_id, "turnId": request.turn_id}
     # the trigger's result has JSON texts in its fields
     return json.dumps(
-        {"type": "multi_content_result", "content": json.dumps(content), "structuredContent": json.dumps(structured)}
+        {
+            "type": "multi_content_result",
+            "content": json.dumps(content),
+            "structuredContent": json.dumps(structured_content),
+        }
     )
 
 
@@ -164,8 +170,8 @@ def _value(call: str) -> dict[str, Any]:
 
 def _headers(value: Mapping[str, Any]) -> dict[str, str]:
     """Return the headers of the request that brought the call; only the HTTP transports of MCP have any."""
-    found = _object(_object(_object(value.get("transport")).get("properties")).get("headers"))
-    return {name.lower(): str(text) for name, text in found.items()}
+    headers = _object(_object(_object(value.get("transport")).get("properties")).get("headers"))
+    return {name.lower(): str(text) for name, text in headers.items()}
 
 
 def _object(value: Any) -> dict[str, Any]:

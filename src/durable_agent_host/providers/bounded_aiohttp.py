@@ -6,8 +6,8 @@ import io
 import json
 from typing import Any, Final
 
-from durable_agent_host.agent.http_exchange import Exchange, sent
-from durable_agent_host.agent.response_limits import AnswerMeter, received
+from durable_agent_host.agent.http_exchange import HttpExchange, sent
+from durable_agent_host.agent.response_limits import ResponseSizeMeter, received_bytes
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.response_cleanup import track_response
 from durable_agent_host.providers.stream_completion import is_complete_json
@@ -58,7 +58,7 @@ class BoundedSession:
         aiohttp_response._headers = type(aiohttp_response.headers)(CIMultiDict(headers))
         aiohttp_response._cache.pop("headers", None)
         if exchange is not None:
-            exchange.answered(aiohttp_response.status, is_stream=kind == EVENT_STREAM)
+            exchange.record_status(aiohttp_response.status, is_stream=kind == EVENT_STREAM)
         _fail_on_close(aiohttp_response)
         aiohttp_response.content = BoundedContent(
             aiohttp_response.content, is_stream=kind == EVENT_STREAM, exchange=exchange
@@ -93,10 +93,10 @@ class BoundedContent:
         exchange: receives the data; or None.
     """
 
-    def __init__(self, content: Any, *, is_stream: bool, exchange: Exchange | None = None) -> None:
+    def __init__(self, content: Any, *, is_stream: bool, exchange: HttpExchange | None = None) -> None:
         self._content = content
         self._exchange = exchange
-        self._meter = AnswerMeter(is_stream=is_stream)
+        self._meter = ResponseSizeMeter(is_stream=is_stream)
         self._ready = b""
         self._position = 0
 
@@ -113,7 +113,7 @@ class BoundedContent:
             while chunk := await self.readany():
                 parts.append(chunk)
         except Exception:
-            if received().crossed is not None or not is_complete_json(parts):
+            if received_bytes().exceeded_limit is not None or not is_complete_json(parts):
                 raise
         return b"".join(parts)
 
@@ -125,9 +125,9 @@ class BoundedContent:
             self._position = 0
             return ready
         while raw := await self._read_available():
-            if ready := self._meter.take(raw):
+            if ready := self._meter.feed(raw):
                 return self._record_chunk(ready)
-        return self._record_chunk(self._meter.rest())
+        return self._record_chunk(self._meter.flush())
 
     async def _read_available(self) -> bytes:
         """Read aiohttp's buffer; aiohttp raises an error before it returns the data that arrived before the error."""
@@ -143,7 +143,7 @@ class BoundedContent:
 
     def _record_chunk(self, chunk: bytes) -> bytes:
         if self._exchange is not None and chunk:
-            self._exchange.take(chunk)
+            self._exchange.record_chunk(chunk)
         return chunk
 
     async def readline(self, **_: Any) -> bytes:

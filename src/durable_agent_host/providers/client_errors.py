@@ -5,7 +5,7 @@ from typing import Final
 
 from agent_framework.exceptions import ChatClientException, ResponseInvalidatedException
 
-from durable_agent_host.agent.retry_classification import Advice, advice_of, causes_of
+from durable_agent_host.agent.retry_classification import RetryDecision, causes_of, classify_error
 from durable_agent_host.errors import ProviderError
 
 REDIRECTED: Final = "it redirects, and the conversation was not sent there: check the endpoint's address"
@@ -40,7 +40,7 @@ def explain_client_error(error: BaseException) -> ProviderError | None:
         return None
     if _is_redirect_loop(error):
         return ProviderError("the model's endpoint redirects in a circle: check its address", retryable=False)
-    if (retry_decision := advice_of(client_error)) is not None:
+    if (retry_decision := classify_error(client_error)) is not None:
         return _explain_decision(retry_decision)
     if isinstance(client_error, ResponseInvalidatedException) and "message_stop" in str(client_error):
         return ProviderError("the model's stream ended before the response was complete; try again", retryable=True)
@@ -62,8 +62,8 @@ def _is_redirect_loop(error: BaseException) -> bool:
     return any(type(cause).__name__ == "TooManyRedirects" for cause in causes_of(error))
 
 
-def _explain_decision(retry_decision: Advice) -> ProviderError:
-    if retry_decision.status is None and not retry_decision.said:
+def _explain_decision(retry_decision: RetryDecision) -> ProviderError:
+    if retry_decision.status is None and not retry_decision.message:
         return ProviderError(
             "the model's endpoint cannot be reached, or broke the connection; try again", retryable=True
         )
@@ -75,7 +75,7 @@ def _explain_decision(retry_decision: Advice) -> ProviderError:
         default = REDIRECTED
     hint = _HINTS.get(retry_decision.status or 0, default)
     return ProviderError(
-        f"the model's service {failure}: {retry_decision.said.rstrip('. ') or 'no reason was given'} - {hint}",
+        f"the model's service {failure}: {retry_decision.message.rstrip('. ') or 'no reason was given'} - {hint}",
         retryable=retry_decision.retryable,
         retry_after_seconds=retry_decision.retry_after_seconds,
     )

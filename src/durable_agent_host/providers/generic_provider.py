@@ -73,7 +73,7 @@ class NeutralProvider:
         """Check for the end mark of the providers that are recognized by their events."""
         return stream_completion.is_truncated(updates)
 
-    def goes_on(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
+    def continuation_messages(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
         """Return None: no service is known to pause."""
         del response
 
@@ -111,7 +111,7 @@ class NeutralProvider:
         """Do nothing: only the service's provider knows how."""
         del client, continuation
 
-    def forgotten(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> Forgotten | None:
         """Return None: nothing is known of the service's data."""
         del error
 

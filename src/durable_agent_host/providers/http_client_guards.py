@@ -21,8 +21,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with, overridden_class
-from durable_agent_host.agent.http_exchange import Exchange, sent
-from durable_agent_host.agent.response_limits import AnswerMeter, received
+from durable_agent_host.agent.http_exchange import HttpExchange, sent
+from durable_agent_host.agent.response_limits import ResponseSizeMeter, received_bytes
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_aiohttp import EVENT_STREAM, BoundedSession
 from durable_agent_host.providers.chunked_request_body import (
@@ -111,7 +111,7 @@ def _limit_http_client(http: Any) -> Any:
 
 async def _check(_: Any) -> None:
     """Block requests after a limit was exceeded: Anthropic's SDK treats that as a lost connection, and retries."""
-    received().check()
+    received_bytes().check()
     check_messages_restored()
 
 
@@ -162,10 +162,10 @@ async def _limit_response(response: Any) -> None:
         del response.headers["content-encoding"]
     base = next((kind for kind in type(response.stream).__mro__ if kind.__name__ == "AsyncByteStream"), object)
     is_stream = response.headers.get("content-type", "").partition(";")[0].strip().lower() == EVENT_STREAM
-    meter = AnswerMeter(is_stream=is_stream)
-    exchange: Exchange | None = response.request.extensions.get(_EXCHANGE)
+    meter = ResponseSizeMeter(is_stream=is_stream)
+    exchange: HttpExchange | None = response.request.extensions.get(_EXCHANGE)
     if exchange is not None:
-        exchange.answered(response.status_code, is_stream=is_stream)
+        exchange.record_status(response.status_code, is_stream=is_stream)
     body_class = overridden_class(base, _LimitedBody)
     is_compressed = encoding.endswith("gzip")
     response.stream = body_class(response.stream, meter, exchange, is_compressed=is_compressed, is_stream=is_stream)
@@ -175,7 +175,13 @@ class _LimitedBody:
     """The body of a response, decompressed step by step."""
 
     def __init__(
-        self, stream: Any, meter: AnswerMeter, exchange: Exchange | None, *, is_compressed: bool, is_stream: bool
+        self,
+        stream: Any,
+        meter: ResponseSizeMeter,
+        exchange: HttpExchange | None,
+        *,
+        is_compressed: bool,
+        is_stream: bool,
     ) -> None:
         self._stream = stream
         self._is_stream = is_stream
@@ -191,13 +197,13 @@ class _LimitedBody:
                     remaining = part
                     while remaining:
                         chunk, remaining = self._decompress(remaining)
-                        if complete_data := self._meter.take(chunk):
+                        if complete_data := self._meter.feed(chunk):
                             body += () if self._is_stream else (complete_data,)
                             yield self._record_chunk(complete_data)
         except Exception:
-            if self._is_stream or received().crossed is not None or not is_complete_json(body):
+            if self._is_stream or received_bytes().exceeded_limit is not None or not is_complete_json(body):
                 raise
-        if last := self._meter.rest():
+        if last := self._meter.flush():
             yield self._record_chunk(last)
         if self._is_stream and (not last or last.endswith(b"}")):
             yield b"\n\n"  # SDKs drop an event without the blank line that ends it
@@ -208,7 +214,7 @@ class _LimitedBody:
 
     def _record_chunk(self, chunk: bytes) -> bytes:
         if self._exchange is not None:
-            self._exchange.take(chunk)
+            self._exchange.record_chunk(chunk)
         return chunk
 
     def _decompress(self, raw: bytes) -> tuple[bytes, bytes]:

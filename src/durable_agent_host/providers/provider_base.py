@@ -138,7 +138,7 @@ class ProviderBase(NeutralProvider):
             return await super().read_service_file(client, file)
         return await self.hooks.read_file(client, file)
 
-    def forgotten(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> Forgotten | None:
         """Read it from the service's own JSON."""
         return self.hooks.lost_state(error)
 

@@ -71,9 +71,9 @@ class OpaqueProvider(NeutralProvider):
             messages, losses = provider.carry(messages, losses, loss_list)
         return list(messages), losses
 
-    def forgotten(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> Forgotten | None:
         """Return the result of the first provider that recognizes the error."""
-        return next((loss for provider in self._providers if (loss := provider.forgotten(error)) is not None), None)
+        return next((loss for provider in self._providers if (loss := provider.lost_state(error)) is not None), None)
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
         """Return the result of the first provider that recognizes the error."""

@@ -27,11 +27,11 @@ class PieceCache:
     def get(self, key: Any) -> Any:
         """Return the value of a key, or None."""
         with self._lock:
-            found = self._values.get(key)
-            if found is None:
+            cached_item = self._values.get(key)
+            if cached_item is None:
                 return None
             self._values.move_to_end(key)
-            return found[0]
+            return cached_item[0]
 
     def put(self, key: Any, value: Any, size: int) -> None:
         """Keep a value.
@@ -49,8 +49,8 @@ class PieceCache:
             self._values[key] = (value, size)
             self._bytes += size
             while self._bytes > self._max_bytes:
-                _, (_, gone) = self._values.popitem(last=False)
-                self._bytes -= gone
+                _, (_, evicted_bytes) = self._values.popitem(last=False)
+                self._bytes -= evicted_bytes
 
 
 PIECES: Final = PieceCache()

@@ -23,9 +23,9 @@ from durable_agent_host.segments.protocol import CHECK_SECONDS, StoredPiece, has
 from durable_agent_host.storage.azure_blob_container import (
     MAX_BLOCK_BYTES,
     BlobContainer,
+    BlobListItem,
     BlobMissingError,
     BlobRange,
-    ListedBlob,
     container_of_app,
 )
 
@@ -44,7 +44,7 @@ class BlobSegmentStore:
     Args:
         make_client: creates the container's client with a given transport, in the store's own loop, at the first use;
             see `from_environment`.
-        give_up_seconds: how long a request is retried while the storage does not answer.
+        retry_seconds: how long a request is retried while the storage does not answer.
         max_block_bytes: maximum size of a request with part of a piece.
     """
 
@@ -52,10 +52,10 @@ class BlobSegmentStore:
         self,
         make_client: Callable[[Any], ContainerClient],
         *,
-        give_up_seconds: float = 30.0,
+        retry_seconds: float = 30.0,
         max_block_bytes: int = MAX_BLOCK_BYTES,
     ) -> None:
-        self._container = BlobContainer(make_client, give_up_seconds, what="stored parts of conversations")
+        self._container = BlobContainer(make_client, retry_seconds, label="stored parts of conversations")
         self._max_block_bytes = max_block_bytes
         self._loop = LoopThread("segments-blob")
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -77,74 +77,74 @@ class BlobSegmentStore:
         Raises:
             SettingError: the settings name no storage account.
         """
-        return cls(container_of_app(environment, container, what="the store of long conversations"), **options)
+        return cls(container_of_app(environment, container, label="the store of long conversations"), **options)
 
-    async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
+    async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
         """Store pieces; see the protocol."""
-        await self._loop.run(_all(self._put(f"{home}/{name}", body) for name, body in pieces.items()))
+        await self._loop.run(_all(self._put(f"{namespace}/{name}", body) for name, body in pieces.items()))
 
-    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+    async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
         """Read pieces and check them; see the protocol."""
-        wanted = list(dict.fromkeys(names))
-        bodies = await self._loop.run(_all(self._get(home, name) for name in wanted))
-        return dict(zip(wanted, bodies, strict=True))
+        unique_names = list(dict.fromkeys(names))
+        bodies = await self._loop.run(_all(self._get(namespace, name) for name in unique_names))
+        return dict(zip(unique_names, bodies, strict=True))
 
-    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+    async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a piece; see the protocol."""
-        return (await self._loop.run(self._part(home, name, start, size))).data
+        return (await self._loop.run(self._part(namespace, name, start, size))).data
 
-    async def pieces(self, home: str) -> AsyncGenerator[StoredPiece]:
+    async def pieces(self, namespace: str) -> AsyncGenerator[StoredPiece]:
         """List the pieces of a home; see the protocol."""
-        for blob in await self._loop.run(self._pieces(home)):
+        for blob in await self._loop.run(self._pieces(namespace)):
             yield StoredPiece(blob.name.rpartition("/")[2], blob.size, _least_age(blob))
 
-    async def homes(self) -> AsyncGenerator[str]:
+    async def list_namespaces(self) -> AsyncGenerator[str]:
         """List the homes; see the protocol."""
-        for home in await self._loop.run(self._container.folders()):
-            yield home
+        for namespace in await self._loop.run(self._container.folders()):
+            yield namespace
 
-    async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
         """Delete pieces; see the protocol."""
 
-        async def work() -> int:
-            wanted = {f"{home}/{name}" for name in names}
-            blobs = [blob for blob in await self._pieces(home) if blob.name in wanted]
+        async def delete_blobs() -> int:
+            blob_names = {f"{namespace}/{name}" for name in names}
+            blobs = [blob for blob in await self._pieces(namespace) if blob.name in blob_names]
             return sum(await _all(self._delete_if_old(blob, older_than_seconds) for blob in blobs))
 
-        return await self._loop.run(work())
+        return await self._loop.run(delete_blobs())
 
-    async def hold(self, home: str, holder: str) -> None:
+    async def hold(self, namespace: str, holder: str) -> None:
         """Record a holder; see the protocol."""
         metadata = {_HOLDER: base64.urlsafe_b64encode(holder.encode()).decode()}
-        await self._loop.run(self._container.mark(_holder_path(home, holder), b"", metadata=metadata))
+        await self._loop.run(self._container.mark(_holder_path(namespace, holder), b"", metadata=metadata))
 
-    async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
+    async def release(self, namespace: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
         """Remove a holder; see the protocol."""
 
-        async def work() -> None:
-            for blob in await self._container.listed(_holder_path(home, holder)):
+        async def delete_holder() -> None:
+            for blob in await self._container.list_blobs(_holder_path(namespace, holder)):
                 await self._delete_if_old(blob, older_than_seconds)
 
-        await self._loop.run(work())
+        await self._loop.run(delete_holder())
 
-    async def holders(self, home: str) -> dict[str, float]:
+    async def holders(self, namespace: str) -> dict[str, float]:
         """Return the holders of a home; see the protocol."""
-        found = await self._loop.run(self._container.listed(f"{home}/{_HOLDERS}", with_metadata=True))
-        return {base64.urlsafe_b64decode(blob.metadata[_HOLDER]).decode(): _least_age(blob) for blob in found}
+        holder_blobs = await self._loop.run(self._container.list_blobs(f"{namespace}/{_HOLDERS}", with_metadata=True))
+        return {base64.urlsafe_b64decode(blob.metadata[_HOLDER]).decode(): _least_age(blob) for blob in holder_blobs}
 
     async def check(self) -> None:
         """Check that the container is writable; see the protocol."""
-        await self._loop.run(self._container.mark(_CHECK, b"", give_up_seconds=CHECK_SECONDS))
+        await self._loop.run(self._container.mark(_CHECK, b"", retry_seconds=CHECK_SECONDS))
 
     async def close(self) -> None:
         """Close the connections and stop the loop."""
         await self._loop.close(self._container.close())
 
-    async def _pieces(self, home: str) -> list[ListedBlob]:
-        holders = f"{home}/{_HOLDERS}"
-        return [blob for blob in await self._container.listed(f"{home}/") if not blob.name.startswith(holders)]
+    async def _pieces(self, namespace: str) -> list[BlobListItem]:
+        holders = f"{namespace}/{_HOLDERS}"
+        return [blob for blob in await self._container.list_blobs(f"{namespace}/") if not blob.name.startswith(holders)]
 
-    async def _delete_if_old(self, blob: ListedBlob, older_than_seconds: float) -> bool:
+    async def _delete_if_old(self, blob: BlobListItem, older_than_seconds: float) -> bool:
         if older_than_seconds <= 0:
             return await self._in_slot(self._container.delete, blob.name)
         if _least_age(blob) < older_than_seconds:
@@ -160,7 +160,7 @@ class BlobSegmentStore:
             if is_large:
                 is_new = await self._put_in_blocks(path, body)
             else:
-                is_new = await self._in_slot(self._container.create_whole, path, body)
+                is_new = await self._in_slot(self._container.create_blob, path, body)
             if is_new or await self._in_slot(self._container.touch, path):
                 return
 
@@ -171,24 +171,26 @@ class BlobSegmentStore:
         await _all(self._in_slot(self._container.stage, path, block_id, block) for block_id, block in blocks.items())
         return await self._container.create_staged(path, list(blocks))
 
-    async def _part(self, home: str, name: str, start: int, size: int) -> BlobRange:
-        path = f"{home}/{name}"
+    async def _part(self, namespace: str, name: str, start: int, size: int) -> BlobRange:
+        path = f"{namespace}/{name}"
         try:
             return await self._in_slot(self._container.read, path, start, size)
         except BlobMissingError:
             raise CorruptStateError(
-                f"the piece {name} of {home} is not in the storage account: restore the blob {path}"
+                f"the piece {name} of {namespace} is not in the storage account: restore the blob {path}"
             ) from None
 
-    async def _get(self, home: str, name: str) -> bytes:
-        path = f"{home}/{name}"
+    async def _get(self, namespace: str, name: str) -> bytes:
+        path = f"{namespace}/{name}"
         size = self._max_block_bytes
-        first = await self._part(home, name, 0, size)
-        rest = await _all(self._part(home, name, start, size) for start in range(size, first.size, size))
-        body = b"".join([first.data, *(part.data for part in rest)])
+        first = await self._part(namespace, name, 0, size)
+        remaining_ranges = await _all(
+            self._part(namespace, name, start, size) for start in range(size, first.size, size)
+        )
+        body = b"".join([first.data, *(part.data for part in remaining_ranges)])
         if not has_its_bytes(name, body):
             raise CorruptStateError(
-                f"the piece {name} of {home} has other bytes than were stored: restore the blob {path}"
+                f"the piece {name} of {namespace} has other bytes than were stored: restore the blob {path}"
             )
         return body
 
@@ -197,9 +199,9 @@ class BlobSegmentStore:
             return await request(*args, **kwargs)
 
 
-async def _all[T](work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def _all[T](coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Wait for all; the first failure cancels the others."""
-    tasks = [asyncio.create_task(one) for one in work]
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         return await asyncio.gather(*tasks)
     except BaseException:
@@ -209,9 +211,9 @@ async def _all[T](work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         raise
 
 
-def _least_age(blob: ListedBlob) -> float:
+def _least_age(blob: BlobListItem) -> float:
     return max(blob.age_seconds - _CLOCK_SECONDS, 0.0)
 
 
-def _holder_path(home: str, holder: str) -> str:
-    return f"{home}/{_HOLDERS}{hashlib.sha256(holder.encode()).hexdigest()}"
+def _holder_path(namespace: str, holder: str) -> str:
+    return f"{namespace}/{_HOLDERS}{hashlib.sha256(holder.encode()).hexdigest()}"

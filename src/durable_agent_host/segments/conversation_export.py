@@ -17,7 +17,7 @@ from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.concurrency.cooperative_yield import let_others
 from durable_agent_host.model.segment_refs import Sealed
 from durable_agent_host.segments.conversation_reader import Record, stored_overlay
-from durable_agent_host.session.external_messages import kept_by
+from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.sealing import turn_of_receipt
 
 _PART: Final = 48 * 1024
@@ -42,14 +42,14 @@ async def export_document(record: Record) -> AsyncGenerator[bytes]:
         LogError: the store does not answer; the document is not complete.
     """
     mark = uuid.uuid4().hex
-    waiting = bytearray()
+    buffer = bytearray()
     async for part in _document(record, mark):
-        waiting += part
-        if len(waiting) >= _TOGETHER:
+        buffer += part
+        if len(buffer) >= _TOGETHER:
             await let_others()
-            yield bytes(waiting)
-            waiting.clear()
-    yield bytes(waiting)
+            yield bytes(buffer)
+            buffer.clear()
+    yield bytes(buffer)
 
 
 async def begun(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
@@ -91,20 +91,20 @@ async def _document(record: Record, mark: str) -> AsyncGenerator[bytes]:
     )
     data = {name: value for name, value in frame["data"].items() if name != "conversationHistory"}
     extensions: Any = data.get("extensionData") or {}
-    ours = {**extensions.get(EXTENSION, {}), "receipts": mark}
-    data["extensionData"] = {**extensions, EXTENSION: ours}
+    host_extension = {**extensions.get(EXTENSION, {}), "receipts": mark}
+    data["extensionData"] = {**extensions, EXTENSION: host_extension}
     data["conversationHistory"] = mark
     before, between, after = encode_strict({**frame, "data": data}).split(f'"{mark}"')
     yield before.encode()
-    async for part in _listed(_receipts(record)):
+    async for part in _write_list(_receipts(record)):
         yield part
     yield between.encode()
-    async for part in _listed(_entries(record, mark)):
+    async for part in _write_list(_entries(record, mark)):
         yield part
     yield after.encode()
 
 
-async def _listed(items: AsyncGenerator[AsyncGenerator[bytes]]) -> AsyncGenerator[bytes]:
+async def _write_list(items: AsyncGenerator[AsyncGenerator[bytes]]) -> AsyncGenerator[bytes]:
     opening = b"["
     async for item in items:
         yield opening
@@ -115,51 +115,51 @@ async def _listed(items: AsyncGenerator[AsyncGenerator[bytes]]) -> AsyncGenerato
 
 
 async def _receipts(record: Record) -> AsyncGenerator[AsyncGenerator[bytes]]:
-    newest = {turn_of_receipt(one) for one in record.session.receipts}
+    newest = {turn_of_receipt(receipt) for receipt in record.session.receipts}
     if record.session.sealed.refs:
         async for chunk in record.oldest_first():
             for receipt in chunk.receipts:
                 if turn_of_receipt(receipt) not in newest:  # the head's receipts come with it
-                    yield _one(receipt)
+                    yield _write_value(receipt)
     for receipt in record.session.receipts:
-        yield _one(encode_receipt(receipt))
+        yield _write_value(encode_receipt(receipt))
 
 
-async def _one(value: Any) -> AsyncGenerator[bytes]:
+async def _write_value(value: Any) -> AsyncGenerator[bytes]:
     yield encode_strict(value).encode()
 
 
 async def _entries(record: Record, mark: str) -> AsyncGenerator[AsyncGenerator[bytes]]:
     async for chunk in record.oldest_first():
         for entry in chunk.entries:
-            yield _entry(record, entry, chunk.home, mark)
+            yield _entry(record, entry, chunk.namespace, mark)
 
 
-async def _entry(record: Record, entry: Mapping[str, Any], home: str, mark: str) -> AsyncGenerator[bytes]:
+async def _entry(record: Record, entry: Mapping[str, Any], namespace: str, mark: str) -> AsyncGenerator[bytes]:
     """Write an entry; read its large texts when they are due."""
-    if kept_by(entry) is not None:
-        (entry,) = await record.attached((entry,), home)
+    if external_provider_of(entry) is not None:
+        (entry,) = await record.attached((entry,), namespace)
     texts = detached_of(entry)
-    marked = put_texts(entry, {one.path: f"{mark}{number}" for number, one in enumerate(texts)})
-    before, *parts = re.split(rf'"{mark}(\d+)"', encode_strict(marked))
+    marked_entry = put_texts(entry, {text.path: f"{mark}{index}" for index, text in enumerate(texts)})
+    before, *parts = re.split(rf'"{mark}(\d+)"', encode_strict(marked_entry))
     yield before.encode()
-    for number, after in zip(parts[::2], parts[1::2], strict=True):
+    for index, after in zip(parts[::2], parts[1::2], strict=True):
         yield b'"'
-        async for part in _text(record, texts[int(number)], home):
+        async for part in _text(record, texts[int(index)], namespace):
             yield part
         yield b'"' + after.encode()
 
 
-async def _text(record: Record, one: Detached, home: str) -> AsyncGenerator[bytes]:
+async def _text(record: Record, text: Detached, namespace: str) -> AsyncGenerator[bytes]:
     """Write the inside of a JSON string."""
-    yield _inside(one.prefix)
+    yield _inside(text.prefix)
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
-    async with aclosing(record.slices(one.home or home, one.name, one.size)) as slices:
+    async with aclosing(record.slices(text.home or namespace, text.name, text.size)) as slices:
         async for data in slices:
             for start in range(0, len(data), _PART):
                 part = data[start : start + _PART]
-                yield base64.b64encode(part) if one.is_base64 else _inside(decoder.decode(part))
-    if not one.is_base64:
+                yield base64.b64encode(part) if text.is_base64 else _inside(decoder.decode(part))
+    if not text.is_base64:
         yield _inside(decoder.decode(b"", final=True))
 
 

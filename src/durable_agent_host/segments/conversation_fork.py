@@ -13,7 +13,7 @@ from durable_agent_host.errors import LogError
 from durable_agent_host.model.segment_refs import Sealed, SegmentRef
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.conversation_reader import OpenSegments, Record, stored_overlay
-from durable_agent_host.session.forking import forked, forked_agent_session, nothing_of
+from durable_agent_host.session.forking import fork_agent_session, fork_session_head, turn_not_found
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
     HEAD_BYTES,
@@ -23,7 +23,7 @@ from durable_agent_host.session.sealing import (
     has_mark,
 )
 
-MOST_HOMES: Final = 16
+MAX_NAMESPACES: Final = 16
 """Maximum homes listed in a head; further ones are listed in a piece."""
 
 
@@ -33,12 +33,12 @@ class Fork:
 
     Attributes:
         session: its head.
-        homes: what it refers to; hold all of them before storing `pieces` and the head.
+        namespaces: what it refers to; hold all of them before storing `pieces` and the head.
         pieces: its own, in its own home.
     """
 
     session: Session
-    homes: tuple[str, ...]
+    namespaces: tuple[str, ...]
     pieces: Mapping[str, bytes]
 
     async def hold(self, open_store: OpenSegments, holder: str) -> None:
@@ -51,16 +51,16 @@ class Fork:
         Raises:
             LogError: the store does not answer.
         """
-        for home in self.homes:
-            await open_store().hold(home, holder)
+        for namespace in self.namespaces:
+            await open_store().hold(namespace, holder)
         if self.pieces:
             await open_store().put(self.session.sealed.home, self.pieces)
 
     async def release(self, open_store: OpenSegments, holder: str) -> None:
         """Release what it holds, as far as the store answers; a sweep does the rest."""
         with suppress(LogError):
-            for home in self.homes:
-                await open_store().release(home, holder)
+            for namespace in self.namespaces:
+                await open_store().release(namespace, holder)
 
 
 async def make_fork(
@@ -80,7 +80,7 @@ async def make_fork(
         new_id: of the framework's session in the fork.
         at_turn: the last turn of the copy; None for the whole conversation.
         is_before: the copy ends before that turn.
-        lasting_state: see `durable_agent_host.session.forking.forked_agent_session`.
+        lasting_state: see `durable_agent_host.session.forking.fork_agent_session`.
 
     Raises:
         NotFoundError: the conversation has no such turn.
@@ -89,39 +89,41 @@ async def make_fork(
     """
     session = record.session
     total = session.message_count
-    count = total if at_turn is None else await _place_of(record, at_turn, is_before=is_before)
-    own = _Own()
+    count = total if at_turn is None else await _find_position(record, at_turn, is_before=is_before)
+    parts = _ForkParts()
     refs, entries = await _shared(record, count)
     sizes = [len(json_bytes_of(entry)) for entry in entries]
     if sum(sizes) > HEAD_BYTES:
-        refs, own.pieces = add_segments(refs, divide_turns(entries, sizes, (), 0), own.home)
+        refs, parts.pieces = add_segments(refs, divide_turns(entries, sizes, (), 0), parts.home)
         entries = []
-    agent_session = forked_agent_session(
+    agent_session = fork_agent_session(
         await record.agent_session(), new_id, lasting_state=None if count == total else lasting_state
     )
-    stored = None
+    session_at = None
     if agent_session is not None and len(data := json_bytes_of(agent_session)) >= AGENT_SESSION_BYTES:
-        stored = own.add(data)
+        session_at = parts.add(data)
         agent_session = None
     overlay = await stored_overlay(record) if count == total else None
-    kept = None
+    overlay_at = None
     if overlay is not None and len(data := json_bytes_of(overlay)) >= OVERLAY_BYTES:
-        kept = own.add(data)
+        overlay_at = parts.add(data)
         overlay = None
-    homes = await record.homes()
-    home = own.home if own.pieces or len(homes) > MOST_HOMES else ""
-    at = own.add(encode_homes(homes)) if len(homes) > MOST_HOMES else None
-    listed = (*((home,) if home else ()), *(homes if at is None else ()))
+    namespaces = await record.namespaces()
+    namespace = parts.home if parts.pieces or len(namespaces) > MAX_NAMESPACES else ""
+    at = parts.add(encode_homes(namespaces)) if len(namespaces) > MAX_NAMESPACES else None
+    listed_namespaces = (*((namespace,) if namespace else ()), *(namespaces if at is None else ()))
     head = replace(
-        forked(session),
+        fork_session_head(session),
         entries=tuple(entries),
-        sealed=Sealed(home, listed, refs=refs, agent_session=stored, homes_at=at, overlay=kept),
+        sealed=Sealed(
+            namespace, listed_namespaces, refs=refs, agent_session=session_at, homes_at=at, overlay=overlay_at
+        ),
         agent_session=agent_session,
         overlay=overlay,
         imported=min(session.imported, count),
         app_state=session.app_state if count == total else {},
     )
-    return Fork(head, tuple(dict.fromkeys((*((home,) if home else ()), *homes))), own.pieces)
+    return Fork(head, tuple(dict.fromkeys((*((namespace,) if namespace else ()), *namespaces))), parts.pieces)
 
 
 async def keep_original(record: Record) -> Fork:
@@ -137,11 +139,11 @@ async def keep_original(record: Record) -> Fork:
     session = record.session
     sealed = record.session.sealed
     entries = tuple(at_home(entry, sealed.home) for entry in session.entries)
-    kept = replace(session, entries=entries, sealed=replace(sealed, home=""))
-    return Fork(kept, await record.homes(), {})
+    overlay_at = replace(session, entries=entries, sealed=replace(sealed, home=""))
+    return Fork(overlay_at, await record.namespaces(), {})
 
 
-class _Own:
+class _ForkParts:
     """The parts that a fork stores itself, in a home of its own."""
 
     def __init__(self) -> None:
@@ -154,37 +156,39 @@ class _Own:
         return name, self.home
 
 
-async def _place_of(record: Record, turn_id: str, *, is_before: bool) -> int:
+async def _find_position(record: Record, turn_id: str, *, is_before: bool) -> int:
     """Return the number of entries up to the last one of a turn, or before its first one."""
     head = record.head()
-    found = [place for place, entry in enumerate(head.entries, head.first) if entry.get("correlationId") == turn_id]
-    if found and not is_before:
-        return found[-1] + 1
+    head_positions = [
+        position for position, entry in enumerate(head.entries, head.first) if entry.get("correlationId") == turn_id
+    ]
+    if head_positions and not is_before:
+        return head_positions[-1] + 1
     async for first, ref in record.leaves(newest_first=not is_before):
         if not has_mark(ref.turns, turn_id):
             continue
         entries = (await record.segment(first, ref)).entries
-        places = [place for place, entry in enumerate(entries, first) if entry.get("correlationId") == turn_id]
-        if places:
-            return places[0] if is_before else places[-1] + 1
-    if not found:
-        raise nothing_of(turn_id)
-    return found[0]
+        positions = [position for position, entry in enumerate(entries, first) if entry.get("correlationId") == turn_id]
+        if positions:
+            return positions[0] if is_before else positions[-1] + 1
+    if not head_positions:
+        raise turn_not_found(turn_id)
+    return head_positions[0]
 
 
 async def _shared(record: Record, count: int) -> tuple[tuple[SegmentRef, ...], list[Mapping[str, Any]]]:
     """Return the references to complete segments of the first entries, and the entries after those."""
     sealed = record.session.sealed
     if count >= sealed.entries:
-        kept = record.session.entries[: count - sealed.entries]
-        return sealed.refs, [at_home(entry, sealed.home) for entry in kept]
+        overlay_at = record.session.entries[: count - sealed.entries]
+        return sealed.refs, [at_home(entry, sealed.home) for entry in overlay_at]
     refs: list[SegmentRef] = []
     first = 0
     level = sealed.refs
     while True:
-        ends = accumulate((ref.entries for ref in level), initial=first)
+        positions = accumulate((ref.entries for ref in level), initial=first)
         cut = None
-        for start, ref in zip(ends, level, strict=False):
+        for start, ref in zip(positions, level, strict=False):
             if start + ref.entries > count:
                 first = start
                 cut = ref

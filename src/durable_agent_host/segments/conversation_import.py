@@ -15,9 +15,9 @@ from durable_agent_host.errors import RequestTooLargeError
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.segment_refs import Sealed
 from durable_agent_host.model.session import Receipts
-from durable_agent_host.segments.conversation_writer import Written
+from durable_agent_host.segments.conversation_writer import WrittenConversation
 from durable_agent_host.session.session_import import (
-    MOST_TOLD,
+    MAX_REPORTED_ENTRIES,
     document_of,
     entries_to_import,
     messages_on_trust,
@@ -41,25 +41,25 @@ class Imported:
         message_count: how many entries the conversation has.
         on_trust: unverifiable effects on agent and model, in sentences: what the document says in the name of the app,
             a tool, a person or the service.
-        has_spent: the document says what the session has spent.
+        has_usage: the document says what the session has spent.
     """
 
     document: Mapping[str, Any]
     message_count: int
     on_trust: list[str]
-    has_spent: bool
+    has_usage: bool
 
 
 class Writer(Protocol):
-    """Receives the parts of a document as they are read: `RecordWriter`, or `WholeWriter`."""
+    """Receives the parts of a document as they are read: `RecordWriter`, or `InMemoryWriter`."""
 
     has_written: bool
 
-    def note_receipt(self, receipt: Mapping[str, Any]) -> None:
+    def add_receipt(self, receipt: Mapping[str, Any]) -> None:
         """Receive a receipt."""
         ...
 
-    async def add_piece(self, name: str, data: bytes) -> None:
+    async def add_blob(self, name: str, data: bytes) -> None:
         """Receive a large text of a later entry."""
         ...
 
@@ -67,12 +67,14 @@ class Writer(Protocol):
         """Receive the next entry, whose large texts came before."""
         ...
 
-    async def finish(self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None) -> Written:
+    async def finish(
+        self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None
+    ) -> WrittenConversation:
         """Return the contents of the head."""
         ...
 
 
-class WholeWriter:
+class InMemoryWriter:
     """Keeps a document whole in memory, for receivers that need it at once."""
 
     has_written = False
@@ -82,11 +84,11 @@ class WholeWriter:
         self._entries: list[Mapping[str, Any]] = []
         self._pieces: dict[str, bytes] = {}
 
-    def note_receipt(self, receipt: Mapping[str, Any]) -> None:
+    def add_receipt(self, receipt: Mapping[str, Any]) -> None:
         """Receive a receipt."""
         self._receipts.append(receipt)
 
-    async def add_piece(self, name: str, data: bytes) -> None:
+    async def add_blob(self, name: str, data: bytes) -> None:
         """Receive a large text."""
         self._pieces[name] = data
 
@@ -94,10 +96,12 @@ class WholeWriter:
         """Receive an entry."""
         self._entries.append(attach(entry, self._pieces))
 
-    async def finish(self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None) -> Written:
+    async def finish(
+        self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None
+    ) -> WrittenConversation:
         """Return all of it, except for the overlay: a conversation kept elsewhere has no context of its own."""
         del overlay
-        return Written(tuple(self._entries), tuple(self._receipts), Sealed(), agent_session, None)
+        return WrittenConversation(tuple(self._entries), tuple(self._receipts), Sealed(), agent_session, None)
 
 
 async def read_document(
@@ -120,59 +124,59 @@ async def read_document(
         LogError: the piece store does not answer.
     """
     reader = DocumentReader()
-    taking = _Taking(writer, is_owned=owner is not None)
-    async with aclosing(_gathered(body, max_bytes)) as pieces:
+    sink = _ImportSink(writer, is_owned=owner is not None)
+    async with aclosing(_join_chunks(body, max_bytes)) as pieces:
         async for data in pieces:
-            await taking.take(await asyncio.to_thread(_fed, reader, data))
-    rest = reader.close()
-    await taking.take((), is_end=True)
-    session = await asyncio.to_thread(session_to_import, rest, owner)
-    written = await writer.finish(session.agent_session, session.overlay)
-    on_trust = taking.told() + session_on_trust(session)
-    count = len(written.entries) + written.sealed.entries
-    has_spent = session.spent is not None
+            await sink.accept(await asyncio.to_thread(_feed_reader, reader, data))
+    remaining_document = reader.close()
+    await sink.accept((), is_end=True)
+    session = await asyncio.to_thread(session_to_import, remaining_document, owner)
+    conversation = await writer.finish(session.agent_session, session.overlay)
+    on_trust = sink.list_trust_notes() + session_on_trust(session)
+    count = len(conversation.entries) + conversation.sealed.entries
+    has_usage = session.spent is not None
     if owner is not None:
         session = replace(session, imported=count)
     if not writer.has_written:
-        session = replace(session, overlay=written.overlay)
-        document = document_of(rest, session, written.entries, written.receipts)
-        return Imported(document, count, on_trust, has_spent)
+        session = replace(session, overlay=conversation.overlay)
+        document = document_of(remaining_document, session, conversation.entries, conversation.receipts)
+        return Imported(document, count, on_trust, has_usage)
     head = replace(
         session,
-        entries=written.entries,
-        receipts=Receipts(written.receipts, decode_receipt),
-        sealed=written.sealed,
-        agent_session=written.agent_session,
-        overlay=written.overlay,
+        entries=conversation.entries,
+        receipts=Receipts(conversation.receipts, decode_receipt),
+        sealed=conversation.sealed,
+        agent_session=conversation.agent_session,
+        overlay=conversation.overlay,
     )
-    return Imported(encode_session(head), count, on_trust, has_spent)
+    return Imported(encode_session(head), count, on_trust, has_usage)
 
 
-def _fed(reader: DocumentReader, data: bytes) -> list[Read]:
+def _feed_reader(reader: DocumentReader, data: bytes) -> list[Read]:
     """Parse pieces of a body in a thread, with pauses for others."""
-    read: list[Read] = []
+    parsed_items: list[Read] = []
     for start in range(0, len(data), _SLICE_BYTES):
         give_way()
-        read += reader.feed(data[start : start + _SLICE_BYTES])
-    return read
+        parsed_items += reader.feed(data[start : start + _SLICE_BYTES])
+    return parsed_items
 
 
-def _checked(read: list[ReadEntry], *, is_owned: bool) -> tuple[list[Mapping[str, Any]], list[str]]:
+def _check_entries(parsed_entries: list[ReadEntry], *, is_owned: bool) -> tuple[list[Mapping[str, Any]], list[str]]:
     """Check entries in a thread, with pauses for others; return them, and sentences about what is taken on trust."""
     entries: list[Mapping[str, Any]] = []
     on_trust: list[str] = []
-    for some in batched(read, _CHECKED_AT_ONCE, strict=False):
+    for group in batched(parsed_entries, _CHECKED_AT_ONCE, strict=False):
         give_way()
-        checked = entries_to_import(some)
-        entries += checked
-        for one, entry in zip(some, checked, strict=True):
-            on_trust += messages_on_trust(one.number + 1, entry, is_owned=is_owned)
+        imported_entries = entries_to_import(group)
+        entries += imported_entries
+        for parsed_entry, entry in zip(group, imported_entries, strict=True):
+            on_trust += messages_on_trust(parsed_entry.number + 1, entry, is_owned=is_owned)
     return entries, on_trust
 
 
-async def _gathered(body: AsyncIterator[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
+async def _join_chunks(body: AsyncIterator[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
     """Join small pieces of a body, which parses faster, and count them."""
-    gathered = bytearray()
+    buffer = bytearray()
     size = 0
     async for data in body:
         size += len(data)
@@ -180,14 +184,14 @@ async def _gathered(body: AsyncIterator[bytes], max_bytes: int) -> AsyncGenerato
             raise RequestTooLargeError(
                 f"the body has more than {max_bytes} bytes: raise DURABLE_AGENT_HOST_MAX_IMPORT_BYTES"
             )
-        gathered += data
-        if len(gathered) >= _FEED_BYTES:
-            yield bytes(gathered)
-            gathered.clear()
-    yield bytes(gathered)
+        buffer += data
+        if len(buffer) >= _FEED_BYTES:
+            yield bytes(buffer)
+            buffer.clear()
+    yield bytes(buffer)
 
 
-class _Taking:
+class _ImportSink:
     """Passes a reader's output to a writer, some entries at a time."""
 
     def __init__(self, writer: Writer, *, is_owned: bool) -> None:
@@ -195,39 +199,39 @@ class _Taking:
         self._is_owned = is_owned
         self._entries: list[ReadEntry] = []
         self._receipts: list[ReadReceipt] = []
-        self._told: list[str] = []
+        self._trust_notes: list[str] = []
         self._more = 0
 
-    async def take(self, read: Iterable[Read], *, is_end: bool = False) -> None:
+    async def accept(self, read: Iterable[Read], *, is_end: bool = False) -> None:
         """Receive what was read; at the end, also flush what waits for more."""
-        for one in read:
-            if isinstance(one, ReadText):
-                await self._writer.add_piece(one.name, one.data)
-            elif isinstance(one, ReadReceipt):
-                self._receipts.append(one)
+        for item in read:
+            if isinstance(item, ReadText):
+                await self._writer.add_blob(item.name, item.data)
+            elif isinstance(item, ReadReceipt):
+                self._receipts.append(item)
             else:
-                self._entries.append(one)
+                self._entries.append(item)
             if len(self._entries) + len(self._receipts) >= _TOGETHER:
                 await self._store()
         if is_end:
             await self._store()
 
-    def told(self) -> list[str]:
+    def list_trust_notes(self) -> list[str]:
         """Return sentences about what entries say and was taken on trust."""
-        return self._told + ([f"and {self._more} more such parts of entries"] if self._more else [])
+        return self._trust_notes + ([f"and {self._more} more such parts of entries"] if self._more else [])
 
     async def _store(self) -> None:
         read = self._entries
         self._entries = []
-        ended = self._receipts
+        receipts_to_store = self._receipts
         self._receipts = []
-        for receipt in receipts_to_import(ended):
-            self._writer.note_receipt(receipt)
+        for receipt in receipts_to_import(receipts_to_store):
+            self._writer.add_receipt(receipt)
         await let_others()
-        entries, told = await asyncio.to_thread(_checked, read, is_owned=self._is_owned)
-        room = MOST_TOLD - len(self._told)
-        self._told += told[:room]
-        self._more += len(told[room:])
+        entries, new_notes = await asyncio.to_thread(_check_entries, read, is_owned=self._is_owned)
+        free_count = MAX_REPORTED_ENTRIES - len(self._trust_notes)
+        self._trust_notes += new_notes[:free_count]
+        self._more += len(new_notes[free_count:])
         for entry in entries:
             await let_others()
             await self._writer.add(entry)

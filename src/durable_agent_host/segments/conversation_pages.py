@@ -11,10 +11,10 @@ from durable_agent_host.concurrency.cooperative_yield import let_others
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.segments.conversation_reader import Chunk, Record
-from durable_agent_host.session.repair import Change
+from durable_agent_host.session.repair import RepairChange
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
-_UNREAD: Final = "left out"
+_OMITTED: Final = "left out"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Page:
     receipts: Sequence[Receipt] = ()
     previous: int | None = None
     left_out: Sequence[TooLarge] = ()
-    problems: Sequence[Change] = ()
+    problems: Sequence[RepairChange] = ()
 
 
 async def read_page(record: Record, *, before: int | None, limit: int, max_bytes: int = PAGE_BYTES) -> Page:
@@ -63,9 +63,9 @@ async def read_page(record: Record, *, before: int | None, limit: int, max_bytes
     Raises:
         LogError: the store does not answer.
     """
-    page = _Growing(record, record.session.message_count if before is None else before, limit, max_bytes)
+    page = _PageBuilder(record, record.session.message_count if before is None else before, limit, max_bytes)
     if record.head().first < page.end or before is None:
-        await page.take(record.head())
+        await page.add_chunk(record.head())
     async for first, ref in record.leaves(newest_first=True, before=page.end, skips_lost=True):
         if page.is_full:
             break
@@ -74,66 +74,70 @@ async def read_page(record: Record, *, before: int | None, limit: int, max_bytes
         except CorruptStateError as error:
             page.lose(first, f"entries {first + 1} to {first + ref.entries}", error)
             continue
-        await page.take(chunk)
+        await page.add_chunk(chunk)
     return page.page(record.session.receipts, is_newest=before is None)
 
 
 @dataclass
-class _Growing:
+class _PageBuilder:
     """A page that collects entries from the newest to the oldest."""
 
     record: Record
     end: int
     limit: int
-    room: int
+    free_bytes: int
     is_full: bool = False
     entries: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     receipts: list[Receipt] = field(default_factory=list[Receipt])
     left_out: list[TooLarge] = field(default_factory=list[TooLarge])
-    problems: list[Change] = field(default_factory=list[Change])
+    problems: list[RepairChange] = field(default_factory=list[RepairChange])
 
     def __post_init__(self) -> None:
         self.first = self.end
 
-    def lose(self, first: int, place: str, error: CorruptStateError) -> None:
+    def lose(self, first: int, location: str, error: CorruptStateError) -> None:
         """Record what cannot be read."""
         self.first = first
-        self.problems.append(Change(place, str(error), _UNREAD))
+        self.problems.append(RepairChange(location, str(error), _OMITTED))
 
-    async def take(self, chunk: Chunk) -> None:
+    async def add_chunk(self, chunk: Chunk) -> None:
         """Take as much of a chunk as fits, its newest entries first."""
-        places = range(chunk.first, min(chunk.first + len(chunk.entries), self.end))
-        for place in reversed(places):
+        positions = range(chunk.first, min(chunk.first + len(chunk.entries), self.end))
+        for position in reversed(positions):
             await let_others()
-            entry = chunk.entries[place - chunk.first]
-            if not await self._add(entry, chunk.home):
+            entry = chunk.entries[position - chunk.first]
+            if not await self._add(entry, chunk.namespace):
                 self.is_full = True
                 break
-            self.first = place
-        own = {str(entry.get("correlationId")) for entry in chunk.entries}
-        taken = {str(entry.get("correlationId")) for entry in self.entries}
-        receipts = [decode_receipt(one) for one in chunk.receipts]
+            self.first = position
+        chunk_turn_ids = {str(entry.get("correlationId")) for entry in chunk.entries}
+        page_turn_ids = {str(entry.get("correlationId")) for entry in self.entries}
+        receipts = [decode_receipt(receipt) for receipt in chunk.receipts]
         self.receipts = [
-            *(one for one in receipts if one.turn_id in taken or (one.turn_id not in own and not self.is_full)),
+            *(
+                receipt
+                for receipt in receipts
+                if receipt.turn_id in page_turn_ids or (receipt.turn_id not in chunk_turn_ids and not self.is_full)
+            ),
             *self.receipts,
         ]
 
-    async def _add(self, entry: Mapping[str, Any], home: str) -> bool:
-        listed = _listed(entry)
+    async def _add(self, entry: Mapping[str, Any], namespace: str) -> bool:
+        offloaded_texts = _find_offloaded_texts(entry)
         size = len(json_bytes_of(entry))
         count = _messages_in(entry)
-        large = sum(one.text_size for one in listed)
-        if self.entries and (count > self.limit or size + large > self.room):
+        large = sum(text.text_size for text in offloaded_texts)
+        if self.entries and (count > self.limit or size + large > self.free_bytes):
             return False
         self.limit -= count
-        entry, out = leave_out(entry, most_bytes=self.room - size) if listed else (entry, ())
+        entry, omitted_texts = leave_out(entry, most_bytes=self.free_bytes - size) if offloaded_texts else (entry, ())
         turn_id = str(entry.get("correlationId"))
-        self.left_out += [TooLarge(turn_id, one.path, one.text_size) for one in out]
-        self.room -= size + large
+        self.left_out += [TooLarge(turn_id, text.path, text.text_size) for text in omitted_texts]
+        self.free_bytes -= size + large
         try:
-            (entry,) = await self.record.attached((entry,), home)
+            (entry,) = await self.record.attached((entry,), namespace)
         except CorruptStateError as error:
-            self.problems.append(Change(f"turn {turn_id}", str(error), _UNREAD))
+            self.problems.append(RepairChange(f"turn {turn_id}", str(error), _OMITTED))
             entry, _ = leave_out(entry, most_bytes=-1)
         self.entries.append(entry)
         return True
@@ -141,15 +145,15 @@ class _Growing:
     def page(self, newest: Sequence[Receipt], *, is_newest: bool) -> Page:
         """Return the page."""
         self.entries.reverse()
-        taken = {str(entry.get("correlationId")) for entry in self.entries}
-        shown = [one for one in newest if is_newest or one.turn_id in taken]
-        known = {one.turn_id for one in shown}
-        receipts = [*(one for one in self.receipts if one.turn_id not in known), *shown]
+        page_turn_ids = {str(entry.get("correlationId")) for entry in self.entries}
+        newest_receipts = [receipt for receipt in newest if is_newest or receipt.turn_id in page_turn_ids]
+        newest_turn_ids = {receipt.turn_id for receipt in newest_receipts}
+        receipts = [*(receipt for receipt in self.receipts if receipt.turn_id not in newest_turn_ids), *newest_receipts]
         previous = self.first if self.first > 0 else None
         return Page(self.entries, receipts, previous, self.left_out, self.problems)
 
 
-def _listed(entry: Mapping[str, Any]) -> list[Detached]:
+def _find_offloaded_texts(entry: Mapping[str, Any]) -> list[Detached]:
     try:
         return detached_of(entry)
     except CorruptStateError:

@@ -20,18 +20,18 @@ from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.blob_cache import DECODED, MAX_DECODED_BYTES, PIECES, PieceCache
 from durable_agent_host.segments.protocol import SegmentStore
-from durable_agent_host.session.external_messages import entries_of_others, kept_by, with_messages
-from durable_agent_host.session.receipts import EndedTurn, ended_turn
+from durable_agent_host.session.external_messages import entries_of_others, external_provider_of, with_messages
+from durable_agent_host.session.receipts import TurnEnd, turn_end_from_receipt
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.stream.live_events import answer_text
 
 OpenSegments = Callable[[], SegmentStore]
 """Returns the process's piece store; the first call opens it."""
 
-IsWanted = Callable[[int, int], bool]
+IsNeeded = Callable[[int, int], bool]
 """Whether an entry is wanted from one number up to, not including, another."""
 
-ReadKept = Callable[[], Awaitable[Sequence[Message]]]
+ReadExternalMessages = Callable[[], Awaitable[Sequence[Message]]]
 """Reads the messages that a history provider of the app keeps of a session: in order, each once, with their names."""
 
 SLICE_BYTES: Final = 192 * 1024
@@ -47,14 +47,14 @@ class Chunk:
 
     Attributes:
         name: of the segment, whose entries never change; None for the head.
-        home: of the segment's pieces, or of the head's.
+        namespace: of the segment's blobs, or of the head's.
         first: place of its first entry in the conversation, from 0.
         entries: as stored, oldest first.
         receipts: of turns, as stored; the head's are in the session.
     """
 
     name: str | None
-    home: str
+    namespace: str
     first: int
     entries: tuple[Mapping[str, Any], ...]
     receipts: tuple[Mapping[str, Any], ...] = ()
@@ -87,22 +87,22 @@ class Record:
             messages.
     """
 
-    read_kept: ReadKept | None = None
+    read_external_messages: ReadExternalMessages | None = None
 
     def __init__(self, open_store: OpenSegments, session: Session, *, cache: PieceCache = PIECES) -> None:
         self.session = session
         self._open_store = open_store
         self._cache = cache
-        self._decoded = DECODED if cache is PIECES else PieceCache(0)
-        self._kept: Sequence[Message] | None = None
+        self._decoded_cache = DECODED if cache is PIECES else PieceCache(0)
+        self._external_messages: Sequence[Message] | None = None
 
     async def chunks(self) -> list[Chunk]:
         """Read the whole conversation, oldest first; the head comes last."""
-        found = [one async for one in self.leaves()]
-        segments = await self._segments([ref for _, ref in found])
+        ref_positions = [ref_position async for ref_position in self.leaves()]
+        segments = await self._segments([ref for _, ref in ref_positions])
         chunks = [
             Chunk(ref.name, ref.home, first, segment.entries, segment.receipts)
-            for (first, ref), segment in zip(found, segments, strict=True)
+            for (first, ref), segment in zip(ref_positions, segments, strict=True)
         ]
         return [*chunks, self.head()]
 
@@ -123,13 +123,13 @@ class Record:
         async for first, ref in self.leaves(newest_first=True, before=before):
             yield await self.segment(first, ref)
 
-    async def oldest_first(self, *, is_wanted: IsWanted | None = None) -> AsyncIterator[Chunk]:
+    async def oldest_first(self, *, is_needed: IsNeeded | None = None) -> AsyncIterator[Chunk]:
         """Read the conversation from its beginning, one segment after the other, for callers that keep nothing else.
 
         Args:
-            is_wanted: see `leaves`; None for all.
+            is_needed: see `leaves`; None for all.
         """
-        async for first, ref in self.leaves(is_wanted=is_wanted):
+        async for first, ref in self.leaves(is_needed=is_needed):
             yield await self.segment(first, ref)
         yield self.head()
 
@@ -138,7 +138,7 @@ class Record:
         *,
         newest_first: bool = False,
         before: int | None = None,
-        is_wanted: IsWanted | None = None,
+        is_needed: IsNeeded | None = None,
         skips_lost: bool = False,
     ) -> AsyncIterator[tuple[int, SegmentRef]]:
         """Iterate over the references to segments, through the indexes above them.
@@ -146,7 +146,7 @@ class Record:
         Args:
             newest_first: from the end.
             before: leave out what begins at this position or later, from 0, and the indexes of nothing else.
-            is_wanted: leave out segments, and indexes of segments, without a wanted entry; None for none.
+            is_needed: leave out segments, and indexes of segments, without a wanted entry; None for none.
             skips_lost: yield the reference to an index that cannot be read, which cannot be read as a segment either,
                 and continue after it.
 
@@ -157,24 +157,24 @@ class Record:
             CorruptStateError: an index is missing.
             LogError: the store does not answer.
         """
-        waiting = _placed(self.session.sealed.refs, 0)
-        while waiting:
-            first, ref = waiting.pop() if newest_first else waiting.pop(0)
+        pending_refs = _with_positions(self.session.sealed.refs, 0)
+        while pending_refs:
+            first, ref = pending_refs.pop() if newest_first else pending_refs.pop(0)
             if before is not None and (first > before or (first == before and ref.entries)):
                 continue
-            if is_wanted is not None and not is_wanted(first, first + ref.entries):
+            if is_needed is not None and not is_needed(first, first + ref.entries):
                 continue
             if not ref.depth:
                 yield first, ref
                 continue
             try:
-                below = _placed(await self.below(ref), first)
+                below = _with_positions(await self.below(ref), first)
             except CorruptStateError:
                 if not skips_lost:
                     raise
                 yield first, ref
                 continue
-            waiting = [*waiting, *below] if newest_first else [*below, *waiting]
+            pending_refs = [*pending_refs, *below] if newest_first else [*below, *pending_refs]
 
     async def below(self, ref: SegmentRef) -> tuple[SegmentRef, ...]:
         """Read the references in an index.
@@ -205,7 +205,7 @@ class Record:
         (segment,) = await self._segments([ref])
         return Chunk(ref.name, ref.home, first, segment.entries, segment.receipts)
 
-    async def homes(self) -> tuple[str, ...]:
+    async def namespaces(self) -> tuple[str, ...]:
         """List all homes that the session may refer to, its own first.
 
         Raises:
@@ -215,22 +215,22 @@ class Record:
         sealed = self.session.sealed
         if sealed.homes_at is None:
             return sealed.homes
-        name, home = sealed.homes_at
-        data = (await self.pieces({(home, name)}))[home, name]
+        name, namespace = sealed.homes_at
+        data = (await self.pieces({(namespace, name)}))[namespace, name]
         return tuple(dict.fromkeys((*sealed.homes, *decode_homes(data))))
 
     async def whole(self, chunk: Chunk) -> tuple[Mapping[str, Any], ...]:
         """Return the entries of a chunk with their large contents."""
-        return await self.attached(chunk.entries, chunk.home)
+        return await self.attached(chunk.entries, chunk.namespace)
 
-    async def attached(self, entries: Iterable[Mapping[str, Any]], home: str) -> tuple[Mapping[str, Any], ...]:
+    async def attached(self, entries: Iterable[Mapping[str, Any]], namespace: str) -> tuple[Mapping[str, Any], ...]:
         """Return entries with their large contents, and with messages kept elsewhere.
 
         Entries with neither are the same objects.
 
         Args:
             entries: as stored.
-            home: of what holds them.
+            namespace: of what holds them.
 
         Raises:
             CorruptStateError: a content is missing.
@@ -238,13 +238,17 @@ class Record:
             HistoryError: a history provider of the app does not answer.
         """
         entries = [*entries]
-        if self.read_kept is not None and any(kept_by(entry) is not None for entry in entries):
-            entries = with_messages(entries, await self._messages_elsewhere())
-        listed = [(entry, [(one.home or home, one.name) for one in detached_of(entry)]) for entry in entries]
-        pieces = await self.pieces({key for _, keys in listed for key in keys})
+        if self.read_external_messages is not None and any(
+            external_provider_of(entry) is not None for entry in entries
+        ):
+            entries = with_messages(entries, await self._load_external_messages())
+        keys_by_entry = [
+            (entry, [(text.home or namespace, text.name) for text in detached_of(entry)]) for entry in entries
+        ]
+        pieces = await self.pieces({key for _, keys in keys_by_entry for key in keys})
         if sum(map(len, pieces.values())) > _MUCH_BYTES:
-            return await asyncio.to_thread(_attached, listed, pieces)
-        return _attached(listed, pieces)
+            return await asyncio.to_thread(_restore_texts, keys_by_entry, pieces)
+        return _restore_texts(keys_by_entry, pieces)
 
     async def entries_of_others(self) -> tuple[Mapping[str, Any], ...]:
         """Return entries for a history provider's messages that no turn of this host has saved; these come first.
@@ -254,31 +258,33 @@ class Record:
         Raises:
             HistoryError: the provider does not answer.
         """
-        if any(kept_by(entry) is None for entry in self.session.entries):
+        if any(external_provider_of(entry) is None for entry in self.session.entries):
             return ()
-        return tuple(entries_of_others(await self._messages_elsewhere()))
+        return tuple(entries_of_others(await self._load_external_messages()))
 
-    async def _messages_elsewhere(self) -> Sequence[Message]:
-        if self._kept is None:
-            self._kept = await self.read_kept() if self.read_kept is not None else ()
-        return self._kept
+    async def _load_external_messages(self) -> Sequence[Message]:
+        if self._external_messages is None:
+            self._external_messages = (
+                await self.read_external_messages() if self.read_external_messages is not None else ()
+            )
+        return self._external_messages
 
     async def entries(self) -> tuple[Mapping[str, Any], ...]:
         """Return all entries of the conversation, complete, oldest first."""
-        found: list[tuple[Mapping[str, Any], ...]] = []
+        entry_groups: list[tuple[Mapping[str, Any], ...]] = []
         for chunk in await self.chunks():
             await let_others()
-            found.append(await self.whole(chunk))
-        return tuple(entry for entries in found for entry in entries)
+            entry_groups.append(await self.whole(chunk))
+        return tuple(entry for entries in entry_groups for entry in entries)
 
     async def agent_session(self) -> Mapping[str, Any] | None:
         """Return the framework's session, serialized, or None before the first turn."""
-        stored = self.session.sealed.agent_session
-        if stored is None:
+        session_at = self.session.sealed.agent_session
+        if session_at is None:
             return self.session.agent_session
-        home = stored[1]
-        name = stored[0]
-        data = (await self.pieces({(home, name)}))[home, name]
+        namespace = session_at[1]
+        name = session_at[0]
+        data = (await self.pieces({(namespace, name)}))[namespace, name]
         return cast("Mapping[str, Any]", json_of_bytes(data, "the framework's session"))
 
     async def turn(self, turn_id: str) -> TurnRecord:
@@ -295,37 +301,42 @@ class Record:
             LogError: the store does not answer.
         """
         receipt = self.session.receipt_of(turn_id)
-        found = await self._entries_of(turn_id, self.head())
-        if (found and receipt is not None) or not self.session.sealed.refs:
-            return TurnRecord(receipt, found)
+        entries = await self._entries_of(turn_id, self.head())
+        if (entries and receipt is not None) or not self.session.sealed.refs:
+            return TurnRecord(receipt, entries)
         async for first, ref in self.leaves(newest_first=True):
             if not has_mark(ref.turns, turn_id):
                 continue
             segment = await self.segment(first, ref)
             receipt = receipt or next(
-                (decode_receipt(one) for one in segment.receipts if one.get("turnId") == turn_id), None
+                (
+                    decode_receipt(receipt_json)
+                    for receipt_json in segment.receipts
+                    if receipt_json.get("turnId") == turn_id
+                ),
+                None,
             )
-            found = found or await self._entries_of(turn_id, segment)
-            if found and receipt is not None:
+            entries = entries or await self._entries_of(turn_id, segment)
+            if entries and receipt is not None:
                 break
-        return TurnRecord(receipt, found)
+        return TurnRecord(receipt, entries)
 
-    async def ended(self, turn_id: str) -> EndedTurn | None:
+    async def ended(self, turn_id: str) -> TurnEnd | None:
         """Return how a turn ended, or None when the session does not know."""
-        found = await self.turn(turn_id)
-        return ended_turn(turn_id, found.receipt, found.entries, self.session.message_count)
+        turn_record = await self.turn(turn_id)
+        return turn_end_from_receipt(turn_id, turn_record.receipt, turn_record.entries, self.session.message_count)
 
     async def answer(self, turn_id: str) -> str:
         """Return the text of a turn's answer, or an empty one when the conversation does not have it."""
-        found = (await self.turn(turn_id)).entries.values()
-        answered = next((entry for entry in found if entry.get("$type") == "response"), None)
-        return answer_text(decode_response(answered)) if answered is not None else ""
+        entries = (await self.turn(turn_id)).entries.values()
+        response_entry = next((entry for entry in entries if entry.get("$type") == "response"), None)
+        return answer_text(decode_response(response_entry)) if response_entry is not None else ""
 
-    async def pieces(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], bytes]:
+    async def pieces(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], bytes]:
         """Read pieces.
 
         Args:
-            wanted: home and name of each.
+            keys: home and name of each.
 
         Returns:
             The bytes of all of them.
@@ -334,24 +345,24 @@ class Record:
             CorruptStateError: one is missing.
             LogError: the store does not answer.
         """
-        found: dict[tuple[str, str], bytes] = {}
+        data_by_key: dict[tuple[str, str], bytes] = {}
         missing: dict[str, list[str]] = {}
-        for home, name in wanted:
-            if (known := self._cache.get((home, name))) is not None:
-                found[home, name] = known
+        for namespace, name in keys:
+            if (cached_data := self._cache.get((namespace, name))) is not None:
+                data_by_key[namespace, name] = cached_data
             else:
-                missing.setdefault(home, []).append(name)
-        for home, names in missing.items():
-            for name, data in (await self._open_store().get(home, names)).items():
-                self._cache.put((home, name), data, len(data))
-                found[home, name] = data
-        return found
+                missing.setdefault(namespace, []).append(name)
+        for namespace, names in missing.items():
+            for name, data in (await self._open_store().get(namespace, names)).items():
+                self._cache.put((namespace, name), data, len(data))
+                data_by_key[namespace, name] = data
+        return data_by_key
 
-    async def slices(self, home: str, name: str, size: int) -> AsyncGenerator[bytes]:
+    async def slices(self, namespace: str, name: str, size: int) -> AsyncGenerator[bytes]:
         """Read a large piece slice by slice; memory holds one slice.
 
         Args:
-            home: of the piece.
+            namespace: of the piece.
             name: of the piece.
             size: its bytes.
 
@@ -364,58 +375,65 @@ class Record:
         """
         digest = hashlib.sha256()
         for start in range(0, max(size, 1), SLICE_BYTES):
-            part = await self._open_store().read(home, name, start, SLICE_BYTES)
+            part = await self._open_store().read(namespace, name, start, SLICE_BYTES)
             digest.update(part)
             is_last = start + SLICE_BYTES >= size
             if len(part) != min(SLICE_BYTES, size - start) or (is_last and digest.hexdigest() != name):
-                raise CorruptStateError(f"the piece {name} of {home} has other bytes than were stored: restore a copy")
+                raise CorruptStateError(
+                    f"the piece {name} of {namespace} has other bytes than were stored: restore a copy"
+                )
             yield part
 
     async def _entries_of(self, turn_id: str, chunk: Chunk) -> dict[int, Mapping[str, Any]]:
-        own = {
-            place: entry
-            for place, entry in enumerate(chunk.entries, chunk.first + 1)
+        turn_entries = {
+            position: entry
+            for position, entry in enumerate(chunk.entries, chunk.first + 1)
             if entry.get("correlationId") == turn_id
         }
-        return dict(zip(own, await self.attached(own.values(), chunk.home), strict=True))
+        return dict(zip(turn_entries, await self.attached(turn_entries.values(), chunk.namespace), strict=True))
 
     async def _segments(self, refs: Sequence[SegmentRef]) -> list[Segment]:
         """Read segments, several at once. Of short conversations, they are cached decoded, of others as bytes."""
         is_short = sum(ref.size for ref in refs) <= MAX_DECODED_BYTES // 2
-        known = {ref: self._decoded.get((ref.home, ref.name)) for ref in refs} if is_short else dict[SegmentRef, Any]()
-        missing = [ref for ref in refs if known.get(ref) is None]
+        segments = (
+            {ref: self._decoded_cache.get((ref.home, ref.name)) for ref in refs}
+            if is_short
+            else dict[SegmentRef, Any]()
+        )
+        missing = [ref for ref in refs if segments.get(ref) is None]
         for start in range(0, len(missing), _AT_ONCE):
-            some = missing[start : start + _AT_ONCE]
-            data = await self.pieces((ref.home, ref.name) for ref in some)
-            for ref in some:
+            group = missing[start : start + _AT_ONCE]
+            data = await self.pieces((ref.home, ref.name) for ref in group)
+            for ref in group:
                 await let_others()
-                known[ref] = segment = await _decoded(data[ref.home, ref.name], ref.size)
+                segments[ref] = segment = await _decode_in_thread(data[ref.home, ref.name], ref.size)
                 if len(segment.entries) != ref.entries:
                     raise CorruptStateError(f"segment {ref.name} of the session does not have the entries that it had")
                 if is_short:
-                    self._decoded.put((ref.home, ref.name), segment, ref.size)
-        return [known[ref] for ref in refs]
+                    self._decoded_cache.put((ref.home, ref.name), segment, ref.size)
+        return [segments[ref] for ref in refs]
 
 
 type _Key = tuple[str, str]
 """Home and name of a piece."""
 
 
-def _attached(
-    listed: Sequence[tuple[Mapping[str, Any], Sequence[_Key]]], pieces: Mapping[_Key, bytes]
+def _restore_texts(
+    keys_by_entry: Sequence[tuple[Mapping[str, Any], Sequence[_Key]]], pieces: Mapping[_Key, bytes]
 ) -> tuple[Mapping[str, Any], ...]:
     return tuple(
-        attach(entry, {name: pieces[at, name] for at, name in keys}) if keys else entry for entry, keys in listed
+        attach(entry, {name: pieces[namespace, name] for namespace, name in keys}) if keys else entry
+        for entry, keys in keys_by_entry
     )
 
 
-def _placed(refs: Sequence[SegmentRef], first: int) -> list[tuple[int, SegmentRef]]:
+def _with_positions(refs: Sequence[SegmentRef], first: int) -> list[tuple[int, SegmentRef]]:
     """Return references with the position of the first entry below each in the conversation."""
-    places = accumulate((ref.entries for ref in refs), initial=first)
-    return [*zip(places, refs, strict=False)]
+    positions = accumulate((ref.entries for ref in refs), initial=first)
+    return [*zip(positions, refs, strict=False)]
 
 
-async def _decoded(data: bytes, size: int) -> Segment:
+async def _decode_in_thread(data: bytes, size: int) -> Segment:
     if size < _MUCH_BYTES:
         return decode_segment(data, size)
     return await asyncio.to_thread(decode_segment, data, size)
@@ -431,11 +449,11 @@ async def stored_overlay(record: Record) -> Mapping[str, Any] | None:
         CorruptStateError: a piece is missing.
         LogError: the store does not answer.
     """
-    stored = record.session.sealed.overlay
-    if stored is None:
+    overlay_at = record.session.sealed.overlay
+    if overlay_at is None:
         return record.session.overlay
-    name, home = stored
-    data = (await record.pieces({(home, name)}))[home, name]
+    name, namespace = overlay_at
+    data = (await record.pieces({(namespace, name)}))[namespace, name]
     return cast("Mapping[str, Any]", json_of_bytes(data, "the session's overlay"))
 
 
@@ -455,12 +473,12 @@ async def entries_of_context(record: Record, overlay: Overlay | None) -> dict[in
     """
     if overlay is None:
         return dict(enumerate(await record.entries()))
-    found: dict[int, Mapping[str, Any]] = {}
-    async for chunk in record.oldest_first(is_wanted=overlay.has_any):
-        wanted = {
-            number: entry
-            for number, entry in enumerate(chunk.entries, chunk.first)
-            if overlay.has_any(number, number + 1)
+    entries: dict[int, Mapping[str, Any]] = {}
+    async for chunk in record.oldest_first(is_needed=overlay.has_any):
+        context_entries = {
+            position: entry
+            for position, entry in enumerate(chunk.entries, chunk.first)
+            if overlay.has_any(position, position + 1)
         }
-        found |= zip(wanted, await record.attached(wanted.values(), chunk.home), strict=True)
-    return found
+        entries |= zip(context_entries, await record.attached(context_entries.values(), chunk.namespace), strict=True)
+    return entries

@@ -2,7 +2,7 @@
 
 Theory of operation. The rules (`durable_agent_host.session.repair`) pair calls with results, which are nearly always in
 one segment. A first pass over the conversation records the loose ends of each chunk; chunks between a call and its
-result are checked together, all others alone. The rules need only ids from earlier chunks (`Seen`).
+result are checked together, all others alone. The rules need only ids from earlier chunks (`RepairContext`).
 
 A large text is read to check that it exists, and a short placeholder replaces it while the rules run. A part that needs
 changes is read whole, changed, and written into new segments; all other segments stay as they are.
@@ -25,9 +25,15 @@ from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import without_overlay
 from durable_agent_host.segments.conversation_fork import Fork
 from durable_agent_host.segments.conversation_reader import Chunk, Record
-from durable_agent_host.session.repair import Change, Note, loose_ends, note_nothing, repair_part
-from durable_agent_host.session.repair_items import Seen
-from durable_agent_host.session.sealing import HEAD_BYTES, add_refs, divide_turns, segment_piece
+from durable_agent_host.session.repair import (
+    RepairChange,
+    ReportDifference,
+    find_unmatched_calls,
+    ignore_differences,
+    repair_part,
+)
+from durable_agent_host.session.repair_items import RepairContext
+from durable_agent_host.session.sealing import HEAD_BYTES, add_refs, divide_turns, encode_segment_blob
 
 LOST_TEXT: Final = "[This content was lost from storage.]"
 """The replacement for a large text that cannot be read."""
@@ -40,20 +46,22 @@ class _Part:
 
     chunks: Sequence[Chunk]
     refs: Sequence[SegmentRef]
-    changes: Sequence[Change] = ()
+    changes: Sequence[RepairChange] = ()
 
     @property
     def has_head(self) -> bool:
         return self.chunks[-1].name is None
 
 
-async def find_problems(record: Record, rules: RepairRules, note: Note = note_nothing) -> list[Change]:
+async def find_problems(
+    record: Record, rules: RepairRules, on_repair: ReportDifference = ignore_differences
+) -> list[RepairChange]:
     """Find what cannot be read in a conversation, and what a model's service would reject.
 
     Args:
         record: of the session.
         rules: of the service that receives the conversation.
-        note: called with what repair would make of the entries; from another thread.
+        on_repair: called with what repair would make of the entries; from another thread.
 
     Returns:
         The problems, oldest first, with what repair would do.
@@ -61,12 +69,12 @@ async def find_problems(record: Record, rules: RepairRules, note: Note = note_no
     Raises:
         LogError: the store does not answer.
     """
-    checks = _Checks(record, rules, note)
+    checks = _Checks(record, rules, on_repair)
     found = [change async for part in checks.parts() for change in part.changes]
     return [*found, *await checks.lost_agent_session()]
 
 
-async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[Change]]:
+async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[RepairChange]]:
     """Make a conversation readable and acceptable; stores nothing.
 
     Args:
@@ -81,17 +89,17 @@ async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[
     """
     session = record.session
     checks = _Checks(record, rules)
-    home = session.sealed.home or uuid.uuid4().hex
+    namespace = session.sealed.home or uuid.uuid4().hex
     refs: list[SegmentRef] = []
     pieces: dict[str, bytes] = {}
     head: Sequence[Mapping[str, Any]] = session.entries
-    told: list[Change] = []
+    changes: list[RepairChange] = []
     async for part in checks.parts():
         if not part.changes:
             refs += part.refs
             continue
-        told += part.changes
-        entries, written = await checks.mended(part, home)
+        changes += part.changes
+        entries, new_blobs = await checks.repair_part_entries(part, namespace)
         sizes = [len(json_bytes_of(entry)) for entry in entries]
         receipts = [receipt for chunk in part.chunks for receipt in chunk.receipts]
         if part.has_head:
@@ -101,145 +109,149 @@ async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[
             segments = divide_turns(entries, sizes, receipts, len(receipts))
         elif receipts:
             segments = (Segment((), tuple(receipts)),)
-        found = [segment_piece(segment, home) for segment in segments]
-        refs += [ref for ref, _ in found]
-        pieces |= written | {ref.name: data for ref, data in found}
+        segment_blobs = [encode_segment_blob(segment, namespace) for segment in segments]
+        refs += [ref for ref, _ in segment_blobs]
+        pieces |= new_blobs | {ref.name: data for ref, data in segment_blobs}
     lost = await checks.lost_agent_session()
     agent_session = None if lost else session.sealed.agent_session
-    listed, indexes = add_refs((), refs, home)
-    homes = tuple(dict.fromkeys((home, *session.sealed.homes)))
+    merged_refs, indexes = add_refs((), refs, namespace)
+    namespaces = tuple(dict.fromkeys((namespace, *session.sealed.homes)))
     session = without_overlay(session)  # it refers to positions in the unrepaired conversation
-    sealed = replace(session.sealed, home=home, homes=homes, refs=listed, agent_session=agent_session)
-    return Fork(replace(session, entries=tuple(head), sealed=sealed), (home,), pieces | indexes), [*told, *lost]
+    sealed = replace(session.sealed, home=namespace, homes=namespaces, refs=merged_refs, agent_session=agent_session)
+    return Fork(replace(session, entries=tuple(head), sealed=sealed), (namespace,), pieces | indexes), [*changes, *lost]
 
 
 class _Checks:
     """Goes over a conversation once."""
 
-    def __init__(self, record: Record, rules: RepairRules, note: Note = note_nothing) -> None:
+    def __init__(self, record: Record, rules: RepairRules, on_repair: ReportDifference = ignore_differences) -> None:
         self._record = record
         self._rules = rules
-        self._note = note
-        self._seen = Seen()
+        self._on_repair = on_repair
+        self._seen = RepairContext()
 
     async def parts(self) -> AsyncIterator[_Part]:
         """Yield the conversation part by part, oldest first, each with its problems."""
-        until, asked = await self._links()
-        self._seen = Seen(asked)
+        until, approval_calls = await self._links()
+        self._seen = RepairContext(approval_calls)
         last = -1
         part = _Part((), ())
-        number = -1
+        index = -1
         async for chunk, ref, lost in self._chunks():
-            number += 1
-            last = max(last, until.get(number, number))
+            index += 1
+            last = max(last, until.get(index, index))
             refs = [*part.refs, *(() if ref is None else (ref,))]
             part = _Part([*part.chunks, chunk], refs, [*part.changes, *lost])
-            if number < last:
+            if index < last:
                 continue
-            lost_texts = [change for one in part.chunks for change in await self._lost_texts(one)]
+            lost_texts = [change for chunk in part.chunks for change in await self._lost_texts(chunk)]
             await let_others()
-            judged = await asyncio.to_thread(self._judged, part)
-            yield replace(part, changes=[*part.changes, *lost_texts, *judged])
+            violations = await asyncio.to_thread(self._find_violations, part)
+            yield replace(part, changes=[*part.changes, *lost_texts, *violations])
             part = _Part((), ())
 
-    async def mended(self, part: _Part, home: str) -> tuple[list[Mapping[str, Any]], dict[str, bytes]]:
+    async def repair_part_entries(
+        self, part: _Part, namespace: str
+    ) -> tuple[list[Mapping[str, Any]], dict[str, bytes]]:
         """Repair the last yielded part; return its entries as stored in a home, and what to store for them."""
-        stored: dict[int, Mapping[str, Any]] = {}
-        whole: list[Mapping[str, Any]] = []
+        stored_by_id: dict[int, Mapping[str, Any]] = {}
+        full_entries: list[Mapping[str, Any]] = []
         for chunk in part.chunks:
             for entry in filter(_lists_well, chunk.entries):
-                full, is_all_there = await self._whole(entry, chunk.home)
+                full, is_all_there = await self._restore_entry(entry, chunk.namespace)
                 if is_all_there:
-                    stored[id(full)] = entry if chunk.home == home else at_home(entry, chunk.home)
-                whole.append(full)
+                    stored_by_id[id(full)] = entry if chunk.namespace == namespace else at_home(entry, chunk.namespace)
+                full_entries.append(full)
         self._seen.rewind()
         first = part.chunks[0].first
-        mended, _ = await asyncio.to_thread(
-            repair_part, whole, self._rules, first=first, seen=self._seen, between=give_way
+        repair_part_entries, _ = await asyncio.to_thread(
+            repair_part, full_entries, self._rules, first=first, seen=self._seen, between=give_way
         )
         entries: list[Mapping[str, Any]] = []
         pieces: dict[str, bytes] = {}
-        for entry in mended:
-            if (small := stored.get(id(entry))) is None:
-                small, found = detach(entry)
-                pieces |= found
+        for entry in repair_part_entries:
+            if (small := stored_by_id.get(id(entry))) is None:
+                small, new_blobs = detach(entry)
+                pieces |= new_blobs
             entries.append(small)
         return entries, pieces
 
-    async def lost_agent_session(self) -> list[Change]:
+    async def lost_agent_session(self) -> list[RepairChange]:
         """Return the change needed if the framework's session is a separate piece and cannot be read."""
         try:
             await self._record.agent_session()
         except CorruptStateError as error:
-            return [Change("the framework's session", str(error), "left out")]
+            return [RepairChange("the framework's session", str(error), "left out")]
         return []
 
     async def _links(self) -> tuple[dict[int, int], set[Any]]:
         """Return which chunks belong together (number → last one with a result of its calls), and calls asked about."""
         until: dict[int, int] = {}
-        waiting: dict[Any, int] = {}
-        asked: set[Any] = set()
-        number = -1
+        pending_calls: dict[Any, int] = {}
+        approval_calls: set[Any] = set()
+        index = -1
         async for chunk, _, _ in self._chunks():
-            number += 1
+            index += 1
             entries = [stand_in(entry) for entry in chunk.entries if _lists_well(entry)]
-            ends = await asyncio.to_thread(loose_ends, entries)
-            asked |= ends.asked
-            for call_id in ends.results & waiting.keys():
-                until[waiting.pop(call_id)] = number
-            waiting |= dict.fromkeys(ends.calls, number)
-        return until, asked
+            unmatched = await asyncio.to_thread(find_unmatched_calls, entries)
+            approval_calls |= unmatched.pending_approval_call_ids
+            for call_id in unmatched.results & pending_calls.keys():
+                until[pending_calls.pop(call_id)] = index
+            pending_calls |= dict.fromkeys(unmatched.calls, index)
+        return until, approval_calls
 
-    async def _chunks(self) -> AsyncIterator[tuple[Chunk, SegmentRef | None, Sequence[Change]]]:
+    async def _chunks(self) -> AsyncIterator[tuple[Chunk, SegmentRef | None, Sequence[RepairChange]]]:
         async for first, ref in self._record.leaves(skips_lost=True):
             try:
                 yield await self._record.segment(first, ref), ref, ()
             except CorruptStateError as error:
-                place = f"entries {first + 1} to {first + ref.entries}"
-                yield Chunk(ref.name, ref.home, first, ()), ref, (Change(place, str(error), "left out"),)
+                location = f"entries {first + 1} to {first + ref.entries}"
+                yield Chunk(ref.name, ref.home, first, ()), ref, (RepairChange(location, str(error), "left out"),)
         yield self._record.head(), None, ()
 
-    async def _lost_texts(self, chunk: Chunk) -> list[Change]:
+    async def _lost_texts(self, chunk: Chunk) -> list[RepairChange]:
         """Read the large texts of a chunk one by one, and return which are missing."""
-        changes: list[Change] = []
+        changes: list[RepairChange] = []
         for number, entry in enumerate(chunk.entries, chunk.first + 1):
             if not _lists_well(entry):
-                changes.append(Change(f"entry {number}", "its list of large contents cannot be read", "left out"))
+                changes.append(RepairChange(f"entry {number}", "its list of large contents cannot be read", "left out"))
                 continue
-            for one in detached_of(entry):
+            for text in detached_of(entry):
                 try:
-                    await self._data(one, chunk.home)
+                    await self._data(text, chunk.namespace)
                 except CorruptStateError as error:
-                    place = f"turn {entry.get('correlationId')}, {place_of(one.path)}"
-                    changes.append(Change(place, str(error), _SENTENCE))
+                    location = f"turn {entry.get('correlationId')}, {place_of(text.path)}"
+                    changes.append(RepairChange(location, str(error), _SENTENCE))
         return changes
 
-    def _judged(self, part: _Part) -> list[Change]:
+    def _find_violations(self, part: _Part) -> list[RepairChange]:
         """Return what the rules find in a part; from another thread."""
         entries = [stand_in(entry) for chunk in part.chunks for entry in chunk.entries if _lists_well(entry)]
         self._seen.mark()
         first = part.chunks[0].first
-        _, changes = repair_part(entries, self._rules, first=first, seen=self._seen, note=self._note, between=give_way)
+        _, changes = repair_part(
+            entries, self._rules, first=first, seen=self._seen, report_difference=self._on_repair, between=give_way
+        )
         return changes
 
-    async def _whole(self, entry: Mapping[str, Any], home: str) -> tuple[Mapping[str, Any], bool]:
+    async def _restore_entry(self, entry: Mapping[str, Any], namespace: str) -> tuple[Mapping[str, Any], bool]:
         """Return an entry with its large texts; a sentence replaces lost ones."""
         texts: dict[tuple[str | int, ...], str] = {}
         lost: list[Detached] = []
-        for one in detached_of(entry):
+        for text in detached_of(entry):
             try:
-                texts[one.path] = text_of(one, await self._data(one, home))
+                texts[text.path] = text_of(text, await self._data(text, namespace))
             except CorruptStateError:
-                texts[one.path] = LOST_TEXT
-                lost.append(one)
+                texts[text.path] = LOST_TEXT
+                lost.append(text)
         full = put_texts(entry, texts)
-        for one in lost:
-            full = _without_content(full, one)
+        for text in lost:
+            full = _without_content(full, text)
         return full, not lost
 
-    async def _data(self, one: Detached, home: str) -> bytes:
-        at = one.home or home
-        return (await self._record.pieces({(at, one.name)}))[at, one.name]
+    async def _data(self, text: Detached, namespace: str) -> bytes:
+        at = text.home or namespace
+        return (await self._record.pieces({(at, text.name)}))[at, text.name]
 
 
 def _lists_well(entry: Any) -> bool:

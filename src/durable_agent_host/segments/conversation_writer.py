@@ -20,7 +20,7 @@ from durable_agent_host.segments.conversation_reader import OpenSegments
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
     HEAD_BYTES,
-    KEPT_RECEIPTS,
+    MAX_HEAD_RECEIPTS,
     OVERLAY_BYTES,
     SEGMENT_BYTES,
     add_segments,
@@ -32,12 +32,12 @@ from durable_agent_host.turn_log.crash_points import reach
 _TOGETHER_BYTES: Final = 1024 * 1024
 _WAITING_BYTES: Final = 2 * SEGMENT_BYTES
 _WAITING_ENTRIES: Final = 128
-_LONGEST_TURN_BYTES: Final = 16 * SEGMENT_BYTES
+_MAX_TURN_BYTES: Final = 16 * SEGMENT_BYTES
 """A turn of several entries longer than this is divided, so that no document fills the memory."""
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenConversation:
     """The contents of a written conversation's head.
 
     Attributes:
@@ -61,7 +61,7 @@ class RecordWriter:
     Args:
         open_store: returns the process's piece store; not called for a conversation that fits into its head. None for
             a conversation that is only compared with what is stored.
-        home: 32 hexadecimal digits, used by nothing else.
+        namespace: 32 hexadecimal digits, used by nothing else.
         holder: identifies the session; holds the home before the first piece is stored.
         seen: for how many sealed receipts a session's head keeps a mark.
         grace_seconds: how long a hold without a head is honoured.
@@ -71,25 +71,25 @@ class RecordWriter:
     """
 
     def __init__(
-        self, open_store: OpenSegments | None, home: str, *, holder: str, seen: int, grace_seconds: float
+        self, open_store: OpenSegments | None, namespace: str, *, holder: str, seen: int, grace_seconds: float
     ) -> None:
         self.has_written = False
         self._open_store = open_store
-        self._home = home
+        self._namespace = namespace
         self._holder = holder
         self._refs: tuple[SegmentRef, ...] = ()
         self._pieces: dict[str, bytes] = {}
-        self._waiting: list[Mapping[str, Any]] = []
+        self._pending_entries: list[Mapping[str, Any]] = []
         self._sizes: list[int] = []
         self._receipts: dict[str, bytes] = {}
         self._has_sealed_receipts = False
-        self._newest: deque[tuple[str, bytes]] = deque(maxlen=KEPT_RECEIPTS)
+        self._newest: deque[tuple[str, bytes]] = deque(maxlen=MAX_HEAD_RECEIPTS)
         self._seen: deque[str] = deque(maxlen=seen)
         self._grace = grace_seconds
-        self._held_at = 0.0
+        self._reference_renewed_at = 0.0
         self._has_lapsed = False
 
-    def note_receipt(self, receipt: Mapping[str, Any]) -> None:
+    def add_receipt(self, receipt: Mapping[str, Any]) -> None:
         """Receive a receipt, to be stored with the entries of its turn when it precedes them.
 
         Args:
@@ -101,7 +101,7 @@ class RecordWriter:
         self._newest.append((turn_id, data))
         self._seen.append(turn_mark(turn_id))
 
-    async def add_piece(self, name: str, data: bytes) -> None:
+    async def add_blob(self, name: str, data: bytes) -> None:
         """Receive a large text of a later entry.
 
         Args:
@@ -124,9 +124,9 @@ class RecordWriter:
         Raises:
             LogError: the store does not answer.
         """
-        self._waiting.append(entry)
+        self._pending_entries.append(entry)
         self._sizes.append(len(json_bytes_of(entry)))
-        if sum(self._sizes) > _WAITING_BYTES or len(self._waiting) > _WAITING_ENTRIES:
+        if sum(self._sizes) > _WAITING_BYTES or len(self._pending_entries) > _WAITING_ENTRIES:
             await self._seal_full()
 
     @asynccontextmanager
@@ -139,7 +139,9 @@ class RecordWriter:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
 
-    async def finish(self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None) -> Written:
+    async def finish(
+        self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None
+    ) -> WrittenConversation:
         """Write the rest, and return the contents of the head.
 
         Args:
@@ -151,7 +153,7 @@ class RecordWriter:
         """
         agent_session, session_at = self._apart(agent_session, AGENT_SESSION_BYTES)
         overlay, overlay_at = self._apart(overlay, OVERLAY_BYTES)
-        receipts = [_receipt_of(one) for one in self._receipts.values()]
+        receipts = [_receipt_of(data) for data in self._receipts.values()]
         if self._refs or sum(self._sizes) + sum(map(len, self._receipts.values())) > HEAD_BYTES:
             receipts = await self._seal_rest()
         await self._put()
@@ -159,10 +161,15 @@ class RecordWriter:
         if self.has_written:
             seen = "".join(self._seen) if self._has_sealed_receipts else ""
             sealed = Sealed(
-                self._home, (self._home,), refs=self._refs, seen=seen, agent_session=session_at, overlay=overlay_at
+                self._namespace,
+                (self._namespace,),
+                refs=self._refs,
+                seen=seen,
+                agent_session=session_at,
+                overlay=overlay_at,
             )
             await self._hold()
-        return Written(tuple(self._waiting), tuple(receipts), sealed, agent_session, overlay)
+        return WrittenConversation(tuple(self._pending_entries), tuple(receipts), sealed, agent_session, overlay)
 
     def _apart(
         self, value: Mapping[str, Any] | None, most_bytes: int
@@ -173,35 +180,35 @@ class RecordWriter:
             return value, None
         name = piece_name(data)
         self._pieces[name] = data
-        return None, (name, self._home)
+        return None, (name, self._namespace)
 
     async def _seal_full(self) -> None:
         """Write full segments, and keep the last one for later entries."""
-        segments = divide_turns(self._waiting, self._sizes, self._receipts_of(self._waiting), 0)
+        segments = divide_turns(self._pending_entries, self._sizes, self._receipts_of(self._pending_entries), 0)
         left = 0
-        if len(segments) > 1 or sum(self._sizes) < _LONGEST_TURN_BYTES:
+        if len(segments) > 1 or sum(self._sizes) < _MAX_TURN_BYTES:
             left = len(segments.pop().entries)
         if not segments:
             return
         await self._write(segments)
-        self._waiting = self._waiting[len(self._waiting) - left :]
+        self._pending_entries = self._pending_entries[len(self._pending_entries) - left :]
         self._sizes = self._sizes[len(self._sizes) - left :]
 
     async def _seal_rest(self) -> list[Mapping[str, Any]]:
         """Write all entries; return the receipts that the head keeps."""
-        own = [_receipt_of(one) for one in self._receipts.values()]
+        all_receipts = [_receipt_of(receipt) for receipt in self._receipts.values()]
         newest = {turn_id for turn_id, _ in self._newest}
-        old = [one for one in own if str(one.get("turnId")) not in newest]
-        receipts = [*old, *(one for one in own if one not in old)]
-        await self._write(divide_turns(self._waiting, self._sizes, receipts, len(old)))
-        self._waiting = []
+        old = [receipt for receipt in all_receipts if str(receipt.get("turnId")) not in newest]
+        receipts = [*old, *(receipt for receipt in all_receipts if receipt not in old)]
+        await self._write(divide_turns(self._pending_entries, self._sizes, receipts, len(old)))
+        self._pending_entries = []
         self._sizes = []
         return [_receipt_of(data) for _, data in self._newest]
 
     async def _write(self, segments: Iterable[Any]) -> None:
         segments = [*segments]
-        self._refs, written = add_segments(self._refs, segments, self._home)
-        self._pieces |= written
+        self._refs, new_blobs = add_segments(self._refs, segments, self._namespace)
+        self._pieces |= new_blobs
         for segment in segments:
             for receipt in segment.receipts:
                 self._receipts.pop(str(receipt.get("turnId")), None)
@@ -216,7 +223,7 @@ class RecordWriter:
         if self._pieces and self._open_store is not None:
             await self._hold()
             reach("import.before_put")
-            await self._open_store().put(self._home, self._pieces)
+            await self._open_store().put(self._namespace, self._pieces)
             reach("import.after_put")
         self.has_written = self.has_written or bool(self._pieces)
         self._pieces = {}
@@ -229,10 +236,12 @@ class RecordWriter:
         """
         if self._open_store is None:
             return
-        began = time.time()
-        await self._open_store().hold(self._home, self._holder)
-        self._has_lapsed = self._has_lapsed or (self._held_at > 0 and time.time() - self._held_at >= self._grace)
-        self._held_at = began
+        started_at = time.time()
+        await self._open_store().hold(self._namespace, self._holder)
+        self._has_lapsed = self._has_lapsed or (
+            self._reference_renewed_at > 0 and time.time() - self._reference_renewed_at >= self._grace
+        )
+        self._reference_renewed_at = started_at
         if self._has_lapsed:
             raise LogUnavailableError(
                 f"the stored parts of the session could not be held for {self._grace:g} s, and may be deleted: import "
@@ -242,7 +251,7 @@ class RecordWriter:
     async def _keep_holding(self) -> None:
         while True:
             await asyncio.sleep(self._grace / 4)
-            if self._held_at:
+            if self._reference_renewed_at:
                 with suppress(LogError):  # the next one comes in time, or the import fails
                     await self._hold()
 

@@ -30,18 +30,14 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.segments.conversation_reader import Record
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.segments.turn_data_storage import is_session
-from durable_agent_host.session.sealing import named_by_head, named_by_segment, turns_of_entries
+from durable_agent_host.session.sealing import blobs_of_head, blobs_of_segment, list_turn_ids
 from durable_agent_host.turn_log.crash_points import reach
 
 _AT_ONCE: Final = 16
 
 
 async def walk(
-    store: SegmentStore,
-    refs: Sequence[SegmentRef],
-    *,
-    reads: Callable[[SegmentRef], bool],
-    may_lack: bool = False,
+    store: SegmentStore, refs: Sequence[SegmentRef], *, reads: Callable[[SegmentRef], bool], may_lack: bool = False
 ) -> AsyncIterator[tuple[SegmentRef, Segment | None]]:
     """Visit the segments and indexes below references, oldest first.
 
@@ -75,20 +71,20 @@ async def walk(
 
 async def _read(store: SegmentStore, refs: Sequence[SegmentRef], may_lack: bool) -> dict[tuple[str, str], bytes]:
     found: dict[tuple[str, str], bytes] = {}
-    for home in dict.fromkeys(ref.home for ref in refs):
-        names = [ref.name for ref in refs if ref.home == home]
+    for namespace in dict.fromkeys(ref.home for ref in refs):
+        names = [ref.name for ref in refs if ref.home == namespace]
         for group in [[name] for name in names] if may_lack else [names]:
             try:
-                pieces = await store.get(home, group)
+                pieces = await store.get(namespace, group)
             except CorruptStateError:
                 if not may_lack:
                     raise
             else:
-                found |= {(home, name): data for name, data in pieces.items()}
+                found |= {(namespace, name): data for name, data in pieces.items()}
     return found
 
 
-_REMEMBERED: Final = 10_000
+_MAX_STATES: Final = 10_000
 
 
 class Keeps(Enum):
@@ -148,13 +144,13 @@ class Sweeper:
         self._grace = grace_seconds
         self._unheld = unheld_seconds
 
-    async def sweep(self, home: str, clean: "CleanHomes | None" = None) -> Swept:
+    async def sweep(self, namespace: str, clean: "CleanNamespaces | None" = None) -> Swept:
         """Delete unreferenced pieces, after the grace period.
 
         Guarantee: idempotent; several may sweep at once.
 
         Args:
-            home: the home.
+            namespace: the home.
             clean: homes found clean before, which are skipped as long as nothing has changed.
 
         Returns:
@@ -164,9 +160,9 @@ class Sweeper:
             CorruptStateError: a piece needed to determine references cannot be read; nothing was deleted.
             LogError: the store does not answer.
         """
-        return await self._sweep(home, clean, is_erasure=False)
+        return await self._sweep(namespace, clean, is_erasure=False)
 
-    async def erase(self, home: str, holder: str) -> Swept:
+    async def erase(self, namespace: str, holder: str) -> Swept:
         """Remove a holder, and delete what only it referred to.
 
         What a live session may be writing there is left to a later sweep, and so is everything while another holder's
@@ -175,7 +171,7 @@ class Sweeper:
         Guarantee: idempotent.
 
         Args:
-            home: the home.
+            namespace: the home.
             holder: the session under erasure, which admits no turn any more; empty for the home of a turn.
 
         Returns:
@@ -186,52 +182,52 @@ class Sweeper:
             LogError: the store does not answer.
         """
         if holder:
-            await self._store.release(home, holder)
-        return await self._sweep(home, None, is_erasure=True)
+            await self._store.release(namespace, holder)
+        return await self._sweep(namespace, None, is_erasure=True)
 
-    async def _sweep(self, home: str, clean: "CleanHomes | None", *, is_erasure: bool) -> Swept:
-        began = time.monotonic()
-        holders = await self._store.holders(home)
-        judged = await self._judge(home, holders)
-        if judged is None:
+    async def _sweep(self, namespace: str, clean: "CleanNamespaces | None", *, is_erasure: bool) -> Swept:
+        started_at = time.monotonic()
+        holders = await self._store.holders(namespace)
+        verdict = await self._judge(namespace, holders)
+        if verdict is None:
             return Swept()
         if any(map(is_session, holders)):
-            age = 0.0 if is_erasure and not judged.has_owner else self._grace
+            age = 0.0 if is_erasure and not verdict.has_owner else self._grace
         else:
             age = 0.0 if is_erasure else self._unheld
-        sizes = {piece.name: piece.size async for piece in self._store.pieces(home) if piece.age_seconds >= age}
+        sizes = {piece.name: piece.size async for piece in self._store.pieces(namespace) if piece.age_seconds >= age}
         try:
-            unnamed = await self._unnamed(home, [*judged.live.values()], sizes, clean)
+            unreferenced = await self._find_unreferenced(namespace, [*verdict.live.values()], sizes, clean)
         except CorruptStateError:
-            if not await self._are_as_before(judged.live):
+            if not await self._are_as_before(verdict.live):
                 return Swept()  # one of them is being erased
             raise
-        if not unnamed and not judged.stale:
+        if not unreferenced and not verdict.stale:
             return Swept()
-        if (await self._store.holders(home)).keys() - holders.keys():
+        if (await self._store.holders(namespace)).keys() - holders.keys():
             return Swept()
-        deleted = 0
-        if unnamed:
+        deleted_count = 0
+        if unreferenced:
             reach("sweep.before_delete")
-            older = age + time.monotonic() - began if age else 0.0
-            deleted = await self._store.delete(home, unnamed, older_than_seconds=older)
-        for holder in judged.stale:
+            older = age + time.monotonic() - started_at if age else 0.0
+            deleted_count = await self._store.delete(namespace, unreferenced, older_than_seconds=older)
+        for holder in verdict.stale:
             reach("sweep.before_release")
-            await self._store.release(home, holder, older_than_seconds=self._grace + time.monotonic() - began)
-        return Swept(deleted, sum(sizes[name] for name in unnamed) if deleted else 0)
+            await self._store.release(namespace, holder, older_than_seconds=self._grace + time.monotonic() - started_at)
+        return Swept(deleted_count, sum(sizes[name] for name in unreferenced) if deleted_count else 0)
 
-    async def _judge(self, home: str, holders: Mapping[str, float]) -> _Judged | None:
+    async def _judge(self, namespace: str, holders: Mapping[str, float]) -> _Judged | None:
         """Check the holders of a home; None when it must be left alone for now."""
         live: dict[str, Session] = {}
         stale: list[str] = []
         has_owner = False
         for holder, age in holders.items():
-            held = await self._read_holder(holder)
-            if held is Keeps.EVERYTHING:
+            head = await self._read_holder(holder)
+            if head is Keeps.EVERYTHING:
                 return None
-            session = held if isinstance(held, Session) else Session()
-            is_owner = session.sealed.home == home
-            is_named = home in await self._homes_of(session)
+            session = head if isinstance(head, Session) else Session()
+            is_owner = session.sealed.home == namespace
+            is_named = namespace in await self._namespaces_of(session)
             if session.running is not None and (is_owner or not is_named):
                 return None
             if is_named:
@@ -243,8 +239,8 @@ class Sweeper:
                 stale.append(holder)
         return _Judged(live, tuple(stale), has_owner)
 
-    async def _homes_of(self, session: Session) -> tuple[str, ...]:
-        return await Record(lambda: self._store, session).homes()
+    async def _namespaces_of(self, session: Session) -> tuple[str, ...]:
+        return await Record(lambda: self._store, session).namespaces()
 
     async def _are_as_before(self, sessions: Mapping[str, Session]) -> bool:
         for holder, session in sessions.items():
@@ -252,49 +248,49 @@ class Sweeper:
                 return False
         return True
 
-    async def _unnamed(
-        self, home: str, live: Sequence[Session], names: Mapping[str, int], clean: "CleanHomes | None"
+    async def _find_unreferenced(
+        self, namespace: str, live: Sequence[Session], names: Mapping[str, int], clean: "CleanNamespaces | None"
     ) -> list[str]:
         """List the pieces that none of the sessions refers to."""
         left = set(names)
         for session in live:
-            left -= {name for at, name in named_by_head(session) if at == home}
+            left -= {name for at, name in blobs_of_head(session) if at == namespace}
         key = document_digest([sorted(left), [_mark(session) for session in live]]) if clean is not None else ""
-        if not left or (clean is not None and clean.has(home, key)):
+        if not left or (clean is not None and clean.has(namespace, key)):
             return []
         for session in live:
             below = walk(
                 self._store, session.sealed.refs, reads=lambda ref: ref.has_contents, may_lack=bool(session.erasing)
             )
             async for ref, segment in below:
-                left.discard(ref.name if ref.home == home else "")
+                left.discard(ref.name if ref.home == namespace else "")
                 if segment is not None:
-                    left -= {name for at, name in named_by_segment(segment, ref.home) if at == home}
+                    left -= {name for at, name in blobs_of_segment(segment, ref.home) if at == namespace}
         if clean is not None and not left:
-            clean.note(home, key)
+            clean.add_state(namespace, key)
         return sorted(left)
 
 
-class CleanHomes:
+class CleanNamespaces:
     """Remembers in which state a home had nothing to sweep, so that segments are not read again."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, str] = OrderedDict()
+        self._states: OrderedDict[str, str] = OrderedDict()
 
-    def has(self, home: str, state: str) -> bool:
+    def has(self, namespace: str, state: str) -> bool:
         """Return whether the home was clean in this state."""
-        return self._known.get(home) == state
+        return self._states.get(namespace) == state
 
-    def note(self, home: str, state: str) -> None:
+    def add_state(self, namespace: str, state: str) -> None:
         """Record that the home is clean in this state."""
-        self._known[home] = state
-        self._known.move_to_end(home)
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        self._states[namespace] = state
+        self._states.move_to_end(namespace)
+        if len(self._states) > _MAX_STATES:
+            self._states.popitem(last=False)
 
 
 def _mark(session: Session) -> list[object]:
-    return [encode_sealed(session.sealed), sorted(map(list, named_by_head(session)))]
+    return [encode_sealed(session.sealed), sorted(map(list, blobs_of_head(session)))]
 
 
 async def turns_of(store: SegmentStore, session: Session, *, may_lack: bool) -> AsyncIterator[list[str]]:
@@ -312,9 +308,9 @@ async def turns_of(store: SegmentStore, session: Session, *, may_lack: bool) -> 
         CorruptStateError: a piece is missing.
         LogError: the store does not answer.
     """
-    receipts = [one.turn_id for one in session.receipts]
-    yield [*turns_of_entries(session.entries), *receipts, *session.refused]
+    receipts = [receipt.turn_id for receipt in session.receipts]
+    yield [*list_turn_ids(session.entries), *receipts, *session.refused]
     if session.sealed.refs:
         async for _, segment in walk(store, session.sealed.refs, reads=lambda _: True, may_lack=may_lack):
             if segment is not None:
-                yield turns_of_entries(segment.entries, segment.receipts)
+                yield list_turn_ids(segment.entries, segment.receipts)

@@ -47,25 +47,25 @@ class SegmentStore(Protocol):
 
     Guarantee: every method is callable from any event loop and thread of the process, and from any process that shares
     the store. What a method has written is durable when it returns. The store retries lost connections, throttling and
-    server errors with backoff, up to its ``give_up_seconds``.
+    server errors with backoff, up to its ``retry_seconds``.
 
     Raises (every method): LogError: the store does not answer, or holds something else.
     """
 
-    async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
+    async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
         """Store pieces. Idempotent: a piece that exists keeps its bytes and gets a new age.
 
         Args:
-            home: 32 hexadecimal digits.
+            namespace: 32 hexadecimal digits.
             pieces: name → bytes; the caller has hashed them. Some may be stored when the call fails.
         """
         ...
 
-    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+    async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
         """Read pieces, and check that each has the bytes that its name promises.
 
         Args:
-            home: of the pieces.
+            namespace: of the pieces.
             names: any number, in any order.
 
         Returns:
@@ -76,11 +76,11 @@ class SegmentStore(Protocol):
         """
         ...
 
-    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+    async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a piece, without checking the bytes of the whole.
 
         Args:
-            home: of the piece.
+            namespace: of the piece.
             name: of the piece.
             start: the first byte, from 0.
             size: of the part.
@@ -93,21 +93,21 @@ class SegmentStore(Protocol):
         """
         ...
 
-    def pieces(self, home: str) -> AsyncIterator[StoredPiece]:
+    def pieces(self, namespace: str) -> AsyncIterator[StoredPiece]:
         """List the pieces of a home, in any order; pieces put or deleted in between may be in the list or not."""
         ...
 
-    def homes(self) -> AsyncIterator[str]:
+    def list_namespaces(self) -> AsyncIterator[str]:
         """List the homes that have a piece or a holder, in any order, each once."""
         ...
 
-    async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
         """Delete pieces; idempotent. When it returns, their bytes cannot be found in the store's files or blobs.
 
         Many names in one call cost much less than many calls.
 
         Args:
-            home: of the pieces.
+            namespace: of the pieces.
             names: those that do not exist are ignored.
             older_than_seconds: a piece that was put later stays, even if that happens while this runs.
 
@@ -119,20 +119,20 @@ class SegmentStore(Protocol):
         """
         ...
 
-    async def hold(self, home: str, holder: str) -> None:
+    async def hold(self, namespace: str, holder: str) -> None:
         """Record that a session may refer to the home's pieces; idempotent, renews the age.
 
         Args:
-            home: 32 hexadecimal digits; it need not exist.
+            namespace: 32 hexadecimal digits; it need not exist.
             holder: identifies the session; any text of up to 300 characters.
         """
         ...
 
-    async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
+    async def release(self, namespace: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
         """Remove a holder, unless it was renewed later; idempotent."""
         ...
 
-    async def holders(self, home: str) -> dict[str, float]:
+    async def holders(self, namespace: str) -> dict[str, float]:
         """Return the holders of a home: name → age in seconds."""
         ...
 

@@ -14,7 +14,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.segments.conversation_export import begun
 from durable_agent_host.segments.conversation_reader import Record
-from durable_agent_host.segments.turn_data_storage import Keeper, SessionName, holder_of
+from durable_agent_host.segments.turn_data_storage import SessionName, TurnDataStorage, holder_of
 from durable_agent_host.segments.uploads import Uploads
 from durable_agent_host.session.entry_files import (
     FileBytes,
@@ -25,14 +25,14 @@ from durable_agent_host.session.entry_files import (
     no_files,
     with_named_files,
 )
-from durable_agent_host.session.external_messages import kept_by
+from durable_agent_host.session.external_messages import external_provider_of
 
 
 class SessionFiles:
     """Lists, finds and reads the files of a session.
 
     Args:
-        keeper: has the piece store.
+        turn_data_storage: has the piece store.
         agent: the agent's registered name.
         session_id: without the agent's name.
         session: the head; None for a session that has not begun, which can have uploads.
@@ -46,7 +46,7 @@ class SessionFiles:
 
     def __init__(
         self,
-        keeper: Keeper,
+        turn_data_storage: TurnDataStorage,
         agent: str,
         session_id: str,
         session: Session | None,
@@ -54,16 +54,16 @@ class SessionFiles:
         owner: Owner | None = None,
     ) -> None:
         self._owner = (session and session.owner) or owner
-        self._keeper = keeper
+        self._turn_data_storage = turn_data_storage
         self._names = agent, session_id
-        self._record: Record = keeper.record(session or Session(), SessionName(agent, session_id))
+        self._record: Record = turn_data_storage.record(session or Session(), SessionName(agent, session_id))
         self.service_files: ServiceFilesOf = no_files
-        self.of_answers_only = False
+        self.is_response_files_only = False
 
     @property
     def uploads(self) -> Uploads:
         """The session's uploads."""
-        return Uploads(self._keeper.open_store(), *self._names, holder_of(*self._names), self._owner)
+        return Uploads(self._turn_data_storage.open_store(), *self._names, holder_of(*self._names), self._owner)
 
     async def all(self) -> list[ConversationFile]:
         """List the files, newest first: uploads that no message has used, then those of the conversation.
@@ -75,13 +75,13 @@ class SessionFiles:
             CorruptStateError: a piece of the conversation is missing.
             LogError: the store does not answer.
         """
-        found: dict[str, ConversationFile] = {}
-        uploaded = await self.uploads.all()
+        files: dict[str, ConversationFile] = {}
+        unused_uploads = await self.uploads.all()
         async for file in self._of_conversation():
-            known = found.setdefault(file.file_id, file)
-            if known.name is None and file.name is not None:
-                found[file.file_id] = replace(known, name=file.name)
-        return [*(file for file in uploaded if file.file_id not in found), *found.values()]
+            earlier_file = files.setdefault(file.file_id, file)
+            if earlier_file.name is None and file.name is not None:
+                files[file.file_id] = replace(earlier_file, name=file.name)
+        return [*(file for file in unused_uploads if file.file_id not in files), *files.values()]
 
     async def find(self, file_id: str) -> ConversationFile | None:
         """Find a file by its id, with the name that `all` gives; None when the session has none.
@@ -113,10 +113,10 @@ class SessionFiles:
         data = (await self._record.pieces({file.piece}))[file.piece]
         if not file.is_text:
             return data
-        decoded = bytes_of_data_url(data.decode("utf-8", "replace"))
-        if decoded is None:
+        file_data = bytes_of_data_url(data.decode("utf-8", "replace"))
+        if file_data is None:
             raise CorruptStateError(f"the file {file.file_id} of the session is no data that can be read")
-        return decoded
+        return file_data
 
     async def slices(self, file: ConversationFile) -> AsyncGenerator[bytes]:
         """Read the bytes of a stored file slice by slice, the first one now; see `Record.slices`.
@@ -141,11 +141,11 @@ class SessionFiles:
             RequestError: a file is not the session's, or no longer.
             LogError: the store does not answer.
         """
-        wanted = named_files(request.contents)
-        if not wanted:
+        file_names = named_files(request.contents)
+        if not file_names:
             return request
         files: dict[str, FileBytes] = {}
-        for file_id in dict.fromkeys(wanted):
+        for file_id in dict.fromkeys(file_names):
             if (found := await self._find_upload_first(file_id)) is not None and found.service is None:
                 files[file_id] = FileBytes(found.name, found.media_type, await self.read(found))
         return replace(request, contents=with_named_files(request.contents, files))
@@ -157,15 +157,15 @@ class SessionFiles:
         mark = secrets.token_hex(16)
         async for chunk in self._record.newest_first():
             entries: tuple[Mapping[str, Any], ...] = chunk.entries
-            if any(kept_by(entry) for entry in entries):  # a history provider of the app has the messages
-                entries = await self._record.attached(entries, chunk.home)
+            if any(external_provider_of(entry) for entry in entries):  # a history provider of the app has the messages
+                entries = await self._record.attached(entries, chunk.namespace)
             found = await asyncio.to_thread(
                 files_of_entries,
                 resting(entries),
-                chunk.home,
+                chunk.namespace,
                 mark=mark,
                 service_files=self.service_files,
-                recorded_from=self._record.session.imported - chunk.first if self.of_answers_only else None,
+                recorded_from=self._record.session.imported - chunk.first if self.is_response_files_only else None,
             )
             for file in reversed(found):
                 yield file

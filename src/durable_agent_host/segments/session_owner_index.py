@@ -19,14 +19,14 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.segments.conversation_reader import OpenSegments
 
-_REMEMBERED: Final = 10_000
+_MAX_CACHED: Final = 10_000
 _AT_ONCE: Final = 32
 _COMPLETE: Final = "owned:complete"
 _STALE_SECONDS: Final = 3600.0
 """How old a note without a session is before it is deleted: a replica of the store may show a session late."""
 
 
-class OwnedSessions:
+class SessionOwnerIndex:
     """Records the owners of sessions.
 
     Args:
@@ -35,10 +35,10 @@ class OwnedSessions:
 
     def __init__(self, open_store: OpenSegments) -> None:
         self._open_store = open_store
-        self._noted: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._recorded: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._complete: set[str] = set()
 
-    async def note_turn(self, agent: str, session_id: str, session: Session) -> None:
+    async def record_turn_owner(self, agent: str, session_id: str, session: Session) -> None:
         """Record the owner of a session in which a turn runs, unless this process has done so.
 
         Guarantee: idempotent.
@@ -51,11 +51,11 @@ class OwnedSessions:
         Raises:
             LogError: the store does not answer.
         """
-        if session.owner is not None and not self.has_noted(agent, session_id, session):
+        if session.owner is not None and not self.is_recorded(agent, session_id, session):
             await self.note(agent, session_id, session.owner)
 
-    def has_noted(self, agent: str, session_id: str, session: Session) -> bool:
-        """Return whether `note_turn` has nothing to do.
+    def is_recorded(self, agent: str, session_id: str, session: Session) -> bool:
+        """Return whether `record_turn_owner` has nothing to do.
 
         Args:
             agent: the agent's registered name.
@@ -64,8 +64,8 @@ class OwnedSessions:
         """
         if session.owner is None:
             return True
-        begins = not session.receipts and not session.sealed.refs  # possibly again, after an erasure elsewhere
-        return not begins and (_home_of(agent, session.owner), session_id) in self._noted
+        is_new = not session.receipts and not session.sealed.refs  # possibly again, after an erasure elsewhere
+        return not is_new and (_namespace_of(agent, session.owner), session_id) in self._recorded
 
     async def note(self, agent: str, session_id: str, owner: Owner) -> None:
         """Record a session's owner. Guarantee: idempotent.
@@ -80,11 +80,11 @@ class OwnedSessions:
         """
         if not owner.principal:
             return
-        home = _home_of(agent, owner)
-        await self._open_store().hold(home, _holder_of(agent, session_id))
-        self._noted[home, session_id] = None
-        if len(self._noted) > _REMEMBERED:
-            self._noted.popitem(last=False)
+        namespace = _namespace_of(agent, owner)
+        await self._open_store().hold(namespace, _holder_of(agent, session_id))
+        self._recorded[namespace, session_id] = None
+        if len(self._recorded) > _MAX_CACHED:
+            self._recorded.popitem(last=False)
 
     async def forget(self, agent: str, session_id: str, owner: Owner, *, is_erased: bool) -> None:
         """Remove a note. Guarantee: idempotent.
@@ -98,10 +98,10 @@ class OwnedSessions:
         Raises:
             LogError: the store does not answer.
         """
-        home = _home_of(agent, owner)
+        namespace = _namespace_of(agent, owner)
         age = 0.0 if is_erased else _STALE_SECONDS
-        self._noted.pop((home, session_id), None)
-        await self._open_store().release(home, _holder_of(agent, session_id), older_than_seconds=age)
+        self._recorded.pop((namespace, session_id), None)
+        await self._open_store().release(namespace, _holder_of(agent, session_id), older_than_seconds=age)
 
     async def of(self, agent: str, owner: Owner) -> list[str] | None:
         """List the sessions recorded as an owner's.
@@ -119,33 +119,33 @@ class OwnedSessions:
         store = self._open_store()
         name = agent.casefold()
         if name not in self._complete:
-            if _COMPLETE not in await store.holders(_home_of(agent, None)):
+            if _COMPLETE not in await store.holders(_namespace_of(agent, None)):
                 return None
             self._complete.add(name)
         prefix = _holder_of(agent, "")
-        return [holder.removeprefix(prefix) for holder in await store.holders(_home_of(agent, owner))]
+        return [holder.removeprefix(prefix) for holder in await store.holders(_namespace_of(agent, owner))]
 
-    async def note_all(self, agent: str, owned: Iterable[tuple[str, Owner]]) -> None:
+    async def record_owners(self, agent: str, owners: Iterable[tuple[str, Owner]]) -> None:
         """Record the owners of all sessions of an agent. Guarantee: idempotent.
 
         Args:
             agent: the agent's registered name.
-            owned: id and owner of each.
+            owners: id and owner of each.
 
         Raises:
             LogError: the store does not answer.
         """
-        room = asyncio.Semaphore(_AT_ONCE)
+        slots = asyncio.Semaphore(_AT_ONCE)
 
-        async def note(session_id: str, owner: Owner) -> None:
-            async with room:
+        async def record_owner(session_id: str, owner: Owner) -> None:
+            async with slots:
                 await self.note(agent, session_id, owner)
 
-        await asyncio.gather(*(note(session_id, owner) for session_id, owner in owned))
-        await self._open_store().hold(_home_of(agent, None), _COMPLETE)
+        await asyncio.gather(*(record_owner(session_id, owner) for session_id, owner in owners))
+        await self._open_store().hold(_namespace_of(agent, None), _COMPLETE)
 
 
-def _home_of(agent: str, owner: Owner | None) -> str:
+def _namespace_of(agent: str, owner: Owner | None) -> str:
     """Return the home held by an owner's sessions; without an owner, the mark that an agent is completely noted."""
     return derived_id("owned", agent.casefold(), *((owner.tenant, owner.principal) if owner else ()))
 

@@ -41,7 +41,7 @@ CREATE TABLE checks (id INTEGER PRIMARY KEY, checked_at REAL NOT NULL);
 _JOB_BYTES: Final = 4 * 1024 * 1024
 _PAGE_ROWS: Final = 1000
 
-_LISTED: Final = "SELECT value FROM json_each(?)"
+_NAMES_QUERY: Final = "SELECT value FROM json_each(?)"
 
 _PAGE_BYTES: Final = 4096
 _INLINE_BYTES: Final = (_PAGE_BYTES - 12) * 32 // 255 - 23
@@ -54,176 +54,180 @@ class SqliteSegmentStore:
 
     Args:
         path: of the file; the first use creates it and its folder.
-        give_up_seconds: how long a write is retried while the file is locked; on a full disk it fails at once.
+        retry_seconds: how long a write is retried while the file is locked; on a full disk it fails at once.
     """
 
-    def __init__(self, path: str | Path, *, give_up_seconds: float = 30.0) -> None:
-        self._worker = SqliteWorker(SqliteFile(Path(path), _CONTENT), "segments", give_up_seconds, waits_for_room=False)
+    def __init__(self, path: str | Path, *, retry_seconds: float = 30.0) -> None:
+        self._worker = SqliteWorker(
+            SqliteFile(Path(path), _CONTENT), "segments", retry_seconds, retries_when_full=False
+        )
         self._path = path
 
-    async def put(self, home: str, pieces: Mapping[str, bytes]) -> None:
+    async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
         """Store pieces; see the protocol."""
         for names in _groups([(name, len(body)) for name, body in pieces.items()]):
             group = {name: pieces[name] for name in names}
 
-            def work(connection: sqlite3.Connection, group: Mapping[str, bytes] = group) -> None:
+            def put_group(connection: sqlite3.Connection, group: Mapping[str, bytes] = group) -> None:
                 now = time.time()
-                known = connection.execute(
-                    f"UPDATE pieces SET put_at = ? WHERE home = ? AND name IN ({_LISTED}) RETURNING name",  # noqa: S608
-                    (now, home, json.dumps(list(group))),
+                existing_rows = connection.execute(
+                    f"UPDATE pieces SET put_at = ? WHERE home = ? AND name IN ({_NAMES_QUERY}) RETURNING name",  # noqa: S608
+                    (now, namespace, json.dumps(list(group))),
                 ).fetchall()
-                for name in group.keys() - {name for (name,) in known}:
+                for name in group.keys() - {name for (name,) in existing_rows}:
                     body = connection.execute("INSERT INTO bodies (padded) VALUES (?)", (_pad(group[name]),)).lastrowid
-                    row = (home, name, len(group[name]), now, body)
+                    row = (namespace, name, len(group[name]), now, body)
                     connection.execute("INSERT INTO pieces VALUES (?, ?, ?, ?, ?)", row)
 
-            await self._worker.write(Change(work, sum(map(len, group.values()))))
+            await self._worker.write(Change(put_group, sum(map(len, group.values()))))
 
-    async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
+    async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
         """Read pieces and check them; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> dict[str, bytes]:
+        def select_blobs(connection: sqlite3.Connection) -> dict[str, bytes]:
             rows = connection.execute(
                 f"SELECT name, coalesce(substr(padded, {_INLINE_BYTES + 1}, size), x'') "  # noqa: S608
                 "FROM pieces JOIN bodies ON body = id "
-                f"WHERE home = ? AND name IN ({_LISTED})",
-                (home, json.dumps(list(names))),
+                f"WHERE home = ? AND name IN ({_NAMES_QUERY})",
+                (namespace, json.dumps(list(names))),
             ).fetchall()  # an error while they are read would leave the reader's transaction open
-            found: dict[str, bytes] = {}
+            bodies: dict[str, bytes] = {}
             for name, body in rows:
                 if not has_its_bytes(name, body):
                     raise CorruptStateError(
-                        f"the piece {name} of {home} in {self._path} has other bytes than were stored: the file was "
-                        "damaged; restore a copy"
+                        f"the piece {name} of {namespace} in {self._path} has other bytes than were stored: the file "
+                        "was damaged; restore a copy"
                     )
-                found[name] = body
-            return found
+                bodies[name] = body
+            return bodies
 
-        found = await self._worker.read(work)
-        if missing := set(names) - found.keys():
-            raise self._missing(home, min(missing), f" ({len(missing)} of {len(set(names))} are missing)")
-        return found
+        data_by_name = await self._worker.read(select_blobs)
+        if missing := set(names) - data_by_name.keys():
+            counts = f" ({len(missing)} of {len(set(names))} are missing)"
+            raise self._missing(namespace, min(missing), counts)
+        return data_by_name
 
-    async def read(self, home: str, name: str, start: int, size: int) -> bytes:
+    async def read(self, namespace: str, name: str, start: int, size: int) -> bytes:
         """Read a part of a piece; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> bytes:
+        def read_range(connection: sqlite3.Connection) -> bytes:
             query = "SELECT body, size FROM pieces WHERE home = ? AND name = ?"
-            row: tuple[int, int] | None = connection.execute(query, (home, name)).fetchone()
+            row: tuple[int, int] | None = connection.execute(query, (namespace, name)).fetchone()
             if row is None:
-                raise self._missing(home, name)
+                raise self._missing(namespace, name)
             with connection.blobopen("bodies", "padded", row[0], readonly=True) as blob:
                 blob.seek(_INLINE_BYTES + start)
                 return blob.read(max(0, min(size, row[1] - start)))
 
-        return await self._worker.read(work)
+        return await self._worker.read(read_range)
 
-    def _missing(self, home: str, name: str, others: str = "") -> CorruptStateError:
+    def _missing(self, namespace: str, name: str, count_text: str = "") -> CorruptStateError:
         return CorruptStateError(
-            f"the piece {name} of {home} is not in {self._path}{others}: restore a copy of the file that has it"
+            f"the piece {name} of {namespace} is not in {self._path}{count_text}: restore a copy of the file "
+            "that has it"
         )
 
-    async def pieces(self, home: str) -> AsyncGenerator[StoredPiece]:
+    async def pieces(self, namespace: str) -> AsyncGenerator[StoredPiece]:
         """List the pieces of a home; see the protocol."""
         last = ""
         while True:
 
-            def work(connection: sqlite3.Connection, after: str = last) -> list[StoredPiece]:
+            def select_page(connection: sqlite3.Connection, after: str = last) -> list[StoredPiece]:
                 rows = connection.execute(
                     "SELECT name, size, put_at FROM pieces WHERE home = ? AND name > ? ORDER BY name LIMIT ?",
-                    (home, after, _PAGE_ROWS),
+                    (namespace, after, _PAGE_ROWS),
                 ).fetchall()
                 now = time.time()
                 return [StoredPiece(name, size, now - put_at) for name, size, put_at in rows]
 
-            found = await self._worker.read(work)
-            for piece in found:
+            page = await self._worker.read(select_page)
+            for piece in page:
                 yield piece
-            if len(found) < _PAGE_ROWS:
+            if len(page) < _PAGE_ROWS:
                 return
-            last = found[-1].name
+            last = page[-1].name
 
-    async def homes(self) -> AsyncGenerator[str]:
+    async def list_namespaces(self) -> AsyncGenerator[str]:
         """List the homes; see the protocol."""
         last = ""
         while True:
 
-            def work(connection: sqlite3.Connection, after: str = last) -> list[str]:
+            def select_page(connection: sqlite3.Connection, after: str = last) -> list[str]:
                 found: list[str] = []
-                while len(found) < _PAGE_ROWS and (after := _next_home(connection, after)):
+                while len(found) < _PAGE_ROWS and (after := _next_namespace(connection, after)):
                     found.append(after)
                 return found
 
-            found = await self._worker.read(work)
-            for home in found:
-                yield home
+            found = await self._worker.read(select_page)
+            for namespace in found:
+                yield namespace
             if len(found) < _PAGE_ROWS:
                 return
             last = found[-1]
 
-    async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
+    async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
         """Delete pieces; see the protocol."""
         latest = _latest(older_than_seconds)
 
         def sizes(connection: sqlite3.Connection) -> list[tuple[str, int]]:
             return connection.execute(
-                f"SELECT name, size FROM pieces WHERE home = ? AND put_at <= ? AND name IN ({_LISTED})",  # noqa: S608
-                (home, latest, json.dumps(list(names))),
+                f"SELECT name, size FROM pieces WHERE home = ? AND put_at <= ? AND name IN ({_NAMES_QUERY})",  # noqa: S608
+                (namespace, latest, json.dumps(list(names))),
             ).fetchall()
 
-        deleted = 0
+        deleted_count = 0
         for group in _groups(await self._worker.read(sizes)):
 
-            def work(connection: sqlite3.Connection, group: Collection[str] = group) -> int:
+            def delete_group(connection: sqlite3.Connection, group: Collection[str] = group) -> int:
                 rows = connection.execute(
                     "DELETE FROM pieces WHERE home = ? AND put_at <= ? "  # noqa: S608
-                    f"AND name IN ({_LISTED}) RETURNING body",
-                    (home, latest, json.dumps(list(group))),
+                    f"AND name IN ({_NAMES_QUERY}) RETURNING body",
+                    (namespace, latest, json.dumps(list(group))),
                 ).fetchall()
                 bodies = json.dumps([body for (body,) in rows])
-                connection.execute(f"DELETE FROM bodies WHERE id IN ({_LISTED})", (bodies,))  # noqa: S608
+                connection.execute(f"DELETE FROM bodies WHERE id IN ({_NAMES_QUERY})", (bodies,))  # noqa: S608
                 return len(rows)
 
-            deleted += await self._worker.write(Change(work))
+            deleted_count += await self._worker.write(Change(delete_group))
         await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
-        return deleted
+        return deleted_count
 
-    async def hold(self, home: str, holder: str) -> None:
+    async def hold(self, namespace: str, holder: str) -> None:
         """Record a holder; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR REPLACE INTO holders VALUES (?, ?, ?)", (home, holder, time.time()))
+        def insert_holder(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR REPLACE INTO holders VALUES (?, ?, ?)", (namespace, holder, time.time()))
 
-        await self._worker.write(Change(work))
+        await self._worker.write(Change(insert_holder))
 
-    async def release(self, home: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
+    async def release(self, namespace: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
         """Remove a holder; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> None:
+        def delete_holder(connection: sqlite3.Connection) -> None:
             connection.execute(
                 "DELETE FROM holders WHERE home = ? AND holder = ? AND held_at <= ?",
-                (home, holder, _latest(older_than_seconds)),
+                (namespace, holder, _latest(older_than_seconds)),
             )
 
-        await self._worker.write(Change(work))
+        await self._worker.write(Change(delete_holder))
 
-    async def holders(self, home: str) -> dict[str, float]:
+    async def holders(self, namespace: str) -> dict[str, float]:
         """Return the holders of a home; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> dict[str, float]:
+        def select_holders(connection: sqlite3.Connection) -> dict[str, float]:
             now = time.time()
-            rows = connection.execute("SELECT holder, held_at FROM holders WHERE home = ?", (home,)).fetchall()
-            return {holder: now - held_at for holder, held_at in rows}
+            rows = connection.execute("SELECT holder, held_at FROM holders WHERE home = ?", (namespace,)).fetchall()
+            return {holder: now - renewed_at for holder, renewed_at in rows}
 
-        return await self._worker.read(work)
+        return await self._worker.read(select_holders)
 
     async def check(self) -> None:
         """Check that the file is writable; see the protocol. Fails at once while the writer is failing."""
 
-        def work(connection: sqlite3.Connection) -> None:
+        def insert_check(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO checks VALUES (1, ?)", (time.time(),))
 
-        await self._worker.check(Change(work, is_retried=False))
+        await self._worker.check(Change(insert_check, is_retried=False))
 
     async def close(self) -> None:
         """Stop the threads and close the file, after pending writes."""
@@ -262,7 +266,7 @@ def _row_bytes(blob_bytes: int) -> int:
     return 2 + ((12 + 2 * blob_bytes).bit_length() + 6) // 7 + blob_bytes
 
 
-def _next_home(connection: sqlite3.Connection, after: str) -> str:
+def _next_namespace(connection: sqlite3.Connection, after: str) -> str:
     return connection.execute(
         "SELECT coalesce(min(home), '') FROM (SELECT min(home) AS home FROM pieces WHERE home > ?1 UNION ALL "
         "SELECT min(home) FROM holders WHERE home > ?1)",

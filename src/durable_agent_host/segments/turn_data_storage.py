@@ -8,16 +8,16 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from durable_agent_host.codec.offloaded_text import piece_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
-from durable_agent_host.concurrency.thread_offload import aside_of_texts
+from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import CorruptStateError, LogError, LogUnavailableError, StateError
 from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.conversation_reader import OpenSegments, ReadKept, Record
+from durable_agent_host.segments.conversation_reader import OpenSegments, ReadExternalMessages, Record
 from durable_agent_host.segments.protocol import SegmentStore
-from durable_agent_host.segments.session_owner_index import OwnedSessions
-from durable_agent_host.session.external_messages import kept_by
-from durable_agent_host.session.receipts import gone
+from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
+from durable_agent_host.session.external_messages import external_provider_of
+from durable_agent_host.session.receipts import expired_outcome
 from durable_agent_host.session.sealing import seal_outcome
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import join_request, raw_fields, split_request
@@ -39,15 +39,15 @@ class SessionName(NamedTuple):
     session_id: str
 
 
-class Elsewhere(Protocol):
+class ExternalMessageStore(Protocol):
     """Sessions' data in the app's history providers."""
 
-    def reader(self, name: SessionName, record: Record) -> ReadKept | None:
+    def reader(self, name: SessionName, record: Record) -> ReadExternalMessages | None:
         """Return a reader of a session's messages, or None when the host keeps them."""
         ...
 
 
-class Keeper:
+class TurnDataStorage:
     """Stores data too large for the session's entity and the turn's orchestration.
 
     Args:
@@ -64,14 +64,14 @@ class Keeper:
         *,
         seen: int,
         grace_seconds: float,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: ExternalMessageStore | None = None,
         redactors: Mapping[str, Redactor] = MappingProxyType({}),
     ) -> None:
         self.open_store = open_store
-        self.owned = OwnedSessions(open_store)
+        self.owned = SessionOwnerIndex(open_store)
         self.seen = seen
         self.grace_seconds = grace_seconds
-        self._elsewhere = elsewhere
+        self._external_messages = elsewhere
         self._redactors = redactors
 
     def record(self, session: Session, name: SessionName | None = None) -> Record:
@@ -83,17 +83,12 @@ class Keeper:
                 app; without it, their entries have no messages.
         """
         record = Record(self.open_store, session)
-        if name is not None and self._elsewhere is not None:
-            record.read_kept = self._elsewhere.reader(name, record)
+        if name is not None and self._external_messages is not None:
+            record.read_external_messages = self._external_messages.reader(name, record)
         return record
 
     async def seal(
-        self,
-        session: Session,
-        request: TurnRequest,
-        outcome: TurnOutcome,
-        *,
-        response: Mapping[str, Any] | None = None,
+        self, session: Session, request: TurnRequest, outcome: TurnOutcome, *, response: Mapping[str, Any] | None = None
     ) -> TurnOutcome:
         """Store the data of a turn's end that the commit does not carry.
 
@@ -111,31 +106,33 @@ class Keeper:
         Raises:
             LogError: the store does not answer.
         """
-        is_asked_for = request.orchestration_id and outcome.status == "completed"
-        response = (response or outcome.entries[-1]) if is_asked_for else None
+        is_requested = request.orchestration_id and outcome.status == "completed"
+        response = (response or outcome.entries[-1]) if is_requested else None
         new_home = derived_id("home", request.agent.casefold(), request.session_id, request.turn_id)
-        sealed = seal_outcome(session, outcome, new_home=new_home, seen=self.seen)
-        if sealed.pieces:
+        sealed_outcome = seal_outcome(session, outcome, new_namespace=new_home, seen=self.seen)
+        if sealed_outcome.pieces:
             store = self.open_store()
             if not session.sealed.home:
-                await store.hold(sealed.home, holder_of(request.agent, request.session_id))
+                await store.hold(sealed_outcome.namespace, holder_of(request.agent, request.session_id))
             reach("pieces.after_hold")
-            await store.put(sealed.home, sealed.pieces)
+            await store.put(sealed_outcome.namespace, sealed_outcome.pieces)
             reach("pieces.after_put")
         text = outcome.text
         text_at = ""
         if len(json_bytes_of(text)) > TRAVELS_BYTES:
-            is_in_record = outcome.entries and kept_by(outcome.entries[-1]) is None
-            text_at = RECORD if is_in_record else await self._keep(request, text)
+            is_in_record = outcome.entries and external_provider_of(outcome.entries[-1]) is None
+            text_at = RECORD if is_in_record else await self._store_json(request, text)
             text = ""
-        kept = replace(sealed.outcome, text=text, text_at=text_at)
+        travelling_outcome = replace(sealed_outcome.outcome, text=text, text_at=text_at)
         if response is None:
-            return kept
+            return travelling_outcome
         if len(json_bytes_of(response)) <= TRAVELS_BYTES:
-            return replace(kept, response={"entry": response})
-        home = home_of_turn(request)
-        await self.open_store().hold(home, holder_of_orchestration(str(request.orchestration_id)))
-        return replace(kept, response={"home": home, "name": await self._keep(request, response)})
+            return replace(travelling_outcome, response={"entry": response})
+        namespace = turn_namespace(request)
+        await self.open_store().hold(namespace, holder_of_orchestration(str(request.orchestration_id)))
+        return replace(
+            travelling_outcome, response={"home": namespace, "name": await self._store_json(request, response)}
+        )
 
     def redactor_of(self, agent: str) -> Redactor | None:
         """Return the redactor of an agent's turns, or None."""
@@ -150,7 +147,7 @@ class Keeper:
         redactor = self._redactors.get(request.agent)
         if redactor is None:
             return request
-        return await aside_of_texts(request, lambda: redactor.request(request))
+        return await run_in_thread_if_long(request, lambda: redactor.request(request))
 
     async def keep_request(self, request: TurnRequest) -> TurnRequest:
         """Store a request's parts that are too large to travel, or all of one that must not travel unredacted.
@@ -169,12 +166,16 @@ class Keeper:
         """
         try:
             if request.agent in self._redactors:
-                shown = await self.shown(request)
-                home = self._own_home(request)
-                raw = await self._keep(request, raw_fields(request), home=home) if shown is not request else ""
-                request = replace(shown, raw=raw)
+                redacted_request = await self.shown(request)
+                namespace = self._message_namespace(request)
+                raw = (
+                    await self._store_json(request, raw_fields(request), namespace=namespace)
+                    if redacted_request is not request
+                    else ""
+                )
+                request = replace(redacted_request, raw=raw)
             small, large = split_request(request, TRAVELS_BYTES)
-            return request if large is None else replace(small, stored=await self._keep(request, large))
+            return request if large is None else replace(small, stored=await self._store_json(request, large))
         except LogError as error:
             raise LogUnavailableError(f"{error}. The turn could not begin: try again later") from error
 
@@ -186,10 +187,10 @@ class Keeper:
         """
         if request.stored or split_request(request, TRAVELS_BYTES)[1] is not None:
             store = self.open_store()
-            home = home_of_turn(request)
-            await store.delete(home, [piece.name async for piece in store.pieces(home)])
+            namespace = turn_namespace(request)
+            await store.delete(namespace, [piece.name async for piece in store.pieces(namespace)])
 
-    async def whole_request(self, request: TurnRequest) -> TurnRequest:
+    async def load_request(self, request: TurnRequest) -> TurnRequest:
         """Return a request with its stored parts.
 
         Args:
@@ -199,39 +200,43 @@ class Keeper:
             CorruptStateError: the stored parts are gone.
             LogError: the store does not answer.
         """
-        home = home_of_turn(request)
+        namespace = turn_namespace(request)
         name = request.raw or request.stored
         if not name:
             return request
-        home = raw_home(home) if request.raw else home
-        return join_request(request, await self._kept(home, name, "a turn's request"))
+        namespace = unredacted_namespace(namespace) if request.raw else namespace
+        return join_request(request, await self._load_json(namespace, name, "a turn's request"))
 
-    async def renew(self, request: TurnRequest, answers: Mapping[str, Mapping[str, Any]] | None) -> None:
+    async def renew(self, request: TurnRequest, approvals: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Renew the retention of what is stored only for a turn: a turn may wait long, again and again.
 
         Args:
             request: as it travelled.
-            answers: people's answers, as they travelled.
+            approvals: people's answers, as they travelled.
 
         Raises:
             CorruptStateError: the stored parts are gone.
             LogError: the store does not answer.
         """
-        said = [answer.get("stored") for answer in (answers or {}).values()]
-        own = self._own_home(request)
-        of_turn = home_of_turn(request)
-        kept = ((of_turn, request.stored), (raw_home(of_turn), request.raw), *((own, name) for name in said))
-        for home, names in ((home, [str(name)]) for home, name in kept if name):
-            await self.open_store().put(home, await self.open_store().get(home, names))
+        approval_names = [approval.get("stored") for approval in (approvals or {}).values()]
+        message_namespace = self._message_namespace(request)
+        of_turn = turn_namespace(request)
+        stored_names = (
+            (of_turn, request.stored),
+            (unredacted_namespace(of_turn), request.raw),
+            *((message_namespace, name) for name in approval_names),
+        )
+        for namespace, names in ((namespace, [str(name)]) for namespace, name in stored_names if name):
+            await self.open_store().put(namespace, await self.open_store().get(namespace, names))
 
-    async def keep_answers(
-        self, request: TurnRequest, answers: Mapping[str, Mapping[str, Any]]
+    async def store_approvals(
+        self, request: TurnRequest, approvals: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
         """Store the parts of people's answers that are too large to travel.
 
         Args:
             request: of the turn.
-            answers: by call id.
+            approvals: by call id.
 
         Returns:
             The answers as they travel, with ``stored`` where reason and arguments are stored.
@@ -239,18 +244,23 @@ class Keeper:
         Raises:
             LogError: the store does not answer.
         """
-        kept: dict[str, Mapping[str, Any]] = {}
-        for call_id, answer in answers.items():
-            kept[call_id] = answer
-            said = {name: answer.get(name) for name in ("reason", "arguments")}
-            is_stored = request.agent in self._redactors or len(json_bytes_of(dict(answer))) > TRAVELS_BYTES
-            if is_stored and any(said.values()):
-                rest = {name: value for name, value in answer.items() if name not in said}
-                kept[call_id] = {**rest, "stored": await self._keep(request, said, home=self._own_home(request))}
-        return kept
+        travelling_approvals: dict[str, Mapping[str, Any]] = {}
+        for call_id, approval in approvals.items():
+            travelling_approvals[call_id] = approval
+            stored_fields = {name: approval.get(name) for name in ("reason", "arguments")}
+            is_stored = request.agent in self._redactors or len(json_bytes_of(dict(approval))) > TRAVELS_BYTES
+            if is_stored and any(stored_fields.values()):
+                remaining_fields = {name: value for name, value in approval.items() if name not in stored_fields}
+                travelling_approvals[call_id] = {
+                    **remaining_fields,
+                    "stored": await self._store_json(
+                        request, stored_fields, namespace=self._message_namespace(request)
+                    ),
+                }
+        return travelling_approvals
 
-    async def whole_answers(
-        self, request: TurnRequest, answers: Mapping[str, Mapping[str, Any]]
+    async def load_approvals(
+        self, request: TurnRequest, approvals: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
         """Return answers with their stored parts.
 
@@ -258,14 +268,16 @@ class Keeper:
             CorruptStateError: the stored parts are gone.
             LogError: the store does not answer.
         """
-        whole: dict[str, Mapping[str, Any]] = {}
-        for call_id, answer in answers.items():
-            name: Any = answer.get("stored")
-            said: Any = await self._kept(self._own_home(request), name, "a person's answer") if name else {}
-            whole[call_id] = {**answer, **said}
-        return whole
+        full_approvals: dict[str, Mapping[str, Any]] = {}
+        for call_id, approval in approvals.items():
+            name: Any = approval.get("stored")
+            stored_fields: Any = (
+                await self._load_json(self._message_namespace(request), name, "a person's answer") if name else {}
+            )
+            full_approvals[call_id] = {**approval, **stored_fields}
+        return full_approvals
 
-    async def whole_turn(self, turn: Turn, read_session: Callable[[], Awaitable[Session | None]]) -> Turn:
+    async def load_turn(self, turn: Turn, read_session: Callable[[], Awaitable[Session | None]]) -> Turn:
         """Put the parts that were too large to travel back into a turn.
 
         Args:
@@ -281,10 +293,10 @@ class Keeper:
         request = turn.request
         outcome = turn.outcome
         with suppress(StateError):
-            request = await self.whole_request(replace(request, raw=None) if request.raw else request)
+            request = await self.load_request(replace(request, raw=None) if request.raw else request)
         if outcome is not None and outcome.text_at:
             text = await self._text(request, outcome, read_session)
-            outcome = replace(outcome, text=text) if text else gone(outcome)
+            outcome = replace(outcome, text=text) if text else expired_outcome(outcome)
         if request is turn.request and outcome is turn.outcome:
             return turn
         return replace(turn, request=request, outcome=outcome)
@@ -295,48 +307,43 @@ class Keeper:
         try:
             if outcome.text_at != RECORD:
                 with suppress(CorruptStateError):  # it is deleted with the turn's log; the record may still have it
-                    return str(await self._kept(home_of_turn(request), outcome.text_at, "a turn's answer"))
+                    return str(await self._load_json(turn_namespace(request), outcome.text_at, "a turn's answer"))
             session = await read_session()
             name = SessionName(request.agent, request.session_id)
             return "" if session is None else await self.record(session, name).answer(request.turn_id)
         except StateError:
             return ""
 
-    async def whole_response(self, response: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def load_response(self, response: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the response entry passed to an orchestration; see `TurnOutcome.response`."""
         if "entry" in response:
             return response["entry"]
-        return await self._kept(response["home"], response["name"], "a turn's response")
+        return await self._load_json(response["home"], response["name"], "a turn's response")
 
-    async def _keep(self, request: TurnRequest, value: Any, *, home: str = "") -> str:
+    async def _store_json(self, request: TurnRequest, value: Any, *, namespace: str = "") -> str:
         data = json_bytes_of(value)
         name = piece_name(data)
-        await self.open_store().put(home or home_of_turn(request), {name: data})
+        await self.open_store().put(namespace or turn_namespace(request), {name: data})
         return name
 
-    def _own_home(self, request: TurnRequest) -> str:
+    def _message_namespace(self, request: TurnRequest) -> str:
         """Return the home of what was said in a turn: a separate one when it must not be kept."""
-        home = home_of_turn(request)
-        return raw_home(home) if request.agent in self._redactors else home
+        namespace = turn_namespace(request)
+        return unredacted_namespace(namespace) if request.agent in self._redactors else namespace
 
-    async def _kept(self, home: str, name: str, what: str) -> Any:
-        data = await self.record(Session()).pieces({(home, name)})
-        return json_of_bytes(data[home, name], what)
+    async def _load_json(self, namespace: str, name: str, label: str) -> Any:
+        data = await self.record(Session()).pieces({(namespace, name)})
+        return json_of_bytes(data[namespace, name], label)
 
 
-class NoKeeper(Keeper):
+class NullTurnDataStorage(TurnDataStorage):
     """Keeps nothing outside, for self-contained conversations."""
 
     def __init__(self) -> None:
         super().__init__(_no_pieces, seen=0, grace_seconds=0.0)
 
     async def seal(
-        self,
-        session: Session,
-        request: TurnRequest,
-        outcome: TurnOutcome,
-        *,
-        response: Mapping[str, Any] | None = None,
+        self, session: Session, request: TurnRequest, outcome: TurnOutcome, *, response: Mapping[str, Any] | None = None
     ) -> TurnOutcome:
         """Return the outcome as it is."""
         del session, request, response
@@ -351,27 +358,27 @@ def _no_pieces() -> SegmentStore:
     raise CorruptStateError("the conversation has parts outside of it, which can be read only with its session")
 
 
-NO_KEEPER: Final = NoKeeper()
+NULL_TURN_DATA_STORAGE: Final = NullTurnDataStorage()
 _ORCHESTRATION: Final = "orchestration:"
 
 RECORD: Final = "record"
 """The path of an answer's text that is not a separate piece."""
 
 
-def home_of_turn(request: TurnRequest) -> str:
+def turn_namespace(request: TurnRequest) -> str:
     """Return the home of what only a turn refers to; it is deleted with the turn's log. Guarantee: pure."""
     return turn_log_id(request.agent, request.session_id, request.turn_id)
 
 
-def raw_home(home: str) -> str:
+def unredacted_namespace(namespace: str) -> str:
     """Return the home of what was said in a turn and must not be kept; it is deleted when the turn has ended.
 
     Guarantee: pure.
 
     Args:
-        home: of what only the turn refers to.
+        namespace: of what only the turn refers to.
     """
-    return derived_id("raw", home)
+    return derived_id("raw", namespace)
 
 
 def holder_of_orchestration(instance_id: str) -> str:

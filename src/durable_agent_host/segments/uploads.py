@@ -21,7 +21,7 @@ MAX_UPLOADS: Final = 1000
 """Maximum unused uploads of one session."""
 
 
-def upload_homes(agent: str, session_id: str, owner: Owner | None = None) -> tuple[str, str]:
+def upload_namespaces(agent: str, session_id: str, owner: Owner | None = None) -> tuple[str, str]:
     """Return the homes of a session's uploads: of the bytes, and of their descriptions. Guarantee: pure.
 
     Args:
@@ -52,7 +52,7 @@ class Uploads:
     ) -> None:
         self._store = store
         self._holder = holder
-        self._files_home, self._names_home = upload_homes(agent, session_id, owner)
+        self._files_namespace, self._names_namespace = upload_namespaces(agent, session_id, owner)
 
     async def add(self, *files: FileBytes) -> list[ConversationFile]:
         """Store files, all or none of them. Guarantee: idempotent; the same bytes are stored once.
@@ -68,32 +68,32 @@ class Uploads:
             LogError: the store does not answer; some may be stored.
         """
         ids = await asyncio.to_thread(lambda: [piece_name(file.data) for file in files])  # hashing takes time
-        added = [
+        new_files = [
             self._file(file_id, file.name, file.media_type, len(file.data))
             for file_id, file in zip(ids, files, strict=True)
         ]
         lines = [
-            json_bytes_of({"file": one.file_id, "name": one.name, "mediaType": one.media_type, "size": one.size})
-            for one in added
+            json_bytes_of({"file": file.file_id, "name": file.name, "mediaType": file.media_type, "size": file.size})
+            for file in new_files
         ]
-        named = {piece_name(line): line for line in lines}
-        if len({*await self._named(), *named}) > MAX_UPLOADS:
+        description_blobs = {piece_name(line): line for line in lines}
+        if len({*await self._list_descriptions(), *description_blobs}) > MAX_UPLOADS:
             raise RequestError(
                 f"a session holds {MAX_UPLOADS} uploads that no message has used: send fewer, use them, or wait"
             )
         data = {file_id: file.data for file_id, file in zip(ids, files, strict=True)}
-        for home, pieces in ((self._files_home, data), (self._names_home, named)):
-            await self._store.hold(home, self._holder)
-            await self._store.put(home, pieces)
-        return added
+        for namespace, pieces in ((self._files_namespace, data), (self._names_namespace, description_blobs)):
+            await self._store.hold(namespace, self._holder)
+            await self._store.put(namespace, pieces)
+        return new_files
 
     async def all(self) -> list[ConversationFile]:
         """List the uploads, newest first; one uploaded under several names has the newest."""
-        names = await self._named()
+        names = await self._list_descriptions()
         found: dict[str, ConversationFile] = {}
-        said = await self._store.get(self._names_home, names) if names else {}
+        descriptions = await self._store.get(self._names_namespace, names) if names else {}
         for name in names:
-            wire: Any = json_of_bytes(said[name], "what is said of an upload")
+            wire: Any = json_of_bytes(descriptions[name], "what is said of an upload")
             file_id = str(wire["file"])
             found.setdefault(file_id, self._file(file_id, wire["name"], wire["mediaType"], int(wire["size"])))
         return list(found.values())
@@ -108,19 +108,19 @@ class Uploads:
         Raises:
             CorruptStateError: the bytes are gone.
         """
-        return (await self._store.get(self._files_home, {file_id}))[file_id]
+        return (await self._store.get(self._files_namespace, {file_id}))[file_id]
 
     async def delete(self) -> None:
         """Delete the uploads. Guarantee: idempotent."""
-        for home in (self._names_home, self._files_home):
-            await self._store.delete(home, [piece.name async for piece in self._store.pieces(home)])
-            await self._store.release(home, self._holder)
+        for namespace in (self._names_namespace, self._files_namespace):
+            await self._store.delete(namespace, [piece.name async for piece in self._store.pieces(namespace)])
+            await self._store.release(namespace, self._holder)
 
-    async def _named(self) -> list[str]:
+    async def _list_descriptions(self) -> list[str]:
         """Return the names of the uploads' descriptions, newest first."""
-        pieces = [piece async for piece in self._store.pieces(self._names_home)]
+        pieces = [piece async for piece in self._store.pieces(self._names_namespace)]
         return [piece.name for piece in sorted(pieces, key=lambda piece: piece.age_seconds)]
 
     def _file(self, file_id: str, name: str | None, media_type: str | None, size: int) -> ConversationFile:
-        piece = (self._files_home, file_id)
+        piece = (self._files_namespace, file_id)
         return ConversationFile(file_id, name, media_type, size, "user", piece=piece)

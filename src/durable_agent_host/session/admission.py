@@ -15,7 +15,7 @@ from durable_agent_host.model.budget import NOTHING_SPENT, Spent
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Policy, TurnOutcome
 from durable_agent_host.session.receipts import is_same_request
-from durable_agent_host.session.sealing import apply_sealing, emptied, receipt_of_outcome
+from durable_agent_host.session.sealing import apply_sealing, clear_segments, receipt_of_outcome
 
 
 def is_erasing(state: Any) -> bool:
@@ -29,7 +29,7 @@ def is_erasing(state: Any) -> bool:
     return False
 
 
-def refuse_busy(state: Any) -> None:
+def raise_if_busy(state: Any) -> None:
     """Refuse to overwrite a session in which a turn runs or waits.
 
     Guarantee: pure.
@@ -50,7 +50,7 @@ def refuse_busy(state: Any) -> None:
         )
 
 
-MAX_REFUSED: Final = 64
+MAX_REJECTED_TURNS: Final = 64
 """How many refused turns a session remembers; the records of the others expire with their retention."""
 
 AdmissionStatus = Literal["granted", "queued", "ended", "reused", "rejected", "full", "erasing"]
@@ -82,14 +82,14 @@ class Admission:
         receipt: of the ended turn.
         running: the turn that holds the session.
         interrupts: the running turn must be cancelled for this one.
-        dropped: a turn that waited to interrupt, and was cancelled because this one interrupts.
+        cancelled_turn_id: a turn that waited to interrupt, and was cancelled because this one interrupts.
     """
 
     status: AdmissionStatus
     receipt: Receipt | None = None
     running: str | None = None
     interrupts: bool = False
-    dropped: str | None = None
+    cancelled_turn_id: str | None = None
 
 
 def decide_admission(
@@ -127,7 +127,7 @@ def decide_admission(
     if session.running == turn_id:
         return session, Admission("granted", running=turn_id)
     if session.running is None and session.queue[:1] in ((), (turn_id,)):
-        return _granted(session, turn_id), Admission("granted", running=turn_id)
+        return _grant(session, turn_id), Admission("granted", running=turn_id)
     if turn_id in session.queue:
         interrupts = session.interrupting == turn_id
         return session, Admission("queued", running=session.running, interrupts=interrupts)
@@ -144,15 +144,15 @@ def _interrupt(
     session: Session, turn_id: str, max_queued_turns: int, window: ReceiptWindow
 ) -> tuple[Session, Admission]:
     """Put a turn first in the queue, replacing one that waits to interrupt; grant it when no turn runs."""
-    dropped = session.interrupting
-    if session.running is not None and len(session.queue) - bool(dropped) >= max_queued_turns:
+    cancelled_turn_id = session.interrupting
+    if session.running is not None and len(session.queue) - bool(cancelled_turn_id) >= max_queued_turns:
         return session, Admission("full", running=session.running)
-    if dropped:
-        session = _cancelled_in_queue(session, dropped, f"turn {turn_id} interrupted after it", window)
+    if cancelled_turn_id:
+        session = _cancel_in_queue(session, cancelled_turn_id, f"turn {turn_id} interrupted after it", window)
     if session.running is None:
-        return _granted(session, turn_id), Admission("granted", running=turn_id, dropped=dropped)
+        return _grant(session, turn_id), Admission("granted", running=turn_id, cancelled_turn_id=cancelled_turn_id)
     session = replace(session, queue=(turn_id, *session.queue), interrupting=turn_id)
-    return session, Admission("queued", running=session.running, interrupts=True, dropped=dropped)
+    return session, Admission("queued", running=session.running, interrupts=True, cancelled_turn_id=cancelled_turn_id)
 
 
 def queue_request(
@@ -178,7 +178,7 @@ def queue_request(
     return replace(session, queue=(*session.queue, turn_id), requests={**session.requests, turn_id: request}), True
 
 
-def note_refused(session: Session, turn_id: str, *, keep: int) -> Session:
+def record_rejected(session: Session, turn_id: str, *, keep: int) -> Session:
     """Remember a rejected turn, so that its orchestration is deleted with the session.
 
     Guarantee: pure; idempotent by the turn's id.
@@ -242,19 +242,19 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
     return session, _first(session)
 
 
-def ended_outside(turn_id: str, spent: Spent | None = None) -> TurnOutcome:
+def terminated_outcome(turn_id: str, usage: Spent | None = None) -> TurnOutcome:
     """Build the outcome of a turn whose orchestration is gone. Guarantee: pure.
 
     Args:
         turn_id: the turn.
-        spent: by it, if it ran under a budget.
+        usage: by it, if it ran under a budget.
     """
     error = {"type": "TurnError", "message": "the turn was ended from outside before it had an answer"}
-    return TurnOutcome(turn_id, "failed", error=error, spent=spent)
+    return TurnOutcome(turn_id, "failed", error=error, spent=usage)
 
 
 def leave_session(
-    session: Session, turn_id: str, *, window: ReceiptWindow, cancelled: bool = False, spent: Spent | None = None
+    session: Session, turn_id: str, *, window: ReceiptWindow, is_cancelled: bool = False, usage: Spent | None = None
 ) -> tuple[Session, str | None]:
     """Remove a queued or running turn whose orchestration is gone, or which was cancelled.
 
@@ -266,46 +266,48 @@ def leave_session(
         session: its current state.
         turn_id: the turn.
         window: which receipts to keep.
-        cancelled: somebody cancelled it while it waited.
-        spent: by the turn, if it ran under a budget.
+        is_cancelled: somebody cancelled it while it waited.
+        usage: by the turn, if it ran under a budget.
 
     Returns:
         The session to store, and the turn to wake instead, or None.
     """
     if session.running == turn_id:
-        if cancelled:  # it was granted in between, and its agent is notified
+        if is_cancelled:  # it was granted in between, and its agent is notified
             return session, None
-        return commit_outcome(session, ended_outside(turn_id, spent), window=window)
-    if cancelled and not session.receipt_of(turn_id):
-        session = _cancelled_in_queue(session, turn_id, "it was cancelled", window)
+        return commit_outcome(session, terminated_outcome(turn_id, usage), window=window)
+    if is_cancelled and not session.receipt_of(turn_id):
+        session = _cancel_in_queue(session, turn_id, "it was cancelled", window)
     else:
-        session = _without_waiting(session, turn_id)
+        session = _remove_from_queue(session, turn_id)
     return session, _first(session) if session.running is None else None
 
 
-def _granted(session: Session, turn_id: str) -> Session:
-    return replace(_without_waiting(session, turn_id), running=turn_id)
+def _grant(session: Session, turn_id: str) -> Session:
+    return replace(_remove_from_queue(session, turn_id), running=turn_id)
 
 
 def _first(session: Session) -> str | None:
     return session.queue[0] if session.queue else None
 
 
-def _without_waiting(session: Session, turn_id: str) -> Session:
+def _remove_from_queue(session: Session, turn_id: str) -> Session:
     if turn_id not in session.queue:
         return session
     return replace(
         session,
-        queue=tuple(waiting for waiting in session.queue if waiting != turn_id),
+        queue=tuple(queued_turn_id for queued_turn_id in session.queue if queued_turn_id != turn_id),
         interrupting=None if session.interrupting == turn_id else session.interrupting,
-        requests={waiting: asked for waiting, asked in session.requests.items() if waiting != turn_id},
+        requests={
+            queued_turn_id: request for queued_turn_id, request in session.requests.items() if queued_turn_id != turn_id
+        },
     )
 
 
-def _cancelled_in_queue(session: Session, turn_id: str, reason: str, window: ReceiptWindow) -> Session:
+def _cancel_in_queue(session: Session, turn_id: str, reason: str, window: ReceiptWindow) -> Session:
     error = {"type": "TurnCancelledError", "message": f"the turn did not run: {reason} while it waited"}
     receipt = Receipt(turn_id, "cancelled", ended_at=window.now, error=error)
-    return _with_receipt(_without_waiting(session, turn_id), receipt, window)
+    return _with_receipt(_remove_from_queue(session, turn_id), receipt, window)
 
 
 def _with_receipt(session: Session, receipt: Receipt, window: ReceiptWindow) -> Session:
@@ -331,4 +333,4 @@ def reset_session(session: Session) -> Session:
             f"the session cannot be reset while turn {session.running} is running: wait for its end",
             running_turn_id=session.running,
         )
-    return replace(session, entries=(), agent_session=None, overlay=None, sealed=emptied(session.sealed))
+    return replace(session, entries=(), agent_session=None, overlay=None, sealed=clear_segments(session.sealed))

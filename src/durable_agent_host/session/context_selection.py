@@ -23,38 +23,38 @@ from durable_agent_host.session.transcript import as_imported, failed_turns, sen
 
 
 @dataclass(eq=False)
-class Slot:
+class MessageSlot:
     """One message of a turn, or one that a strategy has inserted.
 
     Attributes:
         message: the framework's message.
         name: unique in the run; identifies the message to strategies.
-        place: in the record, or None.
+        position: in the record, or None.
         turn_id: for a message of the record, its turn.
-        stand_in: for a message that has replaced others since an earlier turn.
-        stands_for: the slots that a message of this turn replaces; None for messages that replace none.
+        summary: for a message that has replaced others since an earlier turn.
+        replaced_slots: the slots that a message of this turn replaces; None for messages that replace none.
         is_in: whether it is part of the context.
         is_replaced: whether another slot has its message with changed contents.
     """
 
     message: Message
     name: str
-    place: Place | None = None
+    position: Place | None = None
     turn_id: str = ""
-    stand_in: StandIn | None = None
-    stands_for: "tuple[Slot, ...] | None" = None
+    summary: StandIn | None = None
+    replaced_slots: "tuple[MessageSlot, ...] | None" = None
     is_in: bool = True
     is_replaced: bool = False
 
 
-def overlay_of(
-    slots: Sequence[Slot],
-    asked: Slot | None,
+def build_overlay(
+    slots: Sequence[MessageSlot],
+    request_slot: MessageSlot | None,
     response: Sequence[Message] | None,
     *,
     before: Overlay | None,
     entries: int,
-    made_by: str,
+    compaction_id: str,
     turn_id: str,
 ) -> Overlay | None:
     """Return the context of a conversation after a turn.
@@ -63,106 +63,111 @@ def overlay_of(
 
     Args:
         slots: of the turn, in the order of its messages.
-        asked: the slot of its request, or None when absent.
+        request_slot: the slot of its request, or None when absent.
         response: messages of the response that the turn stores; None when it stores nothing.
         before: the overlay at its start, or None.
         entries: how many entries the record had at its start.
-        made_by: see `Overlay`.
+        compaction_id: see `Overlay`.
         turn_id: of the turn.
 
     Returns:
         The overlay; None when the strategies decided on messages of the turn that are missing in the record, or a
         stand-in cannot be stored. The previous overlay then stays, and the next turn decides again.
     """
-    own = _own_slots(slots, asked)
-    places = {slot: slot.place for slot in slots if slot.place is not None}
-    if response is not None and asked is not None:
-        places[asked] = Place(entries, 0)
-        if _are_stored(own, response):
-            places |= {slot: Place(entries + 1, number) for number, slot in enumerate(own)}
-    touched = {slot for slot in slots if not slot.is_in} | {one for slot in slots for one in _stood_for(slot)}
-    if not touched.isdisjoint(slot for slot in (asked, *own) if slot is not None and slot not in places):
+    output_slots = _list_output_slots(slots, request_slot)
+    positions = {slot: slot.position for slot in slots if slot.position is not None}
+    if response is not None and request_slot is not None:
+        positions[request_slot] = Place(entries, 0)
+        if _are_stored(output_slots, response):
+            positions |= {slot: Place(entries + 1, number) for number, slot in enumerate(output_slots)}
+    affected_slots = {slot for slot in slots if not slot.is_in} | {
+        replaced_slot for slot in slots for replaced_slot in _iterate_replaced_messages(slot)
+    }
+    if not affected_slots.isdisjoint(
+        slot for slot in (request_slot, *output_slots) if slot is not None and slot not in positions
+    ):
         return None
-    walk = _Walk(places, before, turn_id)
+    walk = _OverlayBuilder(positions, before, turn_id)
     try:
         for slot in slots:
-            walk.pass_by(slot)
+            walk.add_slot(slot)
     except CorruptStateError:
         return None
-    end = Place(entries, 0) if response is None else Place(entries + 1, len(own))
+    end = Place(entries, 0) if response is None else Place(entries + 1, len(output_slots))
     pieces, tail = walk.end(end)
-    return Overlay(pieces, tail, made_by, entries if response is None else entries + 2, turn_id)
+    return Overlay(pieces, tail, compaction_id, entries if response is None else entries + 2, turn_id)
 
 
-def _own_slots(slots: Sequence[Slot], asked: Slot | None) -> list[Slot]:
+def _list_output_slots(slots: Sequence[MessageSlot], request_slot: MessageSlot | None) -> list[MessageSlot]:
     """List the output of model and tools in the turn."""
-    if asked is None:
+    if request_slot is None:
         return []
-    after = slots[slots.index(asked) + 1 :]
-    return [slot for slot in after if slot.place is slot.stand_in is slot.stands_for is None]
+    after = slots[slots.index(request_slot) + 1 :]
+    return [slot for slot in after if slot.position is slot.summary is slot.replaced_slots is None]
 
 
-def _are_stored(own: Sequence[Slot], response: Sequence[Message]) -> bool:
+def _are_stored(output_slots: Sequence[MessageSlot], response: Sequence[Message]) -> bool:
     """Return whether the turn's messages are the first of the response, one by one."""
-    return len(own) <= len(response) and all(
-        _look(slot.message) == _look(stored) for slot, stored in zip(own, response, strict=False)
+    return len(output_slots) <= len(response) and all(
+        _message_fingerprint(slot.message) == _message_fingerprint(response_message)
+        for slot, response_message in zip(output_slots, response, strict=False)
     )
 
 
-def _look(message: Message) -> tuple[object, ...]:
-    contents = [(one.type, one.call_id) for one in message.contents if one.type != "usage"]
+def _message_fingerprint(message: Message) -> tuple[object, ...]:
+    contents = [(content.type, content.call_id) for content in message.contents if content.type != "usage"]
     return (message.role, message.text, contents)
 
 
-def _stood_for(slot: Slot) -> Iterator[Slot]:
+def _iterate_replaced_messages(slot: MessageSlot) -> Iterator[MessageSlot]:
     """List the messages that a slot replaces, directly and through others."""
-    for one in slot.stands_for or ():
-        if one.stands_for is None:
-            yield one
+    for replaced_slot in slot.replaced_slots or ():
+        if replaced_slot.replaced_slots is None:
+            yield replaced_slot
         else:
-            yield from _stood_for(one)
+            yield from _iterate_replaced_messages(replaced_slot)
 
 
 @dataclass
-class _Walk:
+class _OverlayBuilder:
     """Goes through the slots and collects those in the context.
 
     Attributes:
-        places: of the slots that are in the record, or will be.
+        positions: of the slots that are in the record, or will be.
         before: the overlay at the turn's start, or None.
         turn_id: of the turn.
     """
 
-    places: Mapping[Slot, Place]
+    positions: Mapping[MessageSlot, Place]
     before: Overlay | None
     turn_id: str
     _pieces: list[Span | StandIn] = field(default_factory=list[Span | StandIn])
     _open: Span | None = None
     _region: int | None = None
 
-    def pass_by(self, slot: Slot) -> None:
+    def add_slot(self, slot: MessageSlot) -> None:
         """Process the next slot.
 
         Raises:
             CorruptStateError: it is a stand-in that JSON cannot represent.
         """
-        if slot.stand_in is not None or slot.stands_for is not None:
-            stand_in = slot.stand_in or self._stand_in_of(slot)
-            if slot.is_in and stand_in is not None:
+        if slot.summary is not None or slot.replaced_slots is not None:
+            summary = slot.summary or self._build_summary(slot)
+            if slot.is_in and summary is not None:
                 self._close()
-                self._pieces.append(stand_in)
+                self._pieces.append(summary)
             return
-        place = self.places.get(slot)
-        if place is None:
+        position = self.positions.get(slot)
+        if position is None:
             return
-        region = self._region_of(place)
+        region = self._find_region(position)
         if not slot.is_in:
             self._close()
         elif self._open is not None and self._region == region:
-            self._open = Span(self._open.first, place)
+            self._open = Span(self._open.first, position)
         else:
             self._close()
-            self._open = Span(place, place)
+            self._open = Span(position, position)
         self._region = region
 
     def end(self, end: Place) -> tuple[tuple[Span | StandIn, ...], Place]:
@@ -180,22 +185,30 @@ class _Walk:
             self._pieces.append(self._open)
         self._open = None
 
-    def _region_of(self, place: Place) -> int:
+    def _find_region(self, position: Place) -> int:
         """Return the number of the previous context's region to which a message belongs; -1 is the tail."""
         pieces = self.before.pieces if self.before is not None else ()
-        found = (n for n, one in enumerate(pieces) if isinstance(one, Span) and one.first <= place <= one.last)
-        return next(found, -1)
+        regions = (
+            n for n, piece in enumerate(pieces) if isinstance(piece, Span) and piece.first <= position <= piece.last
+        )
+        return next(regions, -1)
 
-    def _stand_in_of(self, slot: Slot) -> StandIn | None:
+    def _build_summary(self, slot: MessageSlot) -> StandIn | None:
         """Build a stand-in of this turn; None when it replaces nothing of the record."""
-        stood_for = [*_stood_for(slot)]
-        known = [one.stand_in for one in stood_for if one.stand_in is not None]
-        ends = [(self.places[one], one.turn_id or self.turn_id) for one in stood_for if one in self.places]
-        count = len(ends) + sum(one.count for one in known)
+        replaced_messages = [*_iterate_replaced_messages(slot)]
+        earlier_summaries = [replaced.summary for replaced in replaced_messages if replaced.summary is not None]
+        positions_and_turns = [
+            (self.positions[replaced], replaced.turn_id or self.turn_id)
+            for replaced in replaced_messages
+            if replaced in self.positions
+        ]
+        count = len(positions_and_turns) + sum(summary.count for summary in earlier_summaries)
         if not count:
             return None
-        first, first_turn = min([*ends, *((one.first, one.first_turn_id) for one in known)])
-        last, last_turn = max([*ends, *((one.last, one.last_turn_id) for one in known)])
+        earlier_firsts = [(summary.first, summary.first_turn_id) for summary in earlier_summaries]
+        earlier_lasts = [(summary.last, summary.last_turn_id) for summary in earlier_summaries]
+        first, first_turn = min([*positions_and_turns, *earlier_firsts])
+        last, last_turn = max([*positions_and_turns, *earlier_lasts])
         message = dict(encode_message(slot.message))
         return StandIn(slot.name, message, first, last, count, first_turn, last_turn)
 
@@ -203,7 +216,7 @@ class _Walk:
 RECORD: Final = "durable_agent_host.record"
 """Key in a message's ``additional_properties``: the name of its place in the record, or of the stand-in that it is."""
 
-_STAND_IN: Final = "="
+_SUMMARY_PREFIX: Final = "="
 
 
 class StoredContext(NamedTuple):
@@ -220,27 +233,27 @@ class StoredContext(NamedTuple):
     entries: Mapping[int, Mapping[str, Any]]
 
 
-def name_of_place(place: Place, turn_id: Any) -> str:
-    """Return the name of a place in the record. Guarantee: pure; `place_of_name` and `turn_of_name` decode it."""
-    return f"{place.entry}.{place.message}.{turn_id or ''}"
+def encode_position(position: Place, turn_id: Any) -> str:
+    """Return the name of a place in the record. Guarantee: pure; `decode_position` and `decode_turn_id` decode it."""
+    return f"{position.entry}.{position.message}.{turn_id or ''}"
 
 
-def place_of_name(name: str) -> Place | None:
+def decode_position(name: str) -> Place | None:
     """Return the place of a name; None for the name of a stand-in. Guarantee: pure."""
-    if name.startswith(_STAND_IN):
+    if name.startswith(_SUMMARY_PREFIX):
         return None
     entry, message, _ = name.split(".", 2)
     return Place(int(entry), int(message))
 
 
-def turn_of_name(name: str) -> str:
+def decode_turn_id(name: str) -> str:
     """Return the turn of a name; empty for the name of a stand-in. Guarantee: pure."""
-    return "" if name.startswith(_STAND_IN) else name.split(".", 2)[2]
+    return "" if name.startswith(_SUMMARY_PREFIX) else name.split(".", 2)[2]
 
 
-def name_of_stand_in(name: str) -> str:
+def encode_summary_id(name: str) -> str:
     """Return a stand-in's name, distinct from names of places. Guarantee: pure; doing it again changes nothing."""
-    return name if name.startswith(_STAND_IN) else _STAND_IN + name
+    return name if name.startswith(_SUMMARY_PREFIX) else _SUMMARY_PREFIX + name
 
 
 def context_messages(
@@ -248,7 +261,7 @@ def context_messages(
     overlay: Overlay | None,
     *,
     count: int,
-    imported: int = 0,
+    imported_count: int = 0,
     between: Callable[[], object] = lambda: None,
 ) -> list[Message]:
     """Rehydrate the messages of the context, each with its name.
@@ -259,7 +272,7 @@ def context_messages(
         entries: of the record, by their numbers from 0; those outside of the context may be missing.
         overlay: defines the context; None for the whole record.
         count: how many entries the record has.
-        imported: how many of the first ones are retold, see `as_imported`.
+        imported_count: how many of the first ones are retold, see `as_imported`.
         between: called before each entry, to let others work.
 
     Returns:
@@ -268,34 +281,38 @@ def context_messages(
     Raises:
         CorruptStateError: an entry cannot be read.
     """
-    failed = failed_turns(entries.values(), between=between)
+    failed_turn_ids = failed_turns(entries.values(), between=between)
     messages: list[Message] = []
     end = Place(count, 0)
     for piece in (*overlay.pieces, Span(overlay.tail, end)) if overlay is not None else (Span(Place(0, 0), end),):
         if isinstance(piece, StandIn):
             message = decode_message(piece.message)
-            message.additional_properties[RECORD] = name_of_stand_in(piece.name)
+            message.additional_properties[RECORD] = encode_summary_id(piece.name)
             messages.append(message)
             continue
-        for number in range(piece.first.entry, min(piece.last.entry + 1, end.entry)):
+        for entry_index in range(piece.first.entry, min(piece.last.entry + 1, end.entry)):
             between()
-            entry = entries[number]
-            if failed and entry.get("correlationId") in failed:
+            entry = entries[entry_index]
+            if failed_turn_ids and entry.get("correlationId") in failed_turn_ids:
                 continue
-            for place, message in _placed(number, entry, is_imported=number < imported):
-                if piece.first <= place <= piece.last:
-                    message.additional_properties[RECORD] = name_of_place(place, entry.get("correlationId"))
+            for position, message in _iterate_positioned_messages(
+                entry_index, entry, is_imported=entry_index < imported_count
+            ):
+                if piece.first <= position <= piece.last:
+                    message.additional_properties[RECORD] = encode_position(position, entry.get("correlationId"))
                     messages.append(message)
     return sendable(messages, between=between)
 
 
-def _placed(number: int, entry: Mapping[str, Any], *, is_imported: bool) -> Iterator[tuple[Place, Message]]:
-    decoded = decode_messages([entry])
-    for message_number, message in enumerate(as_imported(decoded) if is_imported else decoded):
-        yield Place(number, message_number), message
+def _iterate_positioned_messages(
+    entry_index: int, entry: Mapping[str, Any], *, is_imported: bool
+) -> Iterator[tuple[Place, Message]]:
+    decoded_messages = decode_messages([entry])
+    for message_index, message in enumerate(as_imported(decoded_messages) if is_imported else decoded_messages):
+        yield Place(entry_index, message_index), message
 
 
-def whole_units(messages: Sequence[Message], kept: Iterable[int]) -> set[int]:
+def expand_to_groups(messages: Sequence[Message], selected_indexes: Iterable[int]) -> set[int]:
     """Complete a selection of messages so that everything that a provider wants together stays together.
 
     A call and its result belong together, as do a request for approval and its answer, reasoning that stands alone and
@@ -305,27 +322,27 @@ def whole_units(messages: Sequence[Message], kept: Iterable[int]) -> set[int]:
 
     Args:
         messages: the conversation.
-        kept: the numbers of the selected messages, from 0.
+        selected_indexes: the numbers of the selected messages, from 0.
 
     Returns:
         The numbers of all messages that stay.
     """
-    units = _Units(len(messages))
+    groups = _Groups(len(messages))
     open_calls: dict[str, int] = {}
     names: dict[str, int] = {}
-    for number, message in enumerate(messages):
-        if number and _is_reasoning_alone(messages[number - 1]) and message.role == "assistant":
-            units.join(number - 1, number)
+    for index, message in enumerate(messages):
+        if index and _is_reasoning_alone(messages[index - 1]) and message.role == "assistant":
+            groups.join(index - 1, index)
         if isinstance(name := message.additional_properties.get(RECORD), str):
-            units.join(names.setdefault(name, number), number)
+            groups.join(names.setdefault(name, index), index)
         for content in message.contents:
-            for key, is_answer in _keys(content):
-                if is_answer and key in open_calls:
-                    units.join(open_calls[key], number)
-                elif not is_answer:
-                    open_calls[key] = number
-    stay = {units.root(number) for number in kept}
-    return {number for number in range(len(messages)) if units.root(number) in stay}
+            for key, is_reply in _keys(content):
+                if is_reply and key in open_calls:
+                    groups.join(open_calls[key], index)
+                elif not is_reply:
+                    open_calls[key] = index
+    selected_roots = {groups.root(index) for index in selected_indexes}
+    return {index for index in range(len(messages)) if groups.root(index) in selected_roots}
 
 
 def _is_reasoning_alone(message: Message) -> bool:
@@ -357,17 +374,17 @@ def _keys(content: Content) -> Iterator[tuple[str, bool]]:
 _APPROVALS: Final = {"function_approval_request": False, "function_approval_response": True}
 
 
-class _Units:
+class _Groups:
     """Sets of numbers that are merged one by one."""
 
     def __init__(self, count: int) -> None:
         self._parents = list(range(count))
 
-    def root(self, number: int) -> int:
-        while self._parents[number] != number:
-            self._parents[number] = number = self._parents[self._parents[number]]
-        return number
+    def root(self, index: int) -> int:
+        while self._parents[index] != index:
+            self._parents[index] = index = self._parents[self._parents[index]]
+        return index
 
-    def join(self, one: int, other: int) -> None:
-        first, second = sorted((self.root(one), self.root(other)))
+    def join(self, index: int, other_index: int) -> None:
+        first, second = sorted((self.root(index), self.root(other_index)))
         self._parents[second] = first

@@ -25,8 +25,8 @@ ServiceFilesOf = Callable[[Content], Iterable[ServiceFile]]
 """Returns the files of the model's service in one content."""
 
 _FILE_ID: Final = re.compile(r"[0-9a-f]{64}")
-_HOSTED: Final = "hostedFile"
-_ANSWERS: Final = "assistant"
+_HOSTED_FILE: Final = "hostedFile"
+_MODEL_ROLE: Final = "assistant"
 _INNER: Final = ("items", "inputs", "outputs", "output", "screenshot")
 _NAMES: Final = frozenset({"fileId", "file_id"})
 
@@ -57,7 +57,7 @@ def is_stored_id(file_id: str) -> bool:
 
 def files_of_entries(
     entries: Iterable[Mapping[str, Any]],
-    home: str,
+    namespace: str,
     *,
     mark: str,
     service_files: ServiceFilesOf,
@@ -69,7 +69,7 @@ def files_of_entries(
 
     Args:
         entries: as stored, without their large contents.
-        home: of what holds them.
+        namespace: of what holds them.
         mark: unguessable base64 characters.
         service_files: of the agent's provider.
         recorded_from: place of the first entry that this host has recorded itself, when service files count only where
@@ -78,19 +78,19 @@ def files_of_entries(
     Returns:
         The files in order; duplicates are listed again.
     """
-    found: list[ConversationFile] = []
-    for place, entry in enumerate(entries):
+    all_files: list[ConversationFile] = []
+    for entry_index, entry in enumerate(entries):
         if not _may_have_files(entry):
             continue
         try:
-            files = _files_of(entry, home, mark, service_files)
+            files = _files_of(entry, namespace, mark, service_files)
             if recorded_from is not None:
-                is_answer = place >= recorded_from and entry.get("$type") == RESPONSE
-                files = [one for one in files if one.service is None or (is_answer and one.role == _ANSWERS)]
-            found += files
+                is_answer = entry_index >= recorded_from and entry.get("$type") == RESPONSE
+                files = [file for file in files if file.service is None or (is_answer and file.role == _MODEL_ROLE)]
+            all_files += files
         except CorruptStateError:
             continue  # the conversation's own routes list it
-    return found
+    return all_files
 
 
 def named_files(contents: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -99,7 +99,7 @@ def named_files(contents: Sequence[Mapping[str, Any]]) -> list[str]:
     Args:
         contents: of the message, as stored.
     """
-    ids = [str(content.get("fileId")) for content in contents if content.get("$type") == _HOSTED]
+    ids = [str(content.get("fileId")) for content in contents if content.get("$type") == _HOSTED_FILE]
     return [file_id for file_id in ids if is_stored_id(file_id)]
 
 
@@ -127,49 +127,51 @@ def _with_bytes(content: Mapping[str, Any], files: Mapping[str, FileBytes]) -> M
     (file_id,) = named_files([content]) or [None]
     if file_id is None:
         return content
-    if (found := files.get(file_id)) is None:
+    if (file := files.get(file_id)) is None:
         raise RequestError(
             f"the message names the file {file_id!r}, which the session does not have (any more): upload it again"
         )
-    asked = decode_content(content)
-    said = None if (asked.media_type or "").endswith("/*") else asked.media_type
-    whole = file_content(found.data, name=asked.name or found.name, media_type=said or found.media_type)
-    whole.additional_properties.update(asked.additional_properties)
-    return cast("Mapping[str, Any]", encode_content(whole))
+    message_content = decode_content(content)
+    media_type = None if (message_content.media_type or "").endswith("/*") else message_content.media_type
+    full_content = file_content(
+        file.data, name=message_content.name or file.name, media_type=media_type or file.media_type
+    )
+    full_content.additional_properties.update(message_content.additional_properties)
+    return cast("Mapping[str, Any]", encode_content(full_content))
 
 
 def _may_have_files(entry: Mapping[str, Any]) -> bool:
     """Check quickly, before decoding, for what every entry with files contains."""
     if detached_of(entry):
         return True
-    waiting: list[Any] = [entry]
-    while waiting:
-        value = waiting.pop()
+    pending_values: list[Any] = [entry]
+    while pending_values:
+        value = pending_values.pop()
         if isinstance(value, str):
             if value.startswith("data:"):
                 return True
         elif isinstance(value, Mapping):
             if not _NAMES.isdisjoint(cast("Mapping[str, Any]", value)):
                 return True
-            waiting += cast("Mapping[str, Any]", value).values()
+            pending_values += cast("Mapping[str, Any]", value).values()
         elif isinstance(value, list):
-            waiting += cast("list[Any]", value)
+            pending_values += cast("list[Any]", value)
     return False
 
 
 def _files_of(
-    entry: Mapping[str, Any], home: str, mark: str, service_files: ServiceFilesOf
+    entry: Mapping[str, Any], namespace: str, mark: str, service_files: ServiceFilesOf
 ) -> Iterator[ConversationFile]:
-    listed = {one.name: one for one in detached_of(entry)}
-    marked = attach(entry, {name: f"{mark}{name}".encode() for name in listed})
+    texts_by_name = {text.name: text for text in detached_of(entry)}
+    marked_entry = attach(entry, {name: f"{mark}{name}".encode() for name in texts_by_name})
     turn_id = entry.get("correlationId")
-    for message in decode_messages([marked]):
+    for message in decode_messages([marked_entry]):
         for content in _all_of(message.contents):
-            if content.type == "data" and (found := _data_file(content, listed, home, mark)) is not None:
+            if content.type == "data" and (found := _data_file(content, texts_by_name, namespace, mark)) is not None:
                 yield replace(found, role=str(message.role), turn_id=turn_id)
-            for one in service_files(content):
+            for file in service_files(content):
                 yield ConversationFile(
-                    one.file_id, one.name, one.media_type, None, str(message.role), turn_id, service=one
+                    file.file_id, file.name, file.media_type, None, str(message.role), turn_id, service=file
                 )
 
 
@@ -181,26 +183,35 @@ def _all_of(contents: Iterable[Content]) -> Iterator[Content]:
             if isinstance(inner, Content):
                 inner = [inner]
             if isinstance(inner, list | tuple):
-                yield from _all_of(one for one in cast("Iterable[Any]", inner) if isinstance(one, Content))
+                yield from _all_of(
+                    inner_content
+                    for inner_content in cast("Iterable[Any]", inner)
+                    if isinstance(inner_content, Content)
+                )
 
 
-def _data_file(content: Content, listed: Mapping[str, Detached], home: str, mark: str) -> ConversationFile | None:
+def _data_file(
+    content: Content, texts_by_name: Mapping[str, Detached], namespace: str, mark: str
+) -> ConversationFile | None:
     uri = content.uri or ""
     if uri.startswith(mark):  # a data URL that is not plain base64
-        return _piece_file(content, listed[uri.removeprefix(mark)], home, is_text=True)
+        return _blob_file(content, texts_by_name[uri.removeprefix(mark)], namespace, is_text=True)
     data = bytes_of_data_url(uri)
     if data is None:
         return None
-    if data.startswith(mark.encode()) and (one := listed.get(data.decode("ascii").removeprefix(mark))) is not None:
-        return _piece_file(content, one, home)
+    if (
+        data.startswith(mark.encode())
+        and (text := texts_by_name.get(data.decode("ascii").removeprefix(mark))) is not None
+    ):
+        return _blob_file(content, text, namespace)
     name = hashlib.sha256(data).hexdigest()
     return ConversationFile(name, _name_of(content), content.media_type, len(data), "", data=data)
 
 
-def _piece_file(content: Content, one: Detached, home: str, *, is_text: bool = False) -> ConversationFile:
-    size = None if is_text else one.size
-    piece = (one.home or home, one.name)
-    return ConversationFile(one.name, _name_of(content), content.media_type, size, "", piece=piece, is_text=is_text)
+def _blob_file(content: Content, text: Detached, namespace: str, *, is_text: bool = False) -> ConversationFile:
+    size = None if is_text else text.size
+    blob = (text.home or namespace, text.name)
+    return ConversationFile(text.name, _name_of(content), content.media_type, size, "", piece=blob, is_text=is_text)
 
 
 def _name_of(content: Content) -> str | None:

@@ -21,7 +21,7 @@ from durable_agent_host.codec.message import REQUEST, RESPONSE, decode_messages,
 IDENTITY: Final = "durable_agent_host.message"
 """Key in a stored message's ``additional_properties``: the turn and the message's place in it."""
 
-PLACE: Final = "durable_agent_host.place"
+POSITION: Final = "durable_agent_host.place"
 """Key in a stored message's ``additional_properties``: its position in the conversation, from 0. Cosmos DB keeps the
 provider's own sort key, in nanoseconds, as a floating point number, in which neighbours of one save are equal."""
 
@@ -29,7 +29,7 @@ REWRITTEN: Final = "durable_agent_host.rewritten"
 """Key in the ``additional_properties`` of a rewritten session's first message: how many messages the session has."""
 
 _ATTRIBUTION: Final = "_attribution"
-_MARKS: Final = (IDENTITY, PLACE, REWRITTEN)
+_MARKS: Final = (IDENTITY, POSITION, REWRITTEN)
 
 
 def name_of(message: Message) -> str | None:
@@ -51,7 +51,7 @@ def turn_of(message: Message) -> str | None:
     return name.rpartition("/")[0] or None if name else None
 
 
-def place_in_turn(message: Message) -> int | None:
+def index_in_turn(message: Message) -> int | None:
     """Return the place of a message in its turn, from 1; None for one outside of a turn. Guarantee: pure."""
     number = (name_of(message) or "").rpartition("/")[2]
     return int(number) if number.isascii() and number.isdigit() else None
@@ -71,13 +71,17 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
     Returns:
         The same messages.
     """
-    placed = [(message.additional_properties.get(PLACE, number), message) for number, message in enumerate(messages)]
-    return [message for _, message in sorted(placed, key=lambda one: one[0])]
+    positioned_messages = [
+        (message.additional_properties.get(POSITION, number), message) for number, message in enumerate(messages)
+    ]
+    return [message for _, message in sorted(positioned_messages, key=lambda pair: pair[0])]
 
 
-def next_place(stored: Sequence[Message]) -> int:
+def next_index(stored_messages: Sequence[Message]) -> int:
     """Return the place of the next message. Guarantee: pure."""
-    return 1 + max([len(stored) - 1, *(one.additional_properties.get(PLACE, 0) for one in stored)])
+    return 1 + max(
+        [len(stored_messages) - 1, *(message.additional_properties.get(POSITION, 0) for message in stored_messages)]
+    )
 
 
 def read_once(messages: Sequence[Message], *, void: Collection[str] = ()) -> list[Message]:
@@ -92,7 +96,7 @@ def read_once(messages: Sequence[Message], *, void: Collection[str] = ()) -> lis
     Returns:
         The messages, only the first of each name.
     """
-    kept: list[Message] = []
+    counted_messages: list[Message] = []
     names: set[str] = set()
     for message in in_order(messages):
         name = name_of(message)
@@ -100,11 +104,11 @@ def read_once(messages: Sequence[Message], *, void: Collection[str] = ()) -> lis
             if name in names or turn_of(message) in void:
                 continue
             names.add(name)
-        kept.append(message)
-    return kept
+        counted_messages.append(message)
+    return counted_messages
 
 
-def named_for(turn_id: str, messages: Iterable[Message], *, prefix: str = "", first: int = 1) -> list[Message]:
+def with_names(turn_id: str, messages: Iterable[Message], *, prefix: str = "", first: int = 1) -> list[Message]:
     """Name the messages of a turn.
 
     Guarantee: pure; the given messages are not changed. A message that has a name keeps it.
@@ -119,14 +123,14 @@ def named_for(turn_id: str, messages: Iterable[Message], *, prefix: str = "", fi
         Copies. One without a message id gets its name as its id, because providers of the framework treat messages with
         the same text and no id as one.
     """
-    named: list[Message] = []
+    named_messages: list[Message] = []
     for number, message in enumerate(messages, first):
         name = name_of(message) or f"{turn_id}/{prefix}{number}"
-        marked = copy.copy(message)
-        marked.additional_properties = {**message.additional_properties, IDENTITY: name}
-        marked.message_id = message.message_id or name
-        named.append(marked)
-    return named
+        named_message = copy.copy(message)
+        named_message.additional_properties = {**message.additional_properties, IDENTITY: name}
+        named_message.message_id = message.message_id or name
+        named_messages.append(named_message)
+    return named_messages
 
 
 def without_marks(message: Message) -> Message:
@@ -144,17 +148,17 @@ def without_marks(message: Message) -> Message:
         fresh.message_id = None
     contents: list[Any] = []
     for content in message.contents:
-        copied = copy.copy(content)
-        copied.additional_properties = dict(content.additional_properties)
-        contents.append(copied)
+        content_copy = copy.copy(content)
+        content_copy.additional_properties = dict(content.additional_properties)
+        contents.append(content_copy)
     fresh.contents = contents
     return fresh
 
 
-KEPT_BY: Final = "keptBy"
+EXTERNAL_PROVIDER_KEY: Final = "keptBy"
 
 
-def kept_by(entry: Mapping[str, Any]) -> str | None:
+def external_provider_of(entry: Mapping[str, Any]) -> str | None:
     """Return who keeps the messages of an entry. Guarantee: pure.
 
     Args:
@@ -163,7 +167,7 @@ def kept_by(entry: Mapping[str, Any]) -> str | None:
     Returns:
         The provider's name; None for an entry that has its messages.
     """
-    mark: Any = extension_of(entry).get(KEPT_BY)
+    mark: Any = extension_of(entry).get(EXTERNAL_PROVIDER_KEY)
     return str(cast("dict[str, Any]", mark).get("name")) if isinstance(mark, dict) else None
 
 
@@ -179,54 +183,61 @@ def without_messages(entry: Mapping[str, Any], provider: str) -> dict[str, Any]:
     Returns:
         The entry without them, with a mark; an entry with such a mark is returned as it is.
     """
-    if kept_by(entry) is not None:
+    if external_provider_of(entry) is not None:
         return dict(entry)
     short: dict[str, Any] = {**entry, "messages": []}
-    set_extension(short, {**extension_of(entry), KEPT_BY: {"name": provider, "messages": _count(entry)}})
+    set_extension(short, {**extension_of(entry), EXTERNAL_PROVIDER_KEY: {"name": provider, "messages": _count(entry)}})
     return short
 
 
-def with_messages(entries: Sequence[Mapping[str, Any]], kept: Iterable[Message]) -> tuple[Mapping[str, Any], ...]:
+def with_messages(
+    entries: Sequence[Mapping[str, Any]], external_messages: Iterable[Message]
+) -> tuple[Mapping[str, Any], ...]:
     """Put a provider's messages into their entries.
 
     Guarantee: pure.
 
     Args:
         entries: as stored; turns are complete.
-        kept: the provider's, in order, each once, with their names.
+        external_messages: the provider's, in order, each once, with their names.
 
     Returns:
         The entries in full; those that already have their messages are the same objects.
     """
-    elsewhere = {entry.get("correlationId") for entry in entries if kept_by(entry) is not None}
-    asked = {entry.get("correlationId"): _count(entry) for entry in entries if entry.get("$type") == REQUEST}
+    external_turn_ids = {entry.get("correlationId") for entry in entries if external_provider_of(entry) is not None}
+    request_message_counts = {
+        entry.get("correlationId"): _count(entry) for entry in entries if entry.get("$type") == REQUEST
+    }
     by_turn: dict[Any, list[tuple[int, Message]]] = {}
-    for message in kept:
+    for message in external_messages:
         turn = turn_of(message)
-        place = place_in_turn(message)
-        if turn in elsewhere and place is not None:
-            by_turn.setdefault(turn, []).append((place, message))
-    whole: list[Mapping[str, Any]] = []
+        index = index_in_turn(message)
+        if turn in external_turn_ids and index is not None:
+            by_turn.setdefault(turn, []).append((index, message))
+    full_entries: list[Mapping[str, Any]] = []
     for entry in entries:
         turn = entry.get("correlationId")
-        if kept_by(entry) is None:
-            whole.append(entry)
+        if external_provider_of(entry) is None:
+            full_entries.append(entry)
             continue
         is_request = entry.get("$type") == REQUEST
-        first = asked.get(turn, 0)
-        whole.append(_filled(entry, [one for place, one in by_turn.get(turn, ()) if (place <= first) is is_request]))
-    return tuple(whole)
+        first = request_message_counts.get(turn, 0)
+        entry_messages = [
+            turn_message for index, turn_message in by_turn.get(turn, ()) if (index <= first) is is_request
+        ]
+        full_entries.append(_with_external_messages(entry, entry_messages))
+    return tuple(full_entries)
 
 
-def entries_of_others(kept: Iterable[Message]) -> list[dict[str, Any]]:
+def entries_of_others(external_messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Make entries for messages that no turn of this host has saved: their turn is unknown.
 
     Guarantee: pure.
 
     Args:
-        kept: a provider's, in order.
+        external_messages: a provider's, in order.
     """
-    return [_entry_of(message) for message in kept if turn_of(message) is None]
+    return [_entry_of(message) for message in external_messages if turn_of(message) is None]
 
 
 def messages_of(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
@@ -248,23 +259,25 @@ def messages_of(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
     for number, entry in enumerate(entries):
         turn = str(entry.get("correlationId") or f"imported-{number}")
         messages = decode_messages([entry])
-        found += named_for(turn, messages, first=1 + counts.get(turn, 0))
+        found += with_names(turn, messages, first=1 + counts.get(turn, 0))
         counts[turn] = counts.get(turn, 0) + len(messages)
     return found
 
 
 def _count(entry: Mapping[str, Any]) -> int:
     """Return the number of messages that an entry has or had."""
-    mark: Any = extension_of(entry).get(KEPT_BY)
+    mark: Any = extension_of(entry).get(EXTERNAL_PROVIDER_KEY)
     has_mark = isinstance(mark, dict)
     messages: Any = cast("dict[str, Any]", mark).get("messages") if has_mark else len(entry.get("messages") or ())
     return messages if isinstance(messages, int) else 0
 
 
-def _filled(entry: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
-    filled: dict[str, Any] = {**entry, "messages": [encode_message(without_marks(message)) for message in messages]}
-    set_extension(filled, {name: value for name, value in extension_of(entry).items() if name != KEPT_BY})
-    return filled
+def _with_external_messages(entry: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
+    full_entry: dict[str, Any] = {**entry, "messages": [encode_message(without_marks(message)) for message in messages]}
+    set_extension(
+        full_entry, {name: value for name, value in extension_of(entry).items() if name != EXTERNAL_PROVIDER_KEY}
+    )
+    return full_entry
 
 
 def _entry_of(message: Message) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.session import Session, without_workflow_state
 
 
-def forked(session: Session) -> Session:
+def fork_session_head(session: Session) -> Session:
     """Return the part of a session's head that a fork gets, besides the conversation and the framework's session.
 
     Receipts stay with the original, which ran the turns.
@@ -24,8 +24,8 @@ def forked(session: Session) -> Session:
     return replace(session, running=None, queue=(), interrupting=None, requests={}, receipts=(), refused=())
 
 
-def forked_agent_session(
-    stored: Mapping[str, Any] | None, session_id: str, *, lasting_state: Collection[str] | None
+def fork_agent_session(
+    agent_session: Mapping[str, Any] | None, session_id: str, *, lasting_state: Collection[str] | None
 ) -> dict[str, Any] | None:
     """Return the framework's session of a fork.
 
@@ -35,20 +35,20 @@ def forked_agent_session(
     Guarantee: pure.
 
     Args:
-        stored: the original's, serialized.
+        agent_session: the original's, serialized.
         session_id: of the fork.
         lasting_state: names in its state that are valid for every turn, for a fork that ends before the last one: the
             rest belongs to the last turn. None keeps all.
     """
-    stored = without_workflow_state(stored)
-    if stored is None:
+    agent_session = without_workflow_state(agent_session)
+    if agent_session is None:
         return None
-    state = cast("dict[str, Any]", stored.get("state") or {})
-    copied = {name: value for name, value in state.items() if lasting_state is None or name in lasting_state}
-    return {**stored, "session_id": session_id, "service_session_id": None, "state": copied}
+    state = cast("dict[str, Any]", agent_session.get("state") or {})
+    forked_state = {name: value for name, value in state.items() if lasting_state is None or name in lasting_state}
+    return {**agent_session, "session_id": session_id, "service_session_id": None, "state": forked_state}
 
 
-def nothing_of(turn_id: str) -> NotFoundError:
+def turn_not_found(turn_id: str) -> NotFoundError:
     """Return the error that a conversation has no such turn. Guarantee: pure."""
     return NotFoundError(
         f"the conversation has nothing of turn {turn_id!r}: name a turn that was answered, or leave at_turn out"

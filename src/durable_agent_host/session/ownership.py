@@ -28,8 +28,8 @@ def bind_session(session: Session, owner: Owner | None) -> Session | None:
         The session to store, or None when it belongs to somebody else.
     """
     if session.owner is None:
-        begins = not session.document
-        return session if owner is None and not begins else replace(session, owner=owner or THE_APP)
+        is_new = not session.document
+        return session if owner is None and not is_new else replace(session, owner=owner or THE_APP)
     return session if owner is None or owner == session.owner else None
 
 
@@ -43,7 +43,7 @@ def name_mark(owner: Owner, secret: str) -> str:
     return derived_id("name-mark", owner.tenant, owner.principal, secret)[:16] + "~"
 
 
-def kept_id(session_id: str, owner: Owner | None) -> str:
+def external_session_id(session_id: str, owner: Owner | None) -> str:
     """Return the id by which history providers of the app know a new session. Guarantee: pure.
 
     A provider knows nobody's owner, and may still have, or get from a request that loses a race for the session, what
@@ -61,7 +61,7 @@ def kept_id(session_id: str, owner: Owner | None) -> str:
     return f"{derived_id('kept-for', owner.tenant, owner.principal)[:16]}~{session_id}"
 
 
-def known_as(session_id: str, owner: Owner | None, agent_session: Mapping[str, Any] | None) -> str:
+def stored_external_session_id(session_id: str, owner: Owner | None, agent_session: Mapping[str, Any] | None) -> str:
     """Return the id by which history providers of the app know a session. Guarantee: pure.
 
     Args:
@@ -70,10 +70,10 @@ def known_as(session_id: str, owner: Owner | None, agent_session: Mapping[str, A
         agent_session: the framework's session, serialized, or None before the first turn.
 
     Returns:
-        The id with which its first turn ran, which for an older session is the session's own; else `kept_id`.
+        The id with which its first turn ran: for an older session, the session's own id; else `external_session_id`.
     """
-    stored = agent_session.get("session_id") if agent_session is not None else None
-    return session_id if stored == session_id else kept_id(session_id, owner)
+    stored_id = agent_session.get("session_id") if agent_session is not None else None
+    return session_id if stored_id == session_id else external_session_id(session_id, owner)
 
 
 def unknown_session(agent: str, session_id: str) -> NotFoundError:

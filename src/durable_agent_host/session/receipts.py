@@ -10,11 +10,11 @@ from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import decode_messages, decode_response, options_of, served_by
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
-from durable_agent_host.session.external_messages import kept_by
+from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.stream.live_events import answer_text
 from durable_agent_host.turn.turn_wire import decode_turn_request
 
-ANSWER_GONE: Final[Mapping[str, Any]] = {
+RESPONSE_EXPIRED: Final[Mapping[str, Any]] = {
     "type": "AnswerGoneError",
     "message": "this turn has already ended, and its answer is no longer kept: use another key to run it again",
 }
@@ -30,25 +30,25 @@ _HASH_CHARACTERS: Final = 32
 """How many hexadecimal digits of a SHA-256 a receipt keeps; 128 bits distinguish any two requests."""
 
 
-class EndedTurn(NamedTuple):
+class TurnEnd(NamedTuple):
     """A turn that has a receipt.
 
     Attributes:
         outcome: as far as the session still knows it; without entries.
-        asked: the stored request entry, or None.
-        has_lost_answer: it completed, and its answer is no longer part of the session.
-        answers: of known persons, by call id.
+        request_entry: the stored request entry, or None.
+        has_lost_response: it completed, and its answer is no longer part of the session.
+        approvals: decisions of known persons, by call id.
     """
 
     outcome: TurnOutcome
-    asked: Mapping[str, Any] | None
-    has_lost_answer: bool
-    answers: Mapping[str, Mapping[str, Any]] = {}
+    request_entry: Mapping[str, Any] | None
+    has_lost_response: bool
+    approvals: Mapping[str, Mapping[str, Any]] = {}
 
 
-def ended_turn(
+def turn_end_from_receipt(
     turn_id: str, receipt: Receipt | None, entries: Mapping[int, Mapping[str, Any]], message_count: int
-) -> EndedTurn | None:
+) -> TurnEnd | None:
     """Return how a turn ended, from its receipt and its entries. Guarantee: pure.
 
     Args:
@@ -62,15 +62,15 @@ def ended_turn(
     """
     if receipt is None:
         return None
-    found = {str(entry.get("$type")): entry for entry in entries.values()}
-    answered = found.get("response")
-    usage: Any = answered.get("usage") if answered else None
+    entries_by_type = {str(entry.get("$type")): entry for entry in entries.values()}
+    response_entry = entries_by_type.get("response")
+    usage: Any = response_entry.get("usage") if response_entry else None
     outcome = TurnOutcome(
         turn_id,
         receipt.status,
-        text=answer_text(decode_response(answered)) if answered else "",
+        text=answer_text(decode_response(response_entry)) if response_entry else "",
         usage=decode_usage(usage) if usage else None,
-        served=served_by(answered) if answered else None,
+        served=served_by(response_entry) if response_entry else None,
         error=receipt.error,
         message_count=max(entries, default=message_count),
         stats=receipt.stats or TurnStats(),
@@ -79,13 +79,16 @@ def ended_turn(
         ended_at=receipt.ended_at,
         redacted=any(extension_of(entry).get("redacted") is True for entry in entries.values()),
     )
-    has_answer = answered is not None and kept_by(answered) is None
-    return EndedTurn(
-        outcome, found.get("request"), receipt.status == "completed" and not has_answer, approvals_of(answered)
+    has_answer = response_entry is not None and external_provider_of(response_entry) is None
+    return TurnEnd(
+        outcome,
+        entries_by_type.get("request"),
+        receipt.status == "completed" and not has_answer,
+        approvals_of(response_entry),
     )
 
 
-def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
+def turn_from_receipt(agent: str, session_id: str, turn_end: TurnEnd) -> Turn:
     """Return a turn that no longer has an orchestration.
 
     Guarantee: pure.
@@ -93,39 +96,39 @@ def kept_turn(agent: str, session_id: str, ended: EndedTurn) -> Turn:
     Args:
         agent: the agent's registered name.
         session_id: without the agent's name.
-        ended: from its session.
+        turn_end: from its session.
 
     Returns:
         The turn; one whose answer is gone has failed with the reason.
     """
-    asked = ended.asked
-    outcome = ended.outcome
+    request_entry = turn_end.request_entry
+    outcome = turn_end.outcome
     request = {
         "agent": agent,
         "session_id": session_id,
         "turn_id": outcome.turn_id,
-        "message": _text_of(asked) if asked else "",
-        "options": options_of(asked) if asked else {},
-        "response_format": asked.get("responseSchema") if asked else None,
-        "created_at": str(asked.get("createdAt") or "") if asked else "",
+        "message": _extract_text(request_entry) if request_entry else "",
+        "options": options_of(request_entry) if request_entry else {},
+        "response_format": request_entry.get("responseSchema") if request_entry else None,
+        "created_at": str(request_entry.get("createdAt") or "") if request_entry else "",
         "request_hash": outcome.request_hash,
     }
-    if ended.has_lost_answer:
-        outcome = gone(outcome)
-    return Turn(request=decode_turn_request(request), outcome=outcome, answers=ended.answers)
+    if turn_end.has_lost_response:
+        outcome = expired_outcome(outcome)
+    return Turn(request=decode_turn_request(request), outcome=outcome, answers=turn_end.approvals)
 
 
-def gone(outcome: TurnOutcome) -> TurnOutcome:
+def expired_outcome(outcome: TurnOutcome) -> TurnOutcome:
     """Return the outcome of an ended turn whose answer is no longer kept. Guarantee: pure."""
-    return replace(outcome, status="failed", text="", error=ANSWER_GONE)
+    return replace(outcome, status="failed", text="", error=RESPONSE_EXPIRED)
 
 
-def _text_of(asked: Mapping[str, Any]) -> str:
-    contents = [content for message in decode_messages([asked])[:1] for content in message.contents]
+def _extract_text(request_entry: Mapping[str, Any]) -> str:
+    contents = [content for message in decode_messages([request_entry])[:1] for content in message.contents]
     return "\n".join(content.text or "" for content in contents if content.type == "text")
 
 
-def kept_hash(request_hash: str) -> str:
+def short_hash(request_hash: str) -> str:
     """Shorten a request's hash to the part that a receipt keeps. Guarantee: pure."""
     return request_hash[:_HASH_CHARACTERS]
 
@@ -142,4 +145,4 @@ def is_same_request(known_hash: str, request_hash: str) -> bool:
     Returns:
         False only when both are known and differ.
     """
-    return not (known_hash and request_hash) or kept_hash(known_hash) == kept_hash(request_hash)
+    return not (known_hash and request_hash) or short_hash(known_hash) == short_hash(request_hash)

@@ -1,8 +1,8 @@
 """Checks whether a model's service would accept a stored conversation, and repairs it. Pure.
 
-Theory of operation. The checks are repairs: each goes over the conversation, fixes what it finds, and records in a
-`Change` what was wrong and what it did. To verify a conversation is to repair a copy of it and to look at the changes;
-so a repaired conversation always verifies. Checks run in an order in which none undoes another's work.
+Theory of operation. The checks are repairs: each goes over the conversation, fixes what it finds, and records the
+problem and its repair in a `RepairChange`. To verify a conversation is to repair a copy of it and to look at the
+changes; so a repaired conversation always verifies. Checks run in an order in which none undoes another's work.
 
 The rules are those of the service that receives the conversation, and come from its provider as data (`RepairRules`).
 Every service requires that a call has its result, and a result its call. A service with its own items requires more:
@@ -25,20 +25,20 @@ from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session, without_overlay
 from durable_agent_host.session.repair_items import (
     Json,
-    LooseEnds,
-    Seen,
-    Tell,
+    RepairContext,
+    ReportChange,
+    UnmatchedCalls,
     add_missing_results,
+    drop_hosted_calls_without_result,
     drop_repeated_calls,
     drop_results_without_call,
-    drop_unanswered_hosted_calls,
     extension_of,
-    forget_item_id,
+    find_unmatched_calls_in_objects,
     item_id_of,
-    loose_ends_of,
-    mend_items,
     name_calls,
+    remove_item_id,
     rename_calls,
+    repair_items,
     stamp_of,
     stored_contents,
 )
@@ -58,47 +58,49 @@ class Difference:
     after: Mapping[str, Any] | None
 
 
-Note = Callable[[Difference], None]
+ReportDifference = Callable[[Difference], None]
 
 
-def note_nothing(_: Difference) -> None:
+def ignore_differences(_: Difference) -> None:
     """Record nothing."""
 
 
-def note_differences(before: Sequence[Any], after: Sequence[Any], note: Note) -> None:
+def report_differences(before: Sequence[Any], after: Sequence[Any], report_difference: ReportDifference) -> None:
     """Report what a repair has changed, entry by entry.
 
-    Guarantee: pure except for ``note``.
+    Guarantee: pure except for ``report_difference``.
 
     Args:
         before: the entries before.
         after: the entries after repair, in the same order; some may be left out.
-        note: called for each changed entry.
+        report_difference: called for each changed entry.
     """
-    place = 0
-    for number, entry in enumerate(before):
-        now = after[place] if place < len(after) else None
-        if now is not None and (now is entry or now == entry):
-            place += 1
-        elif now is not None and (_names(now) == _names(entry) or len(before) - number <= len(after) - place):
-            note(Difference(entry, now))
-            place += 1
+    after_index = 0
+    for before_index, entry in enumerate(before):
+        repaired_entry = after[after_index] if after_index < len(after) else None
+        if repaired_entry is not None and (repaired_entry is entry or repaired_entry == entry):
+            after_index += 1
+        elif repaired_entry is not None and (
+            _names(repaired_entry) == _names(entry) or len(before) - before_index <= len(after) - after_index
+        ):
+            report_difference(Difference(entry, repaired_entry))
+            after_index += 1
         else:
-            note(Difference(entry, None))
+            report_difference(Difference(entry, None))
 
 
 def _names(entry: Any) -> tuple[Any, Any] | None:
     if not isinstance(entry, dict):
         return None
-    found = cast("dict[str, Any]", entry)
-    return found.get("$type"), found.get("correlationId")
+    fields = cast("dict[str, Any]", entry)
+    return fields.get("$type"), fields.get("correlationId")
 
 
 _ROUNDS: Final = 20
 """More rounds than needed: leaving a part out can only make the part around it incomplete."""
 
 
-def mend_shape(
+def repair_schema(
     document: dict[str, Any], *, first: int = 0, between: Callable[[], object] = lambda: None
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Leave out the parts of a document that make it unreadable.
@@ -116,41 +118,49 @@ def mend_shape(
     Raises:
         CorruptStateError: nothing in it can be a conversation.
     """
-    told: list[tuple[str, str]] = []
+    repairs: list[tuple[str, str]] = []
     for _ in range(_ROUNDS):
-        faults = document_faults(document, between=between)
-        if not faults:
-            return document, told
-        if beyond := [fault for fault in faults if not fault.unit]:
-            raise CorruptStateError(f"the stored session is none: {shape_error(beyond)}; nothing was changed")
-        named = [_moved(fault, first) for fault in faults]
-        told += [(fault.place, f"{_what(fault)}it {fault.problem}") for fault in named]
-        document = _without(document, {fault.unit for fault in faults})
+        violations = document_faults(document, between=between)
+        if not violations:
+            return document, repairs
+        if outside_violations := [violation for violation in violations if not violation.unit]:
+            raise CorruptStateError(
+                f"the stored session is none: {shape_error(outside_violations)}; nothing was changed"
+            )
+        located_violations = [_shift_violation(violation, first) for violation in violations]
+        repairs += [
+            (violation.place, f"{_describe_unit(violation)}it {violation.problem}") for violation in located_violations
+        ]
+        document = _remove_units(document, {violation.unit for violation in violations})
     raise CorruptStateError("the stored session cannot be repaired; nothing was changed")
 
 
-def _moved(fault: Fault, first: int) -> Fault:
+def _shift_violation(violation: Fault, first: int) -> Fault:
     """Count the entries in a fault's paths from the beginning of the conversation."""
-    return fault._replace(path=move_entry(fault.path, first), unit=move_entry(fault.unit, first)) if first else fault
+    return (
+        violation._replace(path=move_entry(violation.path, first), unit=move_entry(violation.unit, first))
+        if first
+        else violation
+    )
 
 
-def _what(fault: Fault) -> str:
-    return "" if fault.unit == fault.path else f"of {place_of(fault.unit)}: "
+def _describe_unit(violation: Fault) -> str:
+    return "" if violation.unit == violation.path else f"of {place_of(violation.unit)}: "
 
 
-def _without(document: dict[str, Any], units: set[Path]) -> dict[str, Any]:
+def _remove_units(document: dict[str, Any], units: set[Path]) -> dict[str, Any]:
     """Remove parts, the last ones first, so that the positions of the others stay."""
-    mended: Any = json.loads(json.dumps(document))  # copies nesting too deep for other ways
-    for unit in sorted(units, key=lambda path: [(isinstance(one, str), one) for one in path], reverse=True):
-        holder: Any = mended
-        for one in unit[:-1]:
-            holder = holder[one]
-        del holder[unit[-1]]
-    return cast("dict[str, Any]", mended)
+    repaired_document: Any = json.loads(json.dumps(document))  # copies nesting too deep for other ways
+    for unit in sorted(units, key=lambda path: [(isinstance(segment, str), segment) for segment in path], reverse=True):
+        parent: Any = repaired_document
+        for segment in unit[:-1]:
+            parent = parent[segment]
+        del parent[unit[-1]]
+    return cast("dict[str, Any]", repaired_document)
 
 
 @dataclass(frozen=True)
-class Change:
+class RepairChange:
     """A problem in the conversation, and its repair.
 
     Attributes:
@@ -169,9 +179,9 @@ def repair_entries(
     rules: RepairRules,
     *,
     first: int = 0,
-    seen: Seen | None = None,
+    seen: RepairContext | None = None,
     between: Callable[[], object] = lambda: None,
-) -> tuple[tuple[Mapping[str, Any], ...], list[Change]]:
+) -> tuple[tuple[Mapping[str, Any], ...], list[RepairChange]]:
     """Make a conversation acceptable, or a part of one in which every call has its result.
 
     Guarantee: pure; repairing again changes nothing.
@@ -186,27 +196,27 @@ def repair_entries(
     Returns:
         The entries, unchanged where there was no problem, and the changes in the order in which they were made.
     """
-    seen = Seen() if seen is None else seen
-    changes: list[Change] = []
+    seen = RepairContext() if seen is None else seen
+    changes: list[RepairChange] = []
 
-    def tell(place: str, problem: str, repair: str) -> None:
-        changes.append(Change(place, problem, repair))
+    def report_change(location: str, problem: str, repair: str) -> None:
+        changes.append(RepairChange(location, problem, repair))
 
-    readable = [entry for number, entry in enumerate(entries, first + 1) if _is_readable(entry, number, tell)]
+    readable = [entry for number, entry in enumerate(entries, first + 1) if _is_readable(entry, number, report_change)]
     copies: list[dict[str, Any]] = []
     for entry in readable:
         between()
         copies.append(copy.deepcopy(dict(entry)))
-    _drop_what_has_no_shape(copies, tell)
-    failed = failed_turns(copies)
-    sent = [entry for entry in copies if not failed or entry.get("correlationId") not in failed]
+    _drop_malformed_parts(copies, report_change)
+    failed_turn_ids = failed_turns(copies)
+    sent = [entry for entry in copies if not failed_turn_ids or entry.get("correlationId") not in failed_turn_ids]
     for check, holds in _CHECKS:
         if holds(rules):
-            check(sent, rules, tell, seen)
+            check(sent, rules, report_change, seen)
     return tuple(before if entry == before else entry for entry, before in zip(copies, readable, strict=True)), changes
 
 
-def loose_ends(entries: Sequence[Mapping[str, Any]]) -> LooseEnds:
+def find_unmatched_calls(entries: Sequence[Mapping[str, Any]]) -> UnmatchedCalls:
     """Return the calls and results of a part of a conversation that belong to other parts.
 
     Guarantee: pure.
@@ -214,16 +224,16 @@ def loose_ends(entries: Sequence[Mapping[str, Any]]) -> LooseEnds:
     Args:
         entries: as stored, of any shape.
     """
-    readable = [entry for number, entry in enumerate(entries, 1) if _is_readable(entry, number, _ignore)]
+    readable = [entry for number, entry in enumerate(entries, 1) if _is_readable(entry, number, _ignore_change)]
     copies = [dict(entry) for entry in readable]
     try:
-        _drop_what_has_no_shape(copies, _ignore)
-        return loose_ends_of(copies)
+        _drop_malformed_parts(copies, _ignore_change)
+        return find_unmatched_calls_in_objects(copies)
     except (AttributeError, KeyError, TypeError):  # malformed; the shape is repaired first
-        return LooseEnds(frozenset(), frozenset(), frozenset())
+        return UnmatchedCalls(frozenset(), frozenset(), frozenset())
 
 
-def _ignore(_place: str, _problem: str, _repair: str) -> None:
+def _ignore_change(_location: str, _problem: str, _repair: str) -> None:
     pass
 
 
@@ -232,10 +242,10 @@ def repair_part(
     rules: RepairRules,
     *,
     first: int,
-    seen: Seen,
-    note: Note = note_nothing,
+    seen: RepairContext,
+    report_difference: ReportDifference = ignore_differences,
     between: Callable[[], object] = lambda: None,
-) -> tuple[Sequence[Mapping[str, Any]], list[Change]]:
+) -> tuple[Sequence[Mapping[str, Any]], list[RepairChange]]:
     """Make a part of a conversation, in which every call has its result, readable and acceptable.
 
     Guarantee: pure except for `seen`.
@@ -245,7 +255,7 @@ def repair_part(
         rules: of the service that receives the conversation.
         first: position of the first entry in the conversation, from 0.
         seen: state from the parts before; changed.
-        note: called with what becomes of the entries.
+        report_difference: called with what becomes of the entries.
         between: called before each entry, to let others work.
 
     Returns:
@@ -255,15 +265,19 @@ def repair_part(
         CorruptStateError: it cannot be repaired.
     """
     document: Json = {"schemaVersion": Session.schema_version, "data": {"conversationHistory": list(entries)}}
-    document, told = mend_shape(document, first=first, between=between)
-    listed = document["data"]["conversationHistory"]
-    mended, changes = repair_entries(listed, rules, first=first, seen=seen, between=between)
-    if told or changes:
-        note_differences(entries, mended, note)
-    return mended, [Change(place, problem, "left out") for place, problem in told] + changes
+    document, schema_repairs = repair_schema(document, first=first, between=between)
+    readable_entries = document["data"]["conversationHistory"]
+    repaired_entries, changes = repair_entries(readable_entries, rules, first=first, seen=seen, between=between)
+    if schema_repairs or changes:
+        report_differences(entries, repaired_entries, report_difference)
+    return repaired_entries, [
+        RepairChange(location, problem, "left out") for location, problem in schema_repairs
+    ] + changes
 
 
-def repair_document(state: Any, rules: RepairRules, note: Note = note_nothing) -> tuple[Json, list[Change]]:
+def repair_document(
+    state: Any, rules: RepairRules, report_difference: ReportDifference = ignore_differences
+) -> tuple[Json, list[RepairChange]]:
     """Make the stored state of a session readable, and its conversation acceptable.
 
     Guarantee: pure; the argument is not changed.
@@ -271,7 +285,7 @@ def repair_document(state: Any, rules: RepairRules, note: Note = note_nothing) -
     Args:
         state: the entity's state.
         rules: of the service that receives the conversation.
-        note: called with what becomes of the entries.
+        report_difference: called with what becomes of the entries.
 
     Returns:
         The repaired state, unchanged where there was no problem, and the changes.
@@ -280,19 +294,19 @@ def repair_document(state: Any, rules: RepairRules, note: Note = note_nothing) -
         UnknownSchemaVersionError: a newer or unknown program wrote it, so this version cannot judge it.
         CorruptStateError: nothing in it can be a conversation.
     """
-    document, changes = mend_document(state)
+    document, changes = make_document_readable(state)
     entries, more = repair_entries(document["data"]["conversationHistory"], rules)
     document |= {"data": document["data"] | {"conversationHistory": list(entries)}}
     changes += more
     if changes and isinstance(before := state["data"].get("conversationHistory"), list):
-        note_differences(cast("list[Any]", before), entries, note)
+        report_differences(cast("list[Any]", before), entries, report_difference)
     session = decode_session(document)
     if changes and (session.overlay or session.sealed.overlay):  # it refers to positions in the unrepaired conversation
         document = encode_session(without_overlay(session))
     return document, changes
 
 
-def mend_document(state: Any) -> tuple[Json, list[Change]]:
+def make_document_readable(state: Any) -> tuple[Json, list[RepairChange]]:
     """Make the stored state of a session readable, whether or not a model's service would accept its conversation.
 
     Guarantee: pure; the argument is not changed.
@@ -307,20 +321,20 @@ def mend_document(state: Any) -> tuple[Json, list[Change]]:
         UnknownSchemaVersionError: a newer or unknown program wrote it, so this version cannot judge it.
         CorruptStateError: nothing in it can be a conversation.
     """
-    changes: list[Change] = []
+    changes: list[RepairChange] = []
     document = cast("Json", dict(cast("Json", state)) if isinstance(state, dict) else state)
     if isinstance(state, dict) and document.get("schemaVersion") is None and isinstance(document.get("data"), dict):
         document["schemaVersion"] = Session.schema_version
-        changes.append(Change("state", "it has no schemaVersion", f"wrote {Session.schema_version}"))
+        changes.append(RepairChange("state", "it has no schemaVersion", f"wrote {Session.schema_version}"))
     if not isinstance(state, dict) or not isinstance(document.get("data"), dict):
         decode_session(state)  # reports what is wrong with a value that is not a document
-    document, told = mend_shape(document)
+    document, schema_repairs = repair_schema(document)
     decode_session(document)  # refuses an unknown version of our part
-    return document, changes + [Change(place, problem, "left out") for place, problem in told]
+    return document, changes + [RepairChange(location, problem, "left out") for location, problem in schema_repairs]
 
 
-def mend_head(state: Any) -> tuple[Json, list[Change]]:
-    """Make the head of a session with parts outside of it readable; see `mend_document`.
+def make_head_readable(state: Any) -> tuple[Json, list[RepairChange]]:
+    """Make the head of a session with parts outside of it readable; see `make_document_readable`.
 
     A malformed entry with large texts outside of it is left out completely.
 
@@ -339,22 +353,27 @@ def mend_head(state: Any) -> tuple[Json, list[Change]]:
     data: Any = cast("Json", state).get("data") if isinstance(state, dict) else None
     entries: Any = cast("Json", data).get("conversationHistory") if isinstance(data, dict) else None
     if not isinstance(entries, list):
-        return mend_document(state)
-    judged = [_stood_in(entry) for entry in cast("list[Any]", entries)]
-    mended, changes = mend_document({**state, "data": {**data, "conversationHistory": judged}})
-    kept: list[Any] = []
-    stored = [*zip(judged, cast("list[Any]", entries), strict=True)]
-    for entry in mended["data"]["conversationHistory"]:
-        place = next((place for place, (stand_in_, _) in enumerate(stored) if stand_in_ == entry), None)
-        if place is not None:
-            kept.append(stored[place][1])
-            stored = stored[place + 1 :]
+        return make_document_readable(state)
+    short_entries = [_with_placeholders_or_unchanged(entry) for entry in cast("list[Any]", entries)]
+    repaired_document, changes = make_document_readable(
+        {**state, "data": {**data, "conversationHistory": short_entries}}
+    )
+    readable_entries: list[Any] = []
+    remaining_pairs = [*zip(short_entries, cast("list[Any]", entries), strict=True)]
+    for entry in repaired_document["data"]["conversationHistory"]:
+        index = next((index for index, (short_entry, _) in enumerate(remaining_pairs) if short_entry == entry), None)
+        if index is not None:
+            readable_entries.append(remaining_pairs[index][1])
+            remaining_pairs = remaining_pairs[index + 1 :]
         elif STAND_IN not in json.dumps(entry):
-            kept.append(entry)
-    return {**mended, "data": {**mended["data"], "conversationHistory": kept}}, changes
+            readable_entries.append(entry)
+    return {
+        **repaired_document,
+        "data": {**repaired_document["data"], "conversationHistory": readable_entries},
+    }, changes
 
 
-def _stood_in(entry: Any) -> Any:
+def _with_placeholders_or_unchanged(entry: Any) -> Any:
     if not isinstance(entry, dict):
         return entry
     try:
@@ -363,39 +382,41 @@ def _stood_in(entry: Any) -> Any:
         return cast("Json", entry)
 
 
-def _is_readable(entry: Any, number: int, tell: Tell) -> bool:
+def _is_readable(entry: Any, number: int, report_change: ReportChange) -> bool:
     problem = "it is no entry of a conversation"
     if isinstance(entry, Mapping):
-        found = cast("Mapping[str, Any]", entry)
-        if found.get("$type") in ("request", "response") and isinstance(found.get("messages") or [], list):
+        fields = cast("Mapping[str, Any]", entry)
+        if fields.get("$type") in ("request", "response") and isinstance(fields.get("messages") or [], list):
             return True
-        problem = f"its type {found.get('$type')!r} is not known"
-    tell(f"entry {number}", problem, "left out")
+        problem = f"its type {fields.get('$type')!r} is not known"
+    report_change(f"entry {number}", problem, "left out")
     return False
 
 
-def _drop_what_has_no_shape(entries: list[Json], tell: Tell) -> None:
+def _drop_malformed_parts(entries: list[Json], report_change: ReportChange) -> None:
     for entry in entries:
-        kept: list[Json] = []
+        valid_messages: list[Json] = []
         for number, message in enumerate(cast("list[Any]", entry.get("messages") or []), 1):
-            place = f"turn {entry.get('correlationId')}, message {number}"
-            shaped = isinstance(message, dict) and isinstance(cast("Json", message).get("role"), str)
-            contents: Any = cast("Json", message).get("contents") if shaped else None
+            location = f"turn {entry.get('correlationId')}, message {number}"
+            has_role = isinstance(message, dict) and isinstance(cast("Json", message).get("role"), str)
+            contents: Any = cast("Json", message).get("contents") if has_role else None
             if not isinstance(contents, list):
-                tell(place, "it has no role or no contents", "left out")
+                report_change(location, "it has no role or no contents", "left out")
                 continue
             objects = [cast("Json", content) for content in cast("list[Any]", contents) if isinstance(content, dict)]
             if len(objects) == len(cast("list[Any]", contents)):
-                kept.append(cast("Json", message))
+                valid_messages.append(cast("Json", message))
                 continue
-            tell(place, "it has a content that is no object", "left that content out")
-            kept.append({**cast("Json", message), "contents": objects})
+            report_change(location, "it has a content that is no object", "left that content out")
+            valid_messages.append({**cast("Json", message), "contents": objects})
         if "messages" in entry:
-            entry["messages"] = kept
+            entry["messages"] = valid_messages
 
 
-def _drop_repeated_items(entries: list[Json], rules: RepairRules, tell: Tell, known: Seen) -> None:
-    seen = known.calls
+def _drop_repeated_items(
+    entries: list[Json], rules: RepairRules, report_change: ReportChange, context: RepairContext
+) -> None:
+    seen = context.calls
     last_reasoning: str | None = None
     for found in stored_contents(entries):
         reasoning = extension_of(found.content).get("id") if found.type == "reasoning" else None
@@ -408,22 +429,24 @@ def _drop_repeated_items(entries: list[Json], rules: RepairRules, tell: Tell, kn
         if item_id not in seen:
             seen.add(item_id)
         elif reasoning is not None:
-            tell(found.place, f"item {item_id} comes twice", "left the second one out")
+            report_change(found.location, f"item {item_id} comes twice", "left the second one out")
             found.remove()
             last_reasoning = None
         else:
-            tell(found.place, f"item {item_id} comes twice", "took the item's id away from the second one")
-            forget_item_id(found.content, rules)
+            report_change(found.location, f"item {item_id} comes twice", "took the item's id away from the second one")
+            remove_item_id(found.content, rules)
 
 
-def _drop_lonely_reasoning(entries: list[Json], rules: RepairRules, tell: Tell, _seen: Seen) -> None:
+def _drop_lonely_reasoning(
+    entries: list[Json], rules: RepairRules, report_change: ReportChange, _seen: RepairContext
+) -> None:
     """Remove reasoning that no output of the model follows within its response."""
     for entry in entries:
         is_followed = False
         for found in reversed(list(stored_contents([entry]))):
             if found.type == "reasoning":
                 if not is_followed:
-                    tell(found.place, "the reasoning is not followed by what it led to", "left it out")
+                    report_change(found.location, "the reasoning is not followed by what it led to", "left it out")
                     found.remove()
             elif found.type in rules.never_sent and stamp_of(found) is None:
                 continue
@@ -433,18 +456,20 @@ def _drop_lonely_reasoning(entries: list[Json], rules: RepairRules, tell: Tell, 
                 is_followed = False
 
 
-def _drop_empty_messages(entries: list[Json], _rules: RepairRules, tell: Tell, _seen: Seen) -> None:
+def _drop_empty_messages(
+    entries: list[Json], _rules: RepairRules, report_change: ReportChange, _seen: RepairContext
+) -> None:
     for entry in entries:
-        kept: list[Json] = []
+        remaining_messages: list[Json] = []
         messages = cast("list[Json]", entry.get("messages") or [])
         for number, message in enumerate(messages, 1):
             if all(_is_empty(content) for content in message["contents"]):
-                place = f"turn {entry.get('correlationId')}, message {number}"
-                tell(place, "it says nothing", "left it out")
+                location = f"turn {entry.get('correlationId')}, message {number}"
+                report_change(location, "it says nothing", "left it out")
             else:
-                kept.append(message)
-        if len(kept) < len(messages):
-            entry["messages"] = kept
+                remaining_messages.append(message)
+        if len(remaining_messages) < len(messages):
+            entry["messages"] = remaining_messages
 
 
 def _is_empty(content: Json) -> bool:
@@ -455,26 +480,29 @@ def _always(_rules: RepairRules) -> bool:
     return True
 
 
-def _of_items(rules: RepairRules) -> bool:
+def _has_items(rules: RepairRules) -> bool:
     return rules.knows_items
 
 
-def _without_items(rules: RepairRules) -> bool:
+def _has_no_items(rules: RepairRules) -> bool:
     return not rules.knows_items
 
 
 _CHECKS: Final[
-    tuple[tuple[Callable[[list[Json], RepairRules, Tell, Seen], None], Callable[[RepairRules], bool]], ...]
+    tuple[
+        tuple[Callable[[list[Json], RepairRules, ReportChange, RepairContext], None], Callable[[RepairRules], bool]],
+        ...,
+    ]
 ] = (
-    (mend_items, _of_items),
+    (repair_items, _has_items),
     (name_calls, _always),
-    (rename_calls, _of_items),
+    (rename_calls, _has_items),
     (drop_repeated_calls, _always),
-    (drop_unanswered_hosted_calls, _without_items),
+    (drop_hosted_calls_without_result, _has_no_items),
     (drop_results_without_call, _always),
     (add_missing_results, _always),
-    (_drop_repeated_items, _of_items),
-    (_drop_lonely_reasoning, _of_items),
+    (_drop_repeated_items, _has_items),
+    (_drop_lonely_reasoning, _has_items),
     (_drop_empty_messages, _always),
 )
 """A check, and the rules under which it applies."""

@@ -18,7 +18,7 @@ from durable_agent_host.model.repair_rules import RepairRules, StoredItem
 Json = dict[str, Any]
 
 
-class Found(NamedTuple):
+class StoredContent(NamedTuple):
     """A content of an entry, with what contains it.
 
     Attributes:
@@ -42,20 +42,20 @@ class Found(NamedTuple):
         return self.content.get("callId")
 
     @property
-    def place(self) -> str:
-        """Its place: the turn, message and content, counted from 1."""
+    def location(self) -> str:
+        """Its location: the turn, message and content, counted from 1."""
         messages = cast("list[Json]", self.entry["messages"])
         number = next(n for n, message in enumerate(messages, 1) if message is self.message)
         position = next((n for n, content in enumerate(self.message["contents"], 1) if content is self.content), 0)
-        where = f"turn {self.entry.get('correlationId')}, message {number}"
-        return where + (f", content {position}" if position else "")
+        message_location = f"turn {self.entry.get('correlationId')}, message {number}"
+        return message_location + (f", content {position}" if position else "")
 
     def remove(self) -> None:
         """Remove it from its message."""
         self.message["contents"] = [content for content in self.message["contents"] if content is not self.content]
 
 
-def stored_contents(entries: Iterable[Json]) -> Iterator[Found]:
+def stored_contents(entries: Iterable[Json]) -> Iterator[StoredContent]:
     """Iterate over the contents of entries, in order; they may be removed during iteration.
 
     Args:
@@ -67,7 +67,7 @@ def stored_contents(entries: Iterable[Json]) -> Iterator[Found]:
     for entry in entries:
         for message in list(entry.get("messages") or ()):
             for content in cast("list[Json]", list(message["contents"])):
-                yield Found(entry, message, content)
+                yield StoredContent(entry, message, content)
 
 
 def extension_of(holder: Mapping[str, Any]) -> Json:
@@ -101,7 +101,7 @@ def _object(value: Any) -> Json:
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
-Tell = Callable[[str, str, str], None]
+ReportChange = Callable[[str, str, str], None]
 
 
 class Ids(set[str]):
@@ -127,61 +127,63 @@ class Ids(set[str]):
         self._latest.clear()
 
 
-class Seen:
+class RepairContext:
     """The checks' knowledge of the conversation outside the part that they check.
 
     Args:
-        asked: calls that some part of the conversation asks a person about.
+        pending_approval_call_ids: calls that some part of the conversation asks a person about.
 
     Attributes:
         items: ids of the items before it.
         calls: ids of the items of function calls, and of reasoning, before it.
         contents: how many contents precede it.
-        asked: see above.
+        pending_approval_call_ids: see above.
     """
 
-    def __init__(self, asked: AbstractSet[Any] = frozenset()) -> None:
+    def __init__(self, pending_approval_call_ids: AbstractSet[Any] = frozenset()) -> None:
         self.items = Ids()
         self.calls = Ids()
         self.contents = 0
-        self.asked = asked
-        self._marked = 0
+        self.pending_approval_call_ids = pending_approval_call_ids
+        self._saved_content_count = 0
 
     def mark(self) -> None:
         """Remember the current state."""
         self.items.mark()
         self.calls.mark()
-        self._marked = self.contents
+        self._saved_content_count = self.contents
 
     def rewind(self) -> None:
         """Return to the remembered state."""
         self.items.rewind()
         self.calls.rewind()
-        self.contents = self._marked
+        self.contents = self._saved_content_count
 
 
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_KEPT_AS_IT_IS: Final = StoredItem()
+_DEFAULT_ITEM: Final = StoredItem()
 
 
-def mend_items(entries: list[Json], rules: RepairRules, tell: Tell, known: Seen) -> None:
+def repair_items(entries: list[Json], rules: RepairRules, report_change: ReportChange, context: RepairContext) -> None:
     """Repair stamps: of missing or changed contents, with ids that no service accepts, of items that occur twice.
 
     Args:
         entries: changed in place.
         rules: of the service that receives them.
-        tell: called with the place, the problem and the repair.
-        known: from the conversation before them.
+        report_change: called with the place, the problem and the repair.
+        context: from the conversation before them.
     """
-    seen = known.items
-    for group in _groups(entries, tell):
+    seen = context.items
+    for group in _groups(entries, report_change):
         stamp = stamp_of(group[0])
         if stamp is None:
             continue
         name = f"item {stamp.get('id')}"
-        if (problem := _mend_contents(group, stamp, rules, tell)) is not None:
-            tell(
-                group[0].place, f"{name} of type {stamp.get('type')!r} {problem}", "kept its contents without the item"
+        if (problem := _repair_contents(group, stamp, rules, report_change)) is not None:
+            report_change(
+                group[0].location,
+                f"{name} of type {stamp.get('type')!r} {problem}",
+                "kept its contents without the item",
             )
             _unstamp(group)
             continue
@@ -189,98 +191,104 @@ def mend_items(entries: list[Json], rules: RepairRules, tell: Tell, known: Seen)
         if item_id is None:
             continue
         if not isinstance(item_id, str) or not _GOOD_ID.fullmatch(item_id):
-            tell(group[0].place, f"{name[:80]} has an id that no service takes", "took it away")
-            _forget_id(group, stamp, rules)
+            report_change(group[0].location, f"{name[:80]} has an id that no service takes", "took it away")
+            _remove_id(group, stamp, rules)
         elif item_id in seen and stamp.get("type") != "reasoning":
-            _drop_second(group, stamp, rules, tell)
+            _drop_second(group, stamp, rules, report_change)
         seen.add(str(item_id))
 
 
-def stamp_of(found: Found) -> Json | None:
+def stamp_of(content: StoredContent) -> Json | None:
     """Return the stamp of a content that begins a provider's item, or None. Guarantee: pure.
 
     Args:
-        found: a stored content.
+        content: a stored content.
 
     Returns:
         The stamp itself, not a copy.
     """
-    mark: Any = properties_of(found.content).get(STAMP)
-    return cast("Json", mark) if isinstance(mark, dict) and found.type != "functionResult" else None
+    mark: Any = properties_of(content.content).get(STAMP)
+    return cast("Json", mark) if isinstance(mark, dict) and content.type != "functionResult" else None
 
 
-def _groups(entries: list[Json], tell: Tell) -> list[list[Found]]:
+def _groups(entries: list[Json], report_change: ReportChange) -> list[list[StoredContent]]:
     """Group contents into items, each a stamped content with its parts; parts out of place belong to none."""
-    groups: list[list[Found]] = []
-    for found in stored_contents(entries):
-        properties = properties_of(found.content)
-        if PART_OF in properties and stamp_of(found) is None:
+    groups: list[list[StoredContent]] = []
+    for content in stored_contents(entries):
+        properties = properties_of(content.content)
+        if PART_OF in properties and stamp_of(content) is None:
             head = groups[-1][0] if groups else None
-            stamp = stamp_of(head) if head and head.message is found.message else None
+            stamp = stamp_of(head) if head and head.message is content.message else None
             if stamp is not None and stamp.get("id") == properties[PART_OF]:
-                groups[-1].append(found)
+                groups[-1].append(content)
                 continue
             problem = f"it is part of item {properties[PART_OF]}, which does not stand before it"
-            tell(found.place, problem, "kept it without the item")
+            report_change(content.location, problem, "kept it without the item")
             del properties[PART_OF]
-        groups.append([found])
+        groups.append([content])
     return groups
 
 
-def _mend_contents(group: list[Found], stamp: Json, rules: RepairRules, tell: Tell) -> str | None:
+def _repair_contents(
+    group: list[StoredContent], stamp: Json, rules: RepairRules, report_change: ReportChange
+) -> str | None:
     """Return why an item cannot be rebuilt; a call that has lost its result gets an empty one."""
     kind = stamp.get("type")
     if not isinstance(kind, str) or "id" not in stamp:
         return "has no type or no id"
-    row = rules.items.get(kind, _KEPT_AS_IT_IS)
-    is_kept_whole = row.field in stamp and (row.is_null_kept or stamp[row.field] is not None)
-    if is_kept_whole or not row.contents:
+    row = rules.items.get(kind, _DEFAULT_ITEM)
+    has_all_fields = row.field in stamp and (row.is_null_kept or stamp[row.field] is not None)
+    if has_all_fields or not row.contents:
         return None
-    missing = [one for one in row.contents if one not in [found.type for found in group]]
+    missing = [content for content in row.contents if content not in [found.type for found in group]]
     if row.empty_result is not None and missing == [row.contents[-1]]:
-        tell(group[0].place, f"the {row.call_name} {stamp['id']} has no result", "added one without outputs")
+        report_change(
+            group[0].location, f"the {row.call_name} {stamp['id']} has no result", "added one without outputs"
+        )
         _add_result(group[0], stamp, row.contents[-1], row.empty_result)
         missing = []
     if missing:
         return "has lost its contents"
-    call = next((one for one in group if one.type == row.contents[0]), None)
+    call = next((content for content in group if content.type == row.contents[0]), None)
     if row.owner and call and not (properties_of(call.content) | stamp).get(row.owner[0]):
         return f"has lost its {row.owner[1]}"
     return None
 
 
-def _add_result(call: Found, stamp: Json, stored_type: str, empty: Mapping[str, Any]) -> None:
+def _add_result(call: StoredContent, stamp: Json, stored_type: str, empty: Mapping[str, Any]) -> None:
     inner = cast("Json", call.content["content"])
     result: Json = {"type": empty["type"], "call_id": inner.get("call_id"), **copy.deepcopy(dict(empty))}
     result["additional_properties"] = {PART_OF: stamp["id"]}
     result |= {"status": inner["status"]} if "status" in inner else {}
     contents = cast("list[Json]", call.message["contents"])
-    place = next(n for n, content in enumerate(contents) if content is call.content)
-    contents.insert(place + 1, {"$type": stored_type, "content": result})
+    index = next(n for n, content in enumerate(contents) if content is call.content)
+    contents.insert(index + 1, {"$type": stored_type, "content": result})
 
 
-def _drop_second(group: list[Found], stamp: Json, rules: RepairRules, tell: Tell) -> None:
+def _drop_second(group: list[StoredContent], stamp: Json, rules: RepairRules, report_change: ReportChange) -> None:
     if _is_id_optional(stamp, rules):
-        tell(group[0].place, f"item {stamp['id']} comes twice", "took the item's id away from the second one")
-        _forget_id(group, stamp, rules)
+        report_change(
+            group[0].location, f"item {stamp['id']} comes twice", "took the item's id away from the second one"
+        )
+        _remove_id(group, stamp, rules)
         return
-    tell(group[0].place, f"item {stamp['id']} comes twice", "left the second one out")
+    report_change(group[0].location, f"item {stamp['id']} comes twice", "left the second one out")
     for found in group:
         found.remove()
 
 
-def _forget_id(group: list[Found], stamp: Json, rules: RepairRules) -> None:
+def _remove_id(group: list[StoredContent], stamp: Json, rules: RepairRules) -> None:
     if not _is_id_optional(stamp, rules):
         _unstamp(group)
         return
     stamp["id"] = None
     for found in group[1:]:
         properties_of(found.content)[PART_OF] = None
-    forget_item_id(group[0].content, rules)
+    remove_item_id(group[0].content, rules)
 
 
 def _is_id_optional(stamp: Json, rules: RepairRules) -> bool:
-    return rules.items.get(cast("Any", stamp.get("type")), _KEPT_AS_IT_IS).is_id_optional
+    return rules.items.get(cast("Any", stamp.get("type")), _DEFAULT_ITEM).is_id_optional
 
 
 def item_id_of(content: Mapping[str, Any], rules: RepairRules) -> str | None:
@@ -299,7 +307,7 @@ def item_id_of(content: Mapping[str, Any], rules: RepairRules) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def forget_item_id(content: Json, rules: RepairRules) -> None:
+def remove_item_id(content: Json, rules: RepairRules) -> None:
     """Remove the id of the item from the properties of a function call.
 
     Args:
@@ -314,7 +322,7 @@ def forget_item_id(content: Json, rules: RepairRules) -> None:
             cast("Json", holder).pop(name, None)
 
 
-def _unstamp(group: list[Found]) -> None:
+def _unstamp(group: list[StoredContent]) -> None:
     for found in group:
         properties = properties_of(found.content)
         properties.pop(STAMP, None)
@@ -323,31 +331,31 @@ def _unstamp(group: list[Found]) -> None:
             found.remove()  # it only carried the item
 
 
-class LooseEnds(NamedTuple):
+class UnmatchedCalls(NamedTuple):
     """Open references between a part of a conversation and the others.
 
     Attributes:
         calls: ids of calls without a result in it.
         results: ids of results without a call in it.
-        asked: calls that it asks a person about.
+        pending_approval_call_ids: calls that it asks a person about.
     """
 
     calls: frozenset[Any]
     results: frozenset[Any]
-    asked: frozenset[Any]
+    pending_approval_call_ids: frozenset[Any]
 
 
-def name_calls(entries: list[Json], _rules: RepairRules, tell: Tell, seen: Seen) -> None:
+def name_calls(entries: list[Json], _rules: RepairRules, report_change: ReportChange, seen: RepairContext) -> None:
     """Give an id to calls without one."""
     for number, found in enumerate(stored_contents(entries), seen.contents):
         seen.contents = number + 1
         if found.type == "functionCall" and not (isinstance(found.call_id, str) and found.call_id):
             new = f"call_{hashlib.sha256(f'{number}'.encode()).hexdigest()[:24]}"
-            tell(found.place, "the call has no id", f"named it {new}")
+            report_change(found.location, "the call has no id", f"named it {new}")
             found.content["callId"] = new
 
 
-def rename_calls(entries: list[Json], rules: RepairRules, tell: Tell, _seen: Seen) -> None:
+def rename_calls(entries: list[Json], rules: RepairRules, report_change: ReportChange, _seen: RepairContext) -> None:
     """Shorten ids of calls and items; equal ids stay equal, and a call keeps its result."""
     for found in stored_contents(entries):
         if found.type not in ("functionCall", "functionResult"):
@@ -355,59 +363,71 @@ def rename_calls(entries: list[Json], rules: RepairRules, tell: Tell, _seen: See
         call_id = found.call_id
         item_id = item_id_of(found.content, rules)
         names_item = item_id or found.type == "functionResult"
-        most = rules.max_id_characters if names_item else rules.max_bare_call_id_characters
-        if isinstance(call_id, str) and len(call_id) > most:
+        max_characters = rules.max_id_characters if names_item else rules.max_bare_call_id_characters
+        if isinstance(call_id, str) and len(call_id) > max_characters:
             new = f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-            where = found.place
+            location = found.location
             for other in stored_contents(entries):
                 if other.call_id == call_id:
                     other.content["callId"] = new
-            tell(where, f"the call's id has {len(call_id)} characters, and {most} are accepted", f"named it {new}")
+            report_change(
+                location,
+                f"the call's id has {len(call_id)} characters, and {max_characters} are accepted",
+                f"named it {new}",
+            )
         if item_id and len(item_id) > rules.max_id_characters:
-            tell(found.place, f"the item's id has {len(item_id)} characters", "took it away")
-            forget_item_id(found.content, rules)
+            report_change(found.location, f"the item's id has {len(item_id)} characters", "took it away")
+            remove_item_id(found.content, rules)
 
 
-def drop_repeated_calls(entries: list[Json], _rules: RepairRules, tell: Tell, _seen: Seen) -> None:
+def drop_repeated_calls(
+    entries: list[Json], _rules: RepairRules, report_change: ReportChange, _seen: RepairContext
+) -> None:
     """Remove calls that were made before under the same id and have no result in between."""
-    waiting: dict[str, Json] = {}
+    open_calls: dict[str, Json] = {}
     for found in stored_contents(entries):
         if found.type == "functionResult":
-            waiting.pop(found.call_id, None)
+            open_calls.pop(found.call_id, None)
         elif found.type == "functionCall":
-            if found.call_id in waiting:
-                tell(found.place, f"call {found.call_id} comes twice", "left the second one out")
+            if found.call_id in open_calls:
+                report_change(found.location, f"call {found.call_id} comes twice", "left the second one out")
                 found.remove()
             else:
-                waiting[found.call_id] = found.content
+                open_calls[found.call_id] = found.content
 
 
-def drop_results_without_call(entries: list[Json], _rules: RepairRules, tell: Tell, _seen: Seen) -> None:
+def drop_results_without_call(
+    entries: list[Json], _rules: RepairRules, report_change: ReportChange, _seen: RepairContext
+) -> None:
     """Remove results whose call is missing before them."""
-    waiting: set[str] = set()
+    open_call_ids: set[str] = set()
     for found in stored_contents(entries):
         if found.type == "functionCall":
-            waiting.add(found.call_id)
+            open_call_ids.add(found.call_id)
         elif found.type == "functionResult":
-            if found.call_id in waiting:
-                waiting.discard(found.call_id)
+            if found.call_id in open_call_ids:
+                open_call_ids.discard(found.call_id)
             else:
-                tell(found.place, f"the result of {found.call_id!r} has no call before it", "left it out")
+                report_change(found.location, f"the result of {found.call_id!r} has no call before it", "left it out")
                 found.remove()
 
 
-def add_missing_results(entries: list[Json], _rules: RepairRules, tell: Tell, seen: Seen) -> None:
+def add_missing_results(
+    entries: list[Json], _rules: RepairRules, report_change: ReportChange, seen: RepairContext
+) -> None:
     """Give a result to calls without one, unless a person is asked about them."""
-    answered: list[str] = []
-    awaiting = seen.asked | asked_about(entries)
+    result_call_ids: list[str] = []
+    awaiting = seen.pending_approval_call_ids | pending_approval_call_ids(entries)
     for found in reversed(list(stored_contents(entries))):
         if found.type == "functionResult":
-            answered.append(found.call_id)
-        elif found.type == "functionCall" and not _runs_elsewhere(found.content) and found.call_id not in awaiting:
-            if found.call_id in answered:
-                answered.remove(found.call_id)
+            result_call_ids.append(found.call_id)
+        elif found.type == "functionCall" and not _runs_outside_host(found.content) and found.call_id not in awaiting:
+            if found.call_id in result_call_ids:
+                result_call_ids.remove(found.call_id)
                 continue
-            tell(found.place, f"call {found.call_id} has no result", "added a result that says it is not known")
+            report_change(
+                found.location, f"call {found.call_id} has no result", "added a result that says it is not known"
+            )
             result = {"$type": "functionResult", "callId": found.call_id, "result": LOST_RESULT}
             messages = cast("list[Json]", found.entry["messages"])
             position = next(n for n, message in enumerate(messages) if message is found.message)
@@ -421,18 +441,20 @@ def add_missing_results(entries: list[Json], _rules: RepairRules, tell: Tell, se
                 messages.insert(position + 1, tool)
 
 
-def drop_unanswered_hosted_calls(entries: list[Json], _rules: RepairRules, tell: Tell, _seen: Seen) -> None:
+def drop_hosted_calls_without_result(
+    entries: list[Json], _rules: RepairRules, report_change: ReportChange, _seen: RepairContext
+) -> None:
     """Remove unanswered calls of the provider's own tools: no service accepts them in an ended turn."""
-    answered: list[str] = []
+    result_call_ids: list[str] = []
     for found in reversed(list(stored_contents(entries))):
         call_id = _hosted_call_id(found.content)
         if found.type in _HOSTED_RESULTS:
-            answered.append(call_id)
-        elif found.type == "mcpServerToolCall" or (found.type == "functionCall" and _runs_elsewhere(found.content)):
-            if call_id in answered:
-                answered.remove(call_id)
+            result_call_ids.append(call_id)
+        elif found.type == "mcpServerToolCall" or (found.type == "functionCall" and _runs_outside_host(found.content)):
+            if call_id in result_call_ids:
+                result_call_ids.remove(call_id)
                 continue
-            tell(found.place, f"the provider's call {call_id} has no result", "left it out")
+            report_change(found.location, f"the provider's call {call_id} has no result", "left it out")
             found.remove()
 
 
@@ -445,27 +467,27 @@ def _hosted_call_id(content: Json) -> Any:
     return cast("Json", inner).get("call_id") if isinstance(inner, dict) else content.get("callId")
 
 
-def asked_about(entries: list[Json]) -> set[Any]:
+def pending_approval_call_ids(entries: list[Json]) -> set[Any]:
     """Return the calls that a person is asked about."""
     return {
-        _call_asked_about(found.content)
+        _call_id_of_approval_request(found.content)
         for found in stored_contents(entries)
         if found.type == "functionApprovalRequest"
     }
 
 
-def _call_asked_about(content: Json) -> Any:
+def _call_id_of_approval_request(content: Json) -> Any:
     request: Any = content.get("content")
-    asked: Any = cast("Json", request).get("function_call") if isinstance(request, dict) else None
-    return cast("Json", asked).get("call_id") if isinstance(asked, dict) else None
+    call: Any = cast("Json", request).get("function_call") if isinstance(request, dict) else None
+    return cast("Json", call).get("call_id") if isinstance(call, dict) else None
 
 
-def _runs_elsewhere(content: Json) -> bool:
-    ours = extension_of(content)
-    return bool(ours.get("hosted") or ours.get("informational_only"))
+def _runs_outside_host(content: Json) -> bool:
+    extension = extension_of(content)
+    return bool(extension.get("hosted") or extension.get("informational_only"))
 
 
-def loose_ends_of(entries: list[Json]) -> LooseEnds:
+def find_unmatched_calls_in_objects(entries: list[Json]) -> UnmatchedCalls:
     """Return the calls and results of a part of a conversation that belong to other parts. Guarantee: pure.
 
     Args:
@@ -484,4 +506,4 @@ def loose_ends_of(entries: list[Json]) -> LooseEnds:
         elif found.type in _HOSTED_RESULTS:
             results.add(call_id)
     open_calls = frozenset(call_id for call_id, left in calls.items() if left)
-    return LooseEnds(open_calls, frozenset(results), frozenset(asked_about(entries)))
+    return UnmatchedCalls(open_calls, frozenset(results), frozenset(pending_approval_call_ids(entries)))

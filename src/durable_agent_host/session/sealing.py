@@ -21,11 +21,11 @@ from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.segment_refs import Sealed, Sealing, SegmentRef
 from durable_agent_host.model.session import Receipt, Receipts, Session
 from durable_agent_host.model.turn import TurnOutcome
-from durable_agent_host.session.receipts import kept_hash
+from durable_agent_host.session.receipts import short_hash
 
 HEAD_BYTES: Final = 12 * 1024
 """Limit for entries and receipts in the head before they are sealed; with all else it stays within 32 KiB."""
-KEPT_RECEIPTS: Final = 8
+MAX_HEAD_RECEIPTS: Final = 8
 """How many of the newest receipts stay in the head, for clients that repeat a request."""
 SEGMENT_BYTES: Final = 256 * 1024
 """Size of the segments into which a long head is divided; a longer turn gets its own."""
@@ -45,12 +45,12 @@ class SealedOutcome:
 
     Attributes:
         outcome: with large texts detached, and a `Sealing` when the sealed part of the session changes.
-        home: where the pieces go.
+        namespace: where the blobs go.
         pieces: name → bytes; often none.
     """
 
     outcome: TurnOutcome
-    home: str
+    namespace: str
     pieces: Mapping[str, bytes]
 
 
@@ -62,10 +62,10 @@ def turn_mark(turn_id: str) -> str:
 def has_mark(marks: str, turn_id: str) -> bool:
     """Return whether a list of marks contains that of a turn. Guarantee: pure."""
     mark = turn_mark(turn_id)
-    return any(marks[place : place + MARK_CHARACTERS] == mark for place in range(0, len(marks), MARK_CHARACTERS))
+    return any(marks[offset : offset + MARK_CHARACTERS] == mark for offset in range(0, len(marks), MARK_CHARACTERS))
 
 
-def seal_outcome(session: Session, outcome: TurnOutcome, *, new_home: str, seen: int) -> SealedOutcome:
+def seal_outcome(session: Session, outcome: TurnOutcome, *, new_namespace: str, seen: int) -> SealedOutcome:
     """Prepare a turn's end for the commit: detach large parts, and seal what exceeds the head's limit.
 
     Guarantee: pure.
@@ -73,38 +73,38 @@ def seal_outcome(session: Session, outcome: TurnOutcome, *, new_home: str, seen:
     Args:
         session: the head, as it was when the turn was granted.
         outcome: the turn's outcome; its entries are complete.
-        new_home: the session's home, if it has none yet.
+        new_namespace: the session's home, if it has none yet.
         seen: for how many sealed receipts the head keeps a mark.
 
     Returns:
         The outcome to commit, and the pieces to store first.
     """
-    home = session.sealed.home or new_home
-    pieces: dict[str, bytes] = {}
+    namespace = session.sealed.home or new_namespace
+    blobs: dict[str, bytes] = {}
     entries: list[Mapping[str, Any]] = []
     for entry in outcome.entries:
-        small, found = detach(entry)
-        entries.append(small)
-        pieces |= found
+        short_entry, texts = detach(entry)
+        entries.append(short_entry)
+        blobs |= texts
     outcome = replace(outcome, entries=tuple(entries))
-    outcome, sealed, stored = _agent_session_apart(session, outcome, home)
-    pieces |= stored
-    outcome, sealed, stored = _overlay_apart(sealed, outcome, home)
-    pieces |= stored
-    taken, segments, receipts = _sealed_turns(session, outcome)
-    refs, written = add_segments(sealed.refs, segments, home)
-    pieces |= written
-    gone = [turn_of_receipt(one) for one in kept_receipts(session.receipts)[:receipts]]
-    marks = "".join(map(turn_mark, gone))
-    sealed = replace(sealed, refs=refs, seen=(sealed.seen + marks)[-MARK_CHARACTERS * seen :])
-    if pieces and not sealed.home:
-        sealed = replace(sealed, home=home, homes=(home, *sealed.homes))
-    if sealed == session.sealed and not taken and not receipts:
-        return SealedOutcome(outcome, home, pieces)
-    from_head = min(taken, len(session.entries))
-    sealing = Sealing(_seen_by(session, from_head), from_head, marks, sealed)
-    outcome = replace(outcome, sealing=sealing, entries=outcome.entries[taken - from_head :])
-    return SealedOutcome(outcome, home, pieces)
+    outcome, segment_list, large_parts = _offload_agent_session(session, outcome, namespace)
+    blobs |= large_parts
+    outcome, segment_list, large_parts = _offload_overlay(segment_list, outcome, namespace)
+    blobs |= large_parts
+    entry_count, segments, receipts = _select_sealed_turns(session, outcome)
+    refs, segment_blobs = add_segments(segment_list.refs, segments, namespace)
+    blobs |= segment_blobs
+    sealed_turn_ids = [turn_of_receipt(receipt) for receipt in kept_receipts(session.receipts)[:receipts]]
+    marks = "".join(map(turn_mark, sealed_turn_ids))
+    segment_list = replace(segment_list, refs=refs, seen=(segment_list.seen + marks)[-MARK_CHARACTERS * seen :])
+    if blobs and not segment_list.home:
+        segment_list = replace(segment_list, home=namespace, homes=(namespace, *segment_list.homes))
+    if segment_list == session.sealed and not entry_count and not receipts:
+        return SealedOutcome(outcome, namespace, blobs)
+    from_head = min(entry_count, len(session.entries))
+    sealing = Sealing(_hash_replaced_part(session, from_head), from_head, marks, segment_list)
+    outcome = replace(outcome, sealing=sealing, entries=outcome.entries[entry_count - from_head :])
+    return SealedOutcome(outcome, namespace, blobs)
 
 
 def apply_sealing(session: Session, sealing: Sealing) -> Session:
@@ -122,80 +122,86 @@ def apply_sealing(session: Session, sealing: Sealing) -> Session:
     Raises:
         CorruptStateError: the head is not what was sealed; nothing is changed.
     """
-    if _seen_by(session, sealing.taken) != sealing.instead_of:
+    if _hash_replaced_part(session, sealing.taken) != sealing.instead_of:
         raise CorruptStateError(
             "the session has changed while the turn ran, so the sealed entries are not those that it holds: try again"
         )
-    kept = [one for one in kept_receipts(session.receipts) if not has_mark(sealing.receipts, turn_of_receipt(one))]
+    retained_receipts = [
+        receipt
+        for receipt in kept_receipts(session.receipts)
+        if not has_mark(sealing.receipts, turn_of_receipt(receipt))
+    ]
     return replace(
         session,
         entries=session.entries[sealing.taken :],
-        receipts=Receipts(kept, decode_receipt),
+        receipts=Receipts(retained_receipts, decode_receipt),
         sealed=sealing.sealed,
     )
 
 
-def emptied(sealed: Sealed) -> Sealed:
+def clear_segments(segment_list: Sealed) -> Sealed:
     """Return the sealed part of a cleared session; its turns keep their marks. Guarantee: pure."""
-    return replace(sealed, refs=(), agent_session=None, overlay=None)
+    return replace(segment_list, refs=(), agent_session=None, overlay=None)
 
 
-def pieces_named(entries: Iterable[Mapping[str, Any]], home: str) -> set[tuple[str, str]]:
+def referenced_blobs(entries: Iterable[Mapping[str, Any]], namespace: str) -> set[tuple[str, str]]:
     """Return the pieces that entries refer to.
 
     Guarantee: pure.
 
     Args:
         entries: as stored.
-        home: of what holds them.
+        namespace: of what holds them.
 
     Returns:
         Home and name of each.
     """
-    return {(one.home or home, one.name) for entry in entries for one in detached_of(entry)}
+    return {(text.home or namespace, text.name) for entry in entries for text in detached_of(entry)}
 
 
-def _seen_by(session: Session, taken: int) -> str:
+def _hash_replaced_part(session: Session, entry_count: int) -> str:
     """Hash what a sealing replaces; other turns may be cancelled at the same time, so receipts do not count."""
-    return document_digest([list(session.entries[:taken]), encode_sealed(session.sealed)])
+    return document_digest([list(session.entries[:entry_count]), encode_sealed(session.sealed)])
 
 
-def _agent_session_apart(
-    session: Session, outcome: TurnOutcome, home: str
+def _offload_agent_session(
+    session: Session, outcome: TurnOutcome, namespace: str
 ) -> tuple[TurnOutcome, Sealed, dict[str, bytes]]:
     """Detach a large framework session from an outcome."""
-    sealed = session.sealed
+    segment_list = session.sealed
     if outcome.status != "completed" and outcome.agent_session is None:
-        return outcome, sealed, {}
+        return outcome, segment_list, {}
     data = json_bytes_of(outcome.agent_session) if outcome.agent_session is not None else b""
     if len(data) < AGENT_SESSION_BYTES:
-        return outcome, replace(sealed, agent_session=None), {}
+        return outcome, replace(segment_list, agent_session=None), {}
     name = piece_name(data)
-    return replace(outcome, agent_session=None), replace(sealed, agent_session=(name, home)), {name: data}
+    return replace(outcome, agent_session=None), replace(segment_list, agent_session=(name, namespace)), {name: data}
 
 
-def _overlay_apart(sealed: Sealed, outcome: TurnOutcome, home: str) -> tuple[TurnOutcome, Sealed, dict[str, bytes]]:
+def _offload_overlay(
+    segment_list: Sealed, outcome: TurnOutcome, namespace: str
+) -> tuple[TurnOutcome, Sealed, dict[str, bytes]]:
     """Detach a large overlay from an outcome."""
     if outcome.overlay is None:
-        return outcome, sealed, {}
+        return outcome, segment_list, {}
     data = json_bytes_of(outcome.overlay)
     if len(data) < OVERLAY_BYTES:
-        return outcome, replace(sealed, overlay=None), {}
+        return outcome, replace(segment_list, overlay=None), {}
     name = piece_name(data)
-    return replace(outcome, overlay={}), replace(sealed, overlay=(name, home)), {name: data}
+    return replace(outcome, overlay={}), replace(segment_list, overlay=(name, namespace)), {name: data}
 
 
-def _sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Segment], int]:
+def _select_sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Segment], int]:
     """Decide how many entries of head and outcome are sealed, all or none, in which segments, and which receipts go."""
     entries = [*session.entries, *outcome.entries]
     sizes = [len(json_bytes_of(entry)) for entry in entries]
-    stored = [encode_receipt(one) for one in kept_receipts(session.receipts)]
-    if sum(sizes) + len(json_bytes_of(stored)) <= HEAD_BYTES:
+    receipts_json = [encode_receipt(receipt) for receipt in kept_receipts(session.receipts)]
+    if sum(sizes) + len(json_bytes_of(receipts_json)) <= HEAD_BYTES:
         return 0, [], 0
-    receipts = max(len(stored) - KEPT_RECEIPTS, 0)
+    receipt_count = max(len(receipts_json) - MAX_HEAD_RECEIPTS, 0)
     if outcome.entries:
-        stored.append(encode_receipt(receipt_of_outcome(outcome)))
-    return len(entries), divide_turns(entries, sizes, stored, receipts), receipts
+        receipts_json.append(encode_receipt(receipt_of_outcome(outcome)))
+    return len(entries), divide_turns(entries, sizes, receipts_json, receipt_count), receipt_count
 
 
 def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
@@ -209,7 +215,7 @@ def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
         turn_id=outcome.turn_id,
         status=outcome.status,
         ended_at=outcome.ended_at or ended_at,
-        request_hash=kept_hash(outcome.request_hash),
+        request_hash=short_hash(outcome.request_hash),
         error=outcome.error,
         stats=outcome.stats,
         spent=outcome.spent,
@@ -217,7 +223,10 @@ def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
 
 
 def divide_turns(
-    entries: Sequence[Mapping[str, Any]], sizes: Sequence[int], receipts: Sequence[Mapping[str, Any]], gone: int
+    entries: Sequence[Mapping[str, Any]],
+    sizes: Sequence[int],
+    receipts: Sequence[Mapping[str, Any]],
+    sealed_receipt_count: int,
 ) -> list[Segment]:
     """Divide sealed entries into segments at turn boundaries.
 
@@ -227,7 +236,7 @@ def divide_turns(
         entries: as stored, oldest first.
         sizes: of their JSON.
         receipts: as stored, oldest first; those of the entries' turns go with them.
-        gone: how many of the receipts leave the head; those without entries go with the last segment.
+        sealed_receipt_count: how many of the receipts leave the head; those without entries go with the last segment.
 
     Returns:
         The segments, oldest first.
@@ -235,29 +244,36 @@ def divide_turns(
     groups: list[list[Mapping[str, Any]]] = []
     size = SEGMENT_BYTES
     count = 0
-    places = range(len(entries))
-    for _, turn in groupby(places, key=lambda place: entries[place].get("correlationId")):
-        own = [*turn]
-        more = sum(sizes[place] for place in own)
-        if size + more > SEGMENT_BYTES or count == SEGMENT_TURNS:
+    indexes = range(len(entries))
+    for _, turn in groupby(indexes, key=lambda index: entries[index].get("correlationId")):
+        turn_indexes = [*turn]
+        turn_size = sum(sizes[index] for index in turn_indexes)
+        if size + turn_size > SEGMENT_BYTES or count == SEGMENT_TURNS:
             groups.append([])
             size = count = 0
-        groups[-1] += [entries[place] for place in own]
-        size += more
+        groups[-1] += [entries[index] for index in turn_indexes]
+        size += turn_size
         count += 1
-    turns = [{entry.get("correlationId") for entry in group} for group in groups]
-    kept: list[list[Mapping[str, Any]]] = [[one for one in receipts if turn_of_receipt(one) in own] for own in turns]
-    known = set[Any]().union(*turns)
-    alone = [one for one in receipts[:gone] if turn_of_receipt(one) not in known]
-    if alone and not groups:
-        return [Segment((), tuple(alone))]
-    if alone:
-        kept[-1] += alone
-    return [Segment(tuple(group), tuple(own)) for group, own in zip(groups, kept, strict=True)]
+    group_turn_ids = [{entry.get("correlationId") for entry in group} for group in groups]
+    group_receipts: list[list[Mapping[str, Any]]] = [
+        [receipt for receipt in receipts if turn_of_receipt(receipt) in turn_ids] for turn_ids in group_turn_ids
+    ]
+    all_turn_ids = set[Any]().union(*group_turn_ids)
+    unmatched_receipts = [
+        receipt for receipt in receipts[:sealed_receipt_count] if turn_of_receipt(receipt) not in all_turn_ids
+    ]
+    if unmatched_receipts and not groups:
+        return [Segment((), tuple(unmatched_receipts))]
+    if unmatched_receipts:
+        group_receipts[-1] += unmatched_receipts
+    return [
+        Segment(tuple(group), tuple(receipts_of_group))
+        for group, receipts_of_group in zip(groups, group_receipts, strict=True)
+    ]
 
 
 def add_segments(
-    refs: Sequence[SegmentRef], segments: Iterable[Segment], home: str
+    refs: Sequence[SegmentRef], segments: Iterable[Segment], namespace: str
 ) -> tuple[tuple[SegmentRef, ...], dict[str, bytes]]:
     """Add segments to a list of references, and indexes where there are enough of one depth.
 
@@ -266,44 +282,44 @@ def add_segments(
     Args:
         refs: oldest first.
         segments: to add, oldest first.
-        home: where they will be stored.
+        namespace: where they will be stored.
 
     Returns:
         The longer list, and the pieces to store: name → bytes.
     """
-    found = [segment_piece(segment, home) for segment in segments]
-    grown, indexes = add_refs(refs, [ref for ref, _ in found], home)
-    return grown, {ref.name: data for ref, data in found} | indexes
+    encoded_segments = [encode_segment_blob(segment, namespace) for segment in segments]
+    longer_refs, indexes = add_refs(refs, [ref for ref, _ in encoded_segments], namespace)
+    return longer_refs, {ref.name: data for ref, data in encoded_segments} | indexes
 
 
-def segment_piece(segment: Segment, home: str) -> tuple[SegmentRef, bytes]:
+def encode_segment_blob(segment: Segment, namespace: str) -> tuple[SegmentRef, bytes]:
     """Encode a segment, compressed.
 
     Guarantee: pure.
 
     Args:
         segment: its contents.
-        home: where it will be stored.
+        namespace: where it will be stored.
 
     Returns:
         The reference to it, and its bytes.
     """
     data, size = encode_segment(segment)
     turns = dict.fromkeys(str(entry.get("correlationId")) for entry in segment.entries)
-    turns |= dict.fromkeys(turn_of_receipt(one) for one in segment.receipts)
+    turns |= dict.fromkeys(turn_of_receipt(receipt) for receipt in segment.receipts)
     ref = SegmentRef(
         piece_name(data),
-        home,
+        namespace,
         entries=len(segment.entries),
         size=size,
         turns="".join(map(turn_mark, turns)),
-        has_contents=bool(pieces_named(segment.entries, home)),
+        has_contents=bool(referenced_blobs(segment.entries, namespace)),
     )
     return ref, data
 
 
 def add_refs(
-    refs: Sequence[SegmentRef], more: Iterable[SegmentRef], home: str
+    refs: Sequence[SegmentRef], new_refs: Iterable[SegmentRef], namespace: str
 ) -> tuple[tuple[SegmentRef, ...], dict[str, bytes]]:
     """Add references to segments to a list, with indexes where there are enough of one depth.
 
@@ -311,21 +327,21 @@ def add_refs(
 
     Args:
         refs: oldest first.
-        more: to segments, oldest first.
-        home: where the indexes will be stored.
+        new_refs: to segments, oldest first.
+        namespace: where the indexes will be stored.
 
     Returns:
         The longer list, and the indexes to store: name → bytes.
     """
-    pieces: dict[str, bytes] = {}
-    grown = [*refs]
-    for ref in more:
-        grown.append(ref)
-        while (together := _full_depth(grown)) is not None:
-            index = encode_index(together, home)
-            pieces[piece_name(index)] = index
-            grown[-FAN_OUT:] = [_index_ref(piece_name(index), home, together)]
-    return tuple(grown), pieces
+    blobs: dict[str, bytes] = {}
+    longer_refs = [*refs]
+    for ref in new_refs:
+        longer_refs.append(ref)
+        while (indexed_refs := _full_depth(longer_refs)) is not None:
+            index = encode_index(indexed_refs, namespace)
+            blobs[piece_name(index)] = index
+            longer_refs[-FAN_OUT:] = [_index_ref(piece_name(index), namespace, indexed_refs)]
+    return tuple(longer_refs), blobs
 
 
 def _full_depth(refs: Sequence[SegmentRef]) -> Sequence[SegmentRef] | None:
@@ -334,10 +350,10 @@ def _full_depth(refs: Sequence[SegmentRef]) -> Sequence[SegmentRef] | None:
     return last if len(last) == FAN_OUT and len({ref.depth for ref in last}) == 1 else None
 
 
-def _index_ref(name: str, home: str, refs: Sequence[SegmentRef]) -> SegmentRef:
+def _index_ref(name: str, namespace: str, refs: Sequence[SegmentRef]) -> SegmentRef:
     return SegmentRef(
         name,
-        home,
+        namespace,
         entries=sum(ref.entries for ref in refs),
         size=sum(ref.size for ref in refs),
         depth=refs[0].depth + 1,
@@ -354,11 +370,11 @@ def turn_of_receipt(receipt: Receipt | Mapping[str, Any]) -> str:
 #
 # This is the only place that lists the kinds of references. A new kind of piece is added here, or it is swept away.
 
-Named = set[tuple[str, str]]
+BlobNames = set[tuple[str, str]]
 """Home and name of pieces."""
 
 
-def named_by_head(session: Session) -> Named:
+def blobs_of_head(session: Session) -> BlobNames:
     """Return the pieces that the head itself refers to: segments, indexes, its entries' contents, other separate parts.
 
     Guarantee: pure.
@@ -366,27 +382,27 @@ def named_by_head(session: Session) -> Named:
     Args:
         session: the head.
     """
-    sealed = session.sealed
-    named = {(ref.home, ref.name) for ref in sealed.refs} | pieces_named(session.entries, sealed.home)
-    apart = (sealed.agent_session, sealed.overlay, sealed.homes_at)
-    return named | {(home, name) for name, home in filter(None, apart)}
+    segment_list = session.sealed
+    blob_names = {(ref.home, ref.name) for ref in segment_list.refs} | referenced_blobs(
+        session.entries, segment_list.home
+    )
+    offloaded_parts = (segment_list.agent_session, segment_list.overlay, segment_list.homes_at)
+    return blob_names | {(namespace, name) for name, namespace in filter(None, offloaded_parts)}
 
 
-def named_by_segment(segment: Segment, home: str) -> Named:
+def blobs_of_segment(segment: Segment, namespace: str) -> BlobNames:
     """Return the large contents of a segment's entries.
 
     Guarantee: pure.
 
     Args:
         segment: as stored.
-        home: of the segment.
+        namespace: of the segment.
     """
-    return pieces_named(segment.entries, home)
+    return referenced_blobs(segment.entries, namespace)
 
 
-def turns_of_entries(
-    entries: Sequence[Mapping[str, object]], receipts: Sequence[Mapping[str, object]] = ()
-) -> list[str]:
+def list_turn_ids(entries: Sequence[Mapping[str, object]], receipts: Sequence[Mapping[str, object]] = ()) -> list[str]:
     """List the turns named in stored entries and receipts. Guarantee: pure."""
-    named = (*(entry.get("correlationId") for entry in entries), *(one.get("turnId") for one in receipts))
-    return [*dict.fromkeys(str(turn) for turn in named if turn)]
+    turn_ids = (*(entry.get("correlationId") for entry in entries), *(receipt.get("turnId") for receipt in receipts))
+    return [*dict.fromkeys(str(turn) for turn in turn_ids if turn)]

@@ -21,7 +21,7 @@ from durable_agent_host.model.provider_item import OWNER, STAMP
 from durable_agent_host.model.segment_refs import Sealed
 from durable_agent_host.model.session import Receipts, Session, without_workflow_state
 
-MOST_TOLD: Final = 100
+MAX_REPORTED_ENTRIES: Final = 100
 """Maximum sentences about entries in the answer to an import."""
 _ROLES_OF_CONVERSATIONS: Final = frozenset({"user", "assistant", "tool"})
 _NO_SESSION: Final = "the body is not a valid session"
@@ -43,22 +43,21 @@ def entries_to_import(read: Sequence[ReadEntry]) -> list[Mapping[str, Any]]:
     """
     if not read:
         return []
-    for one in read:
-        if STORED in extension_of(_object(one.entry)):
-            place = (*HISTORY, one.number, "extensionData", EXTENSION, STORED)
-            raise RequestError(_references(place_of(place)))
-    whole: list[Any] = []
-    for one in read:
-        entry: Any = one.entry
-        if one.texts and isinstance(entry, dict) and not _has_odd_extension(cast("dict[str, Any]", entry)):
-            entry = stand_in(listing(cast("dict[str, Any]", entry), one.texts))
-        whole.append(entry)
-    if faults := document_faults({"schemaVersion": Session.schema_version, "data": {HISTORY[1]: whole}}):
+    for read_entry in read:
+        if STORED in extension_of(_object(read_entry.entry)):
+            json_path = (*HISTORY, read_entry.number, "extensionData", EXTENSION, STORED)
+            raise RequestError(_reference_error_text(place_of(json_path)))
+    entries: list[Any] = []
+    for read_entry in read:
+        entry: Any = read_entry.entry
+        if read_entry.texts and isinstance(entry, dict) and not _has_odd_extension(cast("dict[str, Any]", entry)):
+            entry = stand_in(listing(cast("dict[str, Any]", entry), read_entry.texts))
+        entries.append(entry)
+    if violations := document_faults({"schemaVersion": Session.schema_version, "data": {HISTORY[1]: entries}}):
         first = read[0].number
-        raise RequestError(
-            f"{_NO_SESSION}: {shape_error([fault._replace(path=move_entry(fault.path, first)) for fault in faults])}"
-        )
-    return [listing(one.entry, one.texts) for one in read]
+        shifted_violations = [violation._replace(path=move_entry(violation.path, first)) for violation in violations]
+        raise RequestError(f"{_NO_SESSION}: {shape_error(shifted_violations)}")
+    return [listing(read_entry.entry, read_entry.texts) for read_entry in read]
 
 
 def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
@@ -77,22 +76,24 @@ def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
     """
     if not read:
         return []
-    ours = {"receipts": [one.receipt for one in read]}
-    data: dict[str, Any] = {HISTORY[1]: [], "extensionData": {EXTENSION: ours}}
-    if faults := document_faults({"schemaVersion": Session.schema_version, "data": data}):
+    extension = {"receipts": [read_receipt.receipt for read_receipt in read]}
+    data: dict[str, Any] = {HISTORY[1]: [], "extensionData": {EXTENSION: extension}}
+    if violations := document_faults({"schemaVersion": Session.schema_version, "data": data}):
         first = read[0].number
-        moved = [fault._replace(path=move_entry(fault.path, first, RECEIPTS)) for fault in faults]
-        raise RequestError(f"{_NO_SESSION}: {shape_error(moved)}")
-    return ours["receipts"]
+        shifted_violations = [
+            violation._replace(path=move_entry(violation.path, first, RECEIPTS)) for violation in violations
+        ]
+        raise RequestError(f"{_NO_SESSION}: {shape_error(shifted_violations)}")
+    return extension["receipts"]
 
 
-def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
+def session_to_import(document: Any, owner: Owner | None = None) -> Session:
     """Check an exported document apart from its entries.
 
     Guarantee: pure.
 
     Args:
-        rest: the document with an empty conversation.
+        document: the document with an empty conversation.
         owner: of the new session, whatever the document says.
 
     Returns:
@@ -106,21 +107,21 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
         RequestError: it is not a session, or has references, which lead to parts of another one.
     """
     try:
-        session = decode_session(rest)
+        session = decode_session(document)
     except StateError as error:
         raise RequestError(f"{_NO_SESSION}: {error}") from None
     if not session.document:
         raise RequestError("the body is empty: send what 'export' returned")
-    if faults := document_faults(rest):
-        raise RequestError(f"{_NO_SESSION}: {shape_error(faults)}")
+    if violations := document_faults(document):
+        raise RequestError(f"{_NO_SESSION}: {shape_error(violations)}")
     if session.sealed != Sealed():
-        raise RequestError(_references(place_of(("data", "extensionData", EXTENSION, "sealed"))))
+        raise RequestError(_reference_error_text(place_of(("data", "extensionData", EXTENSION, "sealed"))))
     if session.spent is not None and not all(0 <= (figure or 0) <= MOST_SPENT for figure in astuple(session.spent)):
-        place = place_of(("data", "extensionData", EXTENSION, "spent"))
-        raise RequestError(f"{_NO_SESSION}: {place} has a figure below 0, or above all that can be spent")
-    kept = without_workflow_state(session.agent_session)
-    if owner is not None and kept is not None:
-        kept = {**kept, "service_session_id": None} if _states_of_app(kept) else None
+        path_text = place_of(("data", "extensionData", EXTENSION, "spent"))
+        raise RequestError(f"{_NO_SESSION}: {path_text} has a figure below 0, or above all that can be spent")
+    agent_session = without_workflow_state(session.agent_session)
+    if owner is not None and agent_session is not None:
+        agent_session = {**agent_session, "service_session_id": None} if _states_of_app(agent_session) else None
     return replace(
         session,
         owner=owner,
@@ -129,20 +130,20 @@ def session_to_import(rest: Any, owner: Owner | None = None) -> Session:
         interrupting=None,
         requests={},
         erasing="",
-        agent_session=kept,
+        agent_session=agent_session,
         overlay=None if owner is not None else session.overlay,
     )
 
 
 def document_of(
-    rest: Any, session: Session, entries: Sequence[Mapping[str, Any]], receipts: Sequence[Mapping[str, Any]]
+    document: Any, session: Session, entries: Sequence[Mapping[str, Any]], receipts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Reassemble a document that fits into a head.
 
     Guarantee: pure.
 
     Args:
-        rest: the document with an empty conversation.
+        document: the document with an empty conversation.
         session: the result of `session_to_import`.
         entries: of the conversation.
         receipts: of its turns.
@@ -150,15 +151,15 @@ def document_of(
     Returns:
         The document, unchanged unless parts of it were left out.
     """
-    filled = replace(session, entries=tuple(entries), receipts=Receipts(receipts, decode_receipt))
-    before = decode_session(rest)
-    if replace(before, entries=filled.entries, receipts=filled.receipts) != filled:
-        return encode_session(filled)
-    data: dict[str, Any] = {**rest["data"], HISTORY[1]: list(entries)}
+    full_session = replace(session, entries=tuple(entries), receipts=Receipts(receipts, decode_receipt))
+    before = decode_session(document)
+    if replace(before, entries=full_session.entries, receipts=full_session.receipts) != full_session:
+        return encode_session(full_session)
+    data: dict[str, Any] = {**document["data"], HISTORY[1]: list(entries)}
     if receipts:
         extensions = data["extensionData"]
         data["extensionData"] = {**extensions, EXTENSION: {**extensions[EXTENSION], "receipts": list(receipts)}}
-    return {**rest, "data": data}
+    return {**document, "data": data}
 
 
 def messages_on_trust(number: int, entry: Mapping[str, Any], *, is_owned: bool) -> list[str]:
@@ -181,18 +182,18 @@ def messages_on_trust(number: int, entry: Mapping[str, Any], *, is_owned: bool) 
     contents = [content for message in messages for content in message.contents]
     types = {content.type for content in contents}
     roles = dict.fromkeys(message.role for message in messages)
-    found = [
+    trusted_parts = [
         f"a message of role {role!r}, which the model takes for instructions of the app"
         for role in roles
         if role not in _ROLES_OF_CONVERSATIONS
     ]
     if "tool" in roles or any(content_type.endswith("_result") for content_type in types):
-        found.append("results of tools, which the model takes for what the tools returned")
+        trusted_parts.append("results of tools, which the model takes for what the tools returned")
     if "function_approval_response" in types:
-        found.append("answers to approvals, which the agent takes for those of a person")
+        trusted_parts.append("answers to approvals, which the agent takes for those of a person")
     if not is_owned and any(_is_of_the_service(content) for content in contents):
-        found.append("reasoning or other items of the model's service, which are sent back to it unchanged")
-    return [f"entry {number} has {one}" for one in found]
+        trusted_parts.append("reasoning or other items of the model's service, which are sent back to it unchanged")
+    return [f"entry {number} has {trusted_part}" for trusted_part in trusted_parts]
 
 
 def _is_of_the_service(content: Content) -> bool:
@@ -210,19 +211,21 @@ def session_on_trust(session: Session) -> list[str]:
     Returns:
         Sentences: a conversation that the model's service would continue, a context, and data of the app.
     """
-    told: list[str] = []
+    sentences: list[str] = []
     service = (session.agent_session or {}).get("service_session_id")
     if service:
-        told.append(
+        sentences.append(
             f"the session continues {service!r} of the model's service, whose conversation may be a different one"
         )
     if session.overlay is not None:
-        told.append("the session itself says what the model gets of its conversation, and what stands for the rest")
+        sentences.append(
+            "the session itself says what the model gets of its conversation, and what stands for the rest"
+        )
     if session.app_state:
-        told.append("the session has data of the app, which the app's own operations trust")
+        sentences.append("the session has data of the app, which the app's own operations trust")
     if of_app := _states_of_app(session.agent_session or {}):
-        told.append(f"the session has state of {', '.join(map(repr, of_app))}, which the agent's providers trust")
-    return told
+        sentences.append(f"the session has state of {', '.join(map(repr, of_app))}, which the agent's providers trust")
+    return sentences
 
 
 def _states_of_app(agent_session: Mapping[str, Any]) -> list[str]:
@@ -231,10 +234,10 @@ def _states_of_app(agent_session: Mapping[str, Any]) -> list[str]:
     return sorted(name for name, value in state.items() if value and not name.startswith(SOURCE))
 
 
-def _references(place: str) -> str:
+def _reference_error_text(path_text: str) -> str:
     return (
-        f"{place} refers to parts of another session, which are not in the body: send what 'export' returned, and not "
-        "what the entity holds"
+        f"{path_text} refers to parts of another session, which are not in the body: send what 'export' returned, and "
+        "not what the entity holds"
     )
 
 

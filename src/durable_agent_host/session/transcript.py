@@ -9,7 +9,7 @@ from durable_agent_host.codec.content import OPAQUE, STORED
 from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.model.provider_item import IMPORT, OWNER, PART_OF, STAMP
 
-Answer = Callable[[str, int], Content]
+BuildResult = Callable[[str, int], Content]
 """A call's id, and how often that id occurred before in the same batch → the result for the model."""
 
 
@@ -26,14 +26,16 @@ def finished_part(messages: Iterable[Message]) -> list[Message]:
         left out: their arguments may be cut off, and none of them has run. So is the reasoning at the end: it may lack
         its seal, and what it led to is missing.
     """
-    kept: list[Message] = []
+    complete_messages: list[Message] = []
     for message in messages:
         contents = [content for content in message.contents if _is_finished(content)]
         while contents and contents[-1].type == "text_reasoning":
             contents.pop()
         if contents:
-            kept.append(Message(message.role, contents, author_name=message.author_name, message_id=message.message_id))
-    return kept
+            complete_messages.append(
+                Message(message.role, contents, author_name=message.author_name, message_id=message.message_id)
+            )
+    return complete_messages
 
 
 def _is_finished(content: Content) -> bool:
@@ -43,14 +45,14 @@ def _is_finished(content: Content) -> bool:
     return not is_call or (content.type != "function_call" and STAMP in content.additional_properties)
 
 
-def close_calls(messages: Sequence[Message], answer: Answer) -> list[Message]:
+def close_calls(messages: Sequence[Message], build_result: BuildResult) -> list[Message]:
     """Give every function call of a turn its result.
 
     Guarantee: pure; the given messages are not changed.
 
     Args:
         messages: of the turn, in order.
-        answer: returns the result for a call without one.
+        build_result: returns the result for a call without one.
 
     Returns:
         The messages, with the missing results in a separate message after the last.
@@ -61,12 +63,14 @@ def close_calls(messages: Sequence[Message], answer: Answer) -> list[Message]:
             open_calls.append(content.call_id or "")
         elif content.type == "function_result" and content.call_id in open_calls:
             open_calls.remove(content.call_id)
-    results = [answer(call_id, open_calls[:place].count(call_id)) for place, call_id in enumerate(open_calls)]
+    results = [
+        build_result(call_id, open_calls[:call_index].count(call_id)) for call_index, call_id in enumerate(open_calls)
+    ]
     return [*messages, Message("tool", results)] if results else list(messages)
 
 
 def replay_messages(
-    entries: Iterable[Mapping[str, Any]], *, imported: int = 0, between: Callable[[], object] = lambda: None
+    entries: Iterable[Mapping[str, Any]], *, imported_count: int = 0, between: Callable[[], object] = lambda: None
 ) -> list[Message]:
     """Rehydrate the messages that the model receives again.
 
@@ -74,7 +78,7 @@ def replay_messages(
 
     Args:
         entries: the conversation as it is stored, oldest first.
-        imported: how many of the first ones are retold, see `as_imported`.
+        imported_count: how many of the first ones are retold, see `as_imported`.
         between: called before each entry, to let others work.
 
     Returns:
@@ -85,17 +89,17 @@ def replay_messages(
     Raises:
         CorruptStateError: an entry cannot be read.
     """
-    kept = list(entries)
-    failed = failed_turns(kept, between=between)
+    all_entries = list(entries)
+    failed_turn_ids = failed_turns(all_entries, between=between)
 
-    def replayed(some: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        for entry in some:
-            if entry.get("correlationId") not in failed or not failed:
+    def select_replayed(part: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        for entry in part:
+            if entry.get("correlationId") not in failed_turn_ids or not failed_turn_ids:
                 between()
                 yield entry
 
-    before = as_imported(decode_messages(replayed(kept[:imported])))
-    return sendable([*before, *decode_messages(replayed(kept[imported:]))], between=between)
+    before = as_imported(decode_messages(select_replayed(all_entries[:imported_count])))
+    return sendable([*before, *decode_messages(select_replayed(all_entries[imported_count:]))], between=between)
 
 
 def as_imported(messages: Iterable[Message]) -> list[Message]:
@@ -107,11 +111,13 @@ def as_imported(messages: Iterable[Message]) -> list[Message]:
     Args:
         messages: freshly decoded; they are changed in place.
     """
-    told = list(messages)
-    for content in (content for message in told for content in message.contents):
-        kept = {name: value for name, value in content.additional_properties.items() if name not in (STAMP, PART_OF)}
-        content.additional_properties = kept | {OWNER: IMPORT}
-    return told
+    imported_messages = list(messages)
+    for content in (content for message in imported_messages for content in message.contents):
+        properties = {
+            name: value for name, value in content.additional_properties.items() if name not in (STAMP, PART_OF)
+        }
+        content.additional_properties = properties | {OWNER: IMPORT}
+    return imported_messages
 
 
 def sendable(messages: Iterable[Message], *, between: Callable[[], object] = lambda: None) -> list[Message]:
@@ -154,26 +160,26 @@ def failed_turns(entries: Iterable[Mapping[str, Any]], *, between: Callable[[], 
     Returns:
         Their correlation ids.
     """
-    failed: set[Any] = set()
+    failed_turn_ids: set[Any] = set()
     for entry in entries:
         between()
         if _is_failure(entry):
-            failed.add(entry.get("correlationId"))
-    return failed
+            failed_turn_ids.add(entry.get("correlationId"))
+    return failed_turn_ids
 
 
 def _is_failure(entry: Mapping[str, Any]) -> bool:
     if entry.get("$type") != "response":
         return False
     has_contents = False
-    for message in _listed(entry.get("messages")):
+    for message in _as_list(entry.get("messages")):
         if isinstance(message, dict):
-            for content in _listed(cast("dict[str, Any]", message).get("contents")):
+            for content in _as_list(cast("dict[str, Any]", message).get("contents")):
                 if not isinstance(content, dict) or cast("dict[str, Any]", content).get("$type") != "error":
                     return False
                 has_contents = True
     return has_contents
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []

@@ -36,14 +36,14 @@ _CLIENT_OPTIONS["logger"].setLevel(logging.WARNING)  # at INFO the SDK logs ever
 
 
 def container_of_app(
-    environment: Mapping[str, str], container: str, *, what: str, setting: str = "AzureWebJobsStorage"
+    environment: Mapping[str, str], container: str, *, label: str, setting: str = "AzureWebJobsStorage"
 ) -> Callable[[Any], ContainerClient]:
     """Return a factory for clients of the app's storage account.
 
     Args:
         environment: the app's settings.
         container: its name.
-        what: what needs the account, for the message.
+        label: what needs the account, for the message.
         setting: name of a connection string, or prefix of ``{setting}__accountName`` and
             ``{setting}__blobServiceUri`` for identities, with ``{setting}__clientId`` for a user-assigned one.
 
@@ -62,7 +62,7 @@ def container_of_app(
     url = url or (f"https://{account}.blob.core.windows.net" if account else "")
     if not url:
         raise SettingError(
-            f"{what} needs a storage account: set {setting} to a connection string, or "
+            f"{label} needs a storage account: set {setting} to a connection string, or "
             f"{setting}__accountName for an identity"
         )
     client_id = environment.get(f"{setting}__clientId", "").strip() or None
@@ -116,7 +116,7 @@ class BlobRange:
 
 
 @dataclass(frozen=True)
-class ListedBlob:
+class BlobListItem:
     """A blob in a listing.
 
     Attributes:
@@ -140,15 +140,15 @@ class BlobContainer:
 
     Args:
         make_client: creates the client, in that loop, with a given transport.
-        give_up_seconds: how long a request is retried.
-        what: the contents of the container, for messages.
+        retry_seconds: how long a request is retried.
+        label: the contents of the container, for messages.
     """
 
-    def __init__(self, make_client: Callable[[Any], ContainerClient], give_up_seconds: float, *, what: str) -> None:
+    def __init__(self, make_client: Callable[[Any], ContainerClient], retry_seconds: float, *, label: str) -> None:
         self._make_client = make_client
-        self._give_up_seconds = give_up_seconds
-        self._what = what
-        self._made: ContainerClient | None = None
+        self._retry_seconds = retry_seconds
+        self._label = label
+        self._sdk_client: ContainerClient | None = None
 
     async def mark(
         self,
@@ -156,7 +156,7 @@ class BlobContainer:
         content: bytes,
         *,
         metadata: Mapping[str, str] | None = None,
-        give_up_seconds: float | None = None,
+        retry_seconds: float | None = None,
     ) -> None:
         """Create or replace a small blob. Creates the container if that is missing."""
 
@@ -164,9 +164,9 @@ class BlobContainer:
             blob = self.client().get_blob_client(name)
             return await blob.upload_blob(content, overwrite=True, metadata=dict(metadata or {}))
 
-        await self.make(call, give_up_seconds)
+        await self.make(call, retry_seconds)
 
-    async def create_whole(self, name: str, content: bytes) -> bool:
+    async def create_blob(self, name: str, content: bytes) -> bool:
         """Create a blob in one request, unless it exists; `MAX_BLOCK_BYTES` at most. Creates the container.
 
         Returns:
@@ -262,27 +262,27 @@ class BlobContainer:
         except HttpResponseError as error:
             raise self.explain(error) from error
 
-    async def listed(self, prefix: str, *, with_metadata: bool = False) -> list[ListedBlob]:
+    async def list_blobs(self, prefix: str, *, with_metadata: bool = False) -> list[BlobListItem]:
         """List blobs by name prefix; empty without the container."""
 
-        async def call() -> list[ListedBlob]:
+        async def call() -> list[BlobListItem]:
             now = datetime.now(UTC)
 
-            def note_time(response: Any) -> None:
+            def record_time(response: Any) -> None:
                 nonlocal now
                 with suppress(TypeError, ValueError):
                     now = parsedate_to_datetime(response.http_response.headers.get("date"))
 
-            found: list[ListedBlob] = []
+            found: list[BlobListItem] = []
             blobs = self.client().list_blobs(
                 name_starts_with=prefix,
                 include=["metadata"] if with_metadata else None,
-                raw_response_hook=note_time,
+                raw_response_hook=record_time,
             )
             async for blob in cast("AsyncIterator[Any]", blobs):
                 age = (now - blob.last_modified).total_seconds()
                 metadata = dict(blob.metadata or {})
-                found.append(ListedBlob(str(blob.name), int(blob.size), str(blob.etag), age, metadata))
+                found.append(BlobListItem(str(blob.name), int(blob.size), str(blob.etag), age, metadata))
             return found
 
         return await self._list(call)
@@ -292,7 +292,7 @@ class BlobContainer:
 
         async def call() -> list[str]:
             found = cast("AsyncIterator[Any]", self.client().walk_blobs())
-            return [name.rstrip("/") async for one in found if (name := str(one.name)).endswith("/")]
+            return [name.rstrip("/") async for blob in found if (name := str(blob.name)).endswith("/")]
 
         return await self._list(call)
 
@@ -333,19 +333,19 @@ class BlobContainer:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._made is not None:
-            await self._made.close()
+        if self._sdk_client is not None:
+            await self._sdk_client.close()
 
     def client(self) -> ContainerClient:
         """Return the SDK's client, made at the first call."""
-        if self._made is None:
+        if self._sdk_client is None:
             is_behind_proxy = bool({"http", "https", "all"} & getproxies().keys())
             # With the environment's settings, each request would look for a .netrc file, in a thread.
             transport = AioHttpTransport(use_env_settings=is_behind_proxy, **_TIMEOUTS)
-            self._made = self._make_client(transport)
-        return self._made
+            self._sdk_client = self._make_client(transport)
+        return self._sdk_client
 
-    async def make(self, call: Callable[[], Any], give_up_seconds: float | None = None) -> bool:
+    async def make(self, call: Callable[[], Any], retry_seconds: float | None = None) -> bool:
         """Create a blob by a request, and the container before it if missing.
 
         Returns:
@@ -353,32 +353,32 @@ class BlobContainer:
         """
         try:
             try:
-                await self.retry(call, give_up_seconds)
+                await self.retry(call, retry_seconds)
             except ResourceNotFoundError:
                 with suppress(ResourceExistsError):
-                    await self.retry(self.client().create_container, give_up_seconds)
-                await self.retry(call, give_up_seconds)
+                    await self.retry(self.client().create_container, retry_seconds)
+                await self.retry(call, retry_seconds)
         except ResourceExistsError:
             return False
         except HttpResponseError as error:
             raise self.explain(error) from error
         return True
 
-    async def retry(self, call: Callable[[], Any], give_up_seconds: float | None = None) -> Any:
+    async def retry(self, call: Callable[[], Any], retry_seconds: float | None = None) -> Any:
         """Make a request until the storage answers.
 
         Raises:
             LogError: it does not.
             HttpResponseError: its answer, except for server trouble.
         """
-        seconds = self._give_up_seconds if give_up_seconds is None else give_up_seconds
-        return await retry(call, _is_passing, what="the blob storage", give_up_seconds=seconds)
+        seconds = self._retry_seconds if retry_seconds is None else retry_seconds
+        return await retry(call, _is_passing, label="the blob storage", retry_seconds=seconds)
 
     def explain(self, error: HttpResponseError) -> LogError:
         """Return an error that explains the storage's answer and what to do."""
         reason = code_of(error) or " ".join(str(error).split())[:200]
         return LogError(
-            f"the blob storage refused {self._what} ({error.status_code} {reason}): see that the account may "
+            f"the blob storage refused {self._label} ({error.status_code} {reason}): see that the account may "
             "read and write blobs (role Storage Blob Data Contributor)"
         )
 

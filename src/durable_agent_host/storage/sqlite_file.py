@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from durable_agent_host.concurrency.cooperative_yield import give_way
-from durable_agent_host.errors import MAKE_ROOM, DiskFullError, LogError
+from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, LogError
 from sqlite_remnants import CAN_CLEAR, Remnants
 from sqlite_remnants.reserve import connect
 
@@ -64,8 +64,8 @@ class PageTraces:
             _USERS[self._key] -= 1
             if not _USERS[self._key]:
                 del _USERS[self._key]
-                if (opened := _OPEN.pop(self._key, None)) is not None:
-                    opened.close()
+                if (remnants := _OPEN.pop(self._key, None)) is not None:
+                    remnants.close()
         self._key = None
 
     def find(self) -> list[int]:
@@ -109,9 +109,9 @@ class PageTraces:
     def _remnants(self) -> Remnants:
         assert self._key is not None
         with _LOCK:
-            if (opened := _OPEN.get(self._key)) is None:
-                opened = _OPEN[self._key] = Remnants(self._path)
-            return opened
+            if (remnants := _OPEN.get(self._key)) is None:
+                remnants = _OPEN[self._key] = Remnants(self._path)
+            return remnants
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -119,14 +119,14 @@ _PRAGMAS: Final = ("wal_autocheckpoint=20000", "cache_size=-8192")
 _BUSY_SECONDS: Final = 5.0
 _BUSY_PAUSE_SECONDS: Final = 0.01
 _BYTES_BETWEEN_CHECKPOINTS: Final = 4 * 1024 * 1024
-_LONGEST_LOG_BYTES: Final = 32 * 1024 * 1024
+_MAX_LOG_BYTES: Final = 32 * 1024 * 1024
 _CHECKPOINT_BUSY_SECONDS: Final = 0.1
 _PAGES_AT_ONCE: Final = 1024
 _FREED_AT_ONCE: Final = 256
 """Pages: with 1024, SQLite takes some ten times as long for each."""
 _FREEING_PAUSE_SECONDS: Final = 0.002
 _SHORT_CHECKPOINT_SECONDS: Final = 0.005
-_MOST_CHECKPOINTS: Final = 5
+_MAX_CHECKPOINTS: Final = 5
 _LARGEST_VACUUM_BYTES: Final = 256 * 1024 * 1024
 _SEARCHES: Final = 2
 """A page that is written while it is read may be missed by the first."""
@@ -229,7 +229,7 @@ class SqliteFile:
         finally:
             connection.execute("COMMIT")
 
-    def check_place(self) -> None:
+    def check_same_file(self) -> None:
         """Check that the file is still the one that was opened: SQLite continues writing to a deleted file.
 
         Raises:
@@ -247,7 +247,7 @@ class SqliteFile:
 
     def is_checkpoint_overdue(self) -> bool:
         """Return whether the write-ahead log is so long that the writer must wait for a checkpoint."""
-        return self._wal_bytes() >= max(self._checkpoint_at, _LONGEST_LOG_BYTES)
+        return self._wal_bytes() >= max(self._checkpoint_at, _MAX_LOG_BYTES)
 
     def _wal_bytes(self) -> int:
         try:
@@ -255,34 +255,34 @@ class SqliteFile:
         except OSError:
             return 0
 
-    def checkpoint(self, *, waits: bool = False) -> bool:
+    def checkpoint(self, *, should_wait: bool = False) -> bool:
         """Move the write-ahead log into the database and truncate it; called in a thread beside the writer's.
 
         Commits continue during the bulk, and wait briefly for the rest. An active reader prevents the truncation; the
         next checkpoint tries again.
 
         Args:
-            waits: for a running checkpoint; otherwise this one is skipped.
+            should_wait: for a running checkpoint; otherwise this one is skipped.
 
         Returns:
             Whether the log was truncated.
         """
         try:
-            return self._fold_log(waits=waits)
+            return self._fold_log(should_wait=should_wait)
         except sqlite3.Error as error:
             _LOGGER.warning("the write-ahead log of %s was not folded in: %s", self._path, error)
             return False
 
-    def _fold_log(self, *, waits: bool = True) -> bool:
+    def _fold_log(self, *, should_wait: bool = True) -> bool:
         """Do what `checkpoint` does; raises SQLite's errors."""
-        if not self._checkpointing.acquire(blocking=waits):
+        if not self._checkpointing.acquire(blocking=should_wait):
             return False
         try:
-            with closing(self._connect_beside(_CHECKPOINT_BUSY_SECONDS)) as connection:
-                for _ in range(_MOST_CHECKPOINTS):  # each leaves what was written meanwhile
-                    began = time.monotonic()
+            with closing(self._connect_temporarily(_CHECKPOINT_BUSY_SECONDS)) as connection:
+                for _ in range(_MAX_CHECKPOINTS):  # each leaves what was written meanwhile
+                    started_at = time.monotonic()
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                    if time.monotonic() - began < _SHORT_CHECKPOINT_SECONDS:
+                    if time.monotonic() - started_at < _SHORT_CHECKPOINT_SECONDS:
                         break
                 [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 return not is_busy
@@ -295,14 +295,14 @@ class SqliteFile:
         """The number of the next `clean` to begin, which covers all deletions so far."""
         return self._cleanings + 1
 
-    def clean(self, number: int, give_up_seconds: float) -> None:
+    def clean(self, number: int, retry_seconds: float) -> None:
         """Remove all deleted data from the files, and return its space to the disk.
 
         Called in one thread beside the writer's.
 
         Args:
             number: `next_cleaning` after the deletion; does nothing if that cleaning is done.
-            give_up_seconds: how long to wait for readers and writers.
+            retry_seconds: how long to wait for readers and writers.
 
         Raises:
             DiskFullError: there is no room to fold the write-ahead log in.
@@ -311,28 +311,28 @@ class SqliteFile:
         if self._cleanings >= number:
             return
         self._cleanings += 1
-        deadline = time.monotonic() + give_up_seconds
+        deadline = time.monotonic() + retry_seconds
         pause = _BUSY_PAUSE_SECONDS
         while True:
             try:
                 self._free_pages()
                 if self._fold_log() and self._clear_traces(deadline):  # a running checkpoint began before that
                     return
-                trouble = "another program reads or writes it"
+                reason = "another program reads or writes it"
             except sqlite3.Error as error:
                 if isinstance(refusal := self.explain(error), DiskFullError):
                     raise refusal from error
-                trouble = str(error)
+                reason = str(error)
             if time.monotonic() + pause > deadline:
                 raise LogError(
-                    f"what was deleted from {self.name} may still be in the file ({trouble}), tried for "
-                    f"{give_up_seconds:g} s: see that no other program holds the file, and delete again"
+                    f"what was deleted from {self.name} may still be in the file ({reason}), tried for "
+                    f"{retry_seconds:g} s: see that no other program holds the file, and delete again"
                 )
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
 
     def _free_pages(self) -> None:
-        with closing(self._connect_beside(_BUSY_SECONDS)) as connection:
+        with closing(self._connect_temporarily(_BUSY_SECONDS)) as connection:
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("PRAGMA synchronous=NORMAL")  # the checkpoint that follows waits for the disk
             pages = _pragma(connection, "page_count")
@@ -350,7 +350,7 @@ class SqliteFile:
                 if free >= before:
                     break
                 if self.is_checkpoint_due():
-                    self.checkpoint(waits=True)
+                    self.checkpoint(should_wait=True)
                 time.sleep(_FREEING_PAUSE_SECONDS)  # lets the writer run
 
     def _clear_traces(self, deadline: float) -> bool:
@@ -369,10 +369,10 @@ class SqliteFile:
         """Clear some pages; returns whether the log was empty, as it must be."""
         if not self._fold_log():
             return False
-        with closing(self._connect_beside(_BUSY_SECONDS)) as connection:
+        with closing(self._connect_temporarily(_BUSY_SECONDS)) as connection:
             return self._traces.clear(pages, connection, self._wal)
 
-    def _connect_beside(self, busy_seconds: float) -> sqlite3.Connection:
+    def _connect_temporarily(self, busy_seconds: float) -> sqlite3.Connection:
         """Open a temporary connection to an existing file; never creates one."""
         return connect(self._path, busy_seconds, mode="rw")
 
@@ -387,13 +387,13 @@ class SqliteFile:
     def explain(self, error: sqlite3.Error) -> LogError:
         """Return an error that explains a driver's error and what to do."""
         name = getattr(error, "sqlite_errorname", "")
-        if any(name.startswith(damaged) for damaged in _DAMAGED):
+        if any(name.startswith(error_name) for error_name in _DAMAGED):
             return LogError(
                 f"{self.name} are damaged, or are no database ({error}): move the file away together "
                 f"with its -wal file; {self._content.after_damage}"
             )
         if name == "SQLITE_FULL":
-            return DiskFullError(f"{self.name} cannot grow ({error}): {MAKE_ROOM}")
+            return DiskFullError(f"{self.name} cannot grow ({error}): {FREE_SPACE_HINT}")
         return LogError(
             f"{self.name} cannot be used ({error}): see that the file can be read and written, "
             "that no other program holds it locked, and that its disk has room"
@@ -434,7 +434,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def is_final(error: Exception) -> bool:
     """Return whether a retry cannot help."""
     name = getattr(error, "sqlite_errorname", "")
-    return is_of_job(error) or any(name.startswith(damaged) for damaged in _DAMAGED)
+    return is_of_job(error) or any(name.startswith(error_name) for error_name in _DAMAGED)
 
 
 def is_of_job(error: Exception) -> bool:

@@ -74,7 +74,7 @@ def do_changes(connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
         job.do(connection)
 
 
-def _tell_nobody(jobs: Sequence[Job]) -> None:
+def _ignore_commit(jobs: Sequence[Job]) -> None:
     del jobs
 
 
@@ -84,7 +84,7 @@ class SqliteWorker:
     Args:
         file: the file.
         name: of the threads.
-        give_up_seconds: how long a write is retried while the file is locked or its disk is full.
+        retry_seconds: how long a write is retried while the file is locked or its disk is full.
         write: performs a group of jobs, within a transaction; may set their refusals.
         on_commit: notified of a committed group, before its callers are.
         waits_for_room: whether a write is retried while the disk is full; otherwise it fails at once.
@@ -97,29 +97,29 @@ class SqliteWorker:
         self,
         file: SqliteFile,
         name: str,
-        give_up_seconds: float,
+        retry_seconds: float,
         *,
         write: Callable[[sqlite3.Connection, Sequence[Job]], None] = do_changes,
-        on_commit: Callable[[Sequence[Job]], None] = _tell_nobody,
-        waits_for_room: bool = True,
+        on_commit: Callable[[Sequence[Job]], None] = _ignore_commit,
+        retries_when_full: bool = True,
     ) -> None:
         self.durable_writes = 0
         self._file = file
         self._name = name
-        self._give_up_seconds = give_up_seconds
+        self._retry_seconds = retry_seconds
         self._write = write
         self._on_commit = on_commit
-        self._waits_for_room = waits_for_room
+        self._retries_when_full = retries_when_full
         self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
-        self._asked = StepBatches[Job](self._post)
+        self._batches = StepBatches[Job](self._post)
         self._start_lock = threading.Lock()
         self._writer: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
         self._readers: ThreadPoolExecutor | None = None
-        self._keeper: ThreadPoolExecutor | None = None
+        self._maintenance: ThreadPoolExecutor | None = None
         self._connections = threading.local()
         self._is_closed = False
-        self._trouble: LogError | None = None
+        self._failure: LogError | None = None
 
     async def write(self, job: Job) -> Any:
         """Write a job, together with others that wait; return its result once it is committed.
@@ -128,10 +128,10 @@ class SqliteWorker:
             LogError: the file cannot be written.
             Exception: the job was refused for its own reason.
         """
-        self._asked.add(job, job.promise.loop)
+        self._batches.add(job, job.promise.loop)
         return await job.promise.future
 
-    async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def read[T](self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query in a reader's thread.
 
         Raises:
@@ -143,13 +143,13 @@ class SqliteWorker:
                 connection = getattr(self._connections, "connection", None)
                 if connection is None:
                     connection = self._connections.connection = self._file.connect()
-                return work(connection)
+                return query(connection)
             except sqlite3.Error as error:
                 raise self._file.explain(error) from error
 
         with self._start_lock:
-            reading = self._start()[0].submit(run)
-        return await asyncio.wrap_future(reading)
+            read_future = self._start()[0].submit(run)
+        return await asyncio.wrap_future(read_future)
 
     async def check(self, job: Job) -> None:
         """Check with a job that the file is writable; fail at once while the writer is failing.
@@ -157,8 +157,8 @@ class SqliteWorker:
         Raises:
             LogError: it is not.
         """
-        if self._trouble is not None:
-            raise self._trouble
+        if self._failure is not None:
+            raise self._failure
         await self.write(job)
 
     async def clean(self) -> None:
@@ -168,7 +168,7 @@ class SqliteWorker:
             LogError: the files could not be cleaned.
         """
         with self._start_lock:
-            cleaning = self._start()[1].submit(self._file.clean, self._file.next_cleaning, self._give_up_seconds)
+            cleaning = self._start()[1].submit(self._file.clean, self._file.next_cleaning, self._retry_seconds)
         await asyncio.wrap_future(cleaning)
 
     async def close(self) -> None:
@@ -182,7 +182,7 @@ class SqliteWorker:
             if self._writer is not None:
                 self._jobs.put(None)
                 self._writer.join()
-            for threads in (self._readers, self._keeper):
+            for threads in (self._readers, self._maintenance):
                 if threads is not None:
                     threads.shutdown()
             self._file.close()
@@ -195,19 +195,19 @@ class SqliteWorker:
             except LogError as error:
                 for job in jobs:
                     job.refusal = error
-                _settle(jobs)
+                _deliver_results(jobs)
             else:
                 self._jobs.put(jobs)
 
     def _start(self) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
         if self._is_closed:
             raise LogError(f"{self._file.name} are closed")
-        if self._readers is None or self._keeper is None:
+        if self._readers is None or self._maintenance is None:
             self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix=f"{self._name}-reader")
-            self._keeper = ThreadPoolExecutor(1, thread_name_prefix=f"{self._name}-keeper")
+            self._maintenance = ThreadPoolExecutor(1, thread_name_prefix=f"{self._name}-keeper")
             self._writer = threading.Thread(target=self._run, name=f"{self._name}-writer", daemon=True)
             self._writer.start()
-        return self._readers, self._keeper
+        return self._readers, self._maintenance
 
     def _run(self) -> None:
         """Write group after group, until `close`."""
@@ -218,7 +218,7 @@ class SqliteWorker:
 
     def _write_group(self, group: list[Job]) -> None:
         """Write the jobs of a group together; one by one if one of them cannot be written whenever it is tried."""
-        deadline = time.monotonic() + self._give_up_seconds
+        deadline = time.monotonic() + self._retry_seconds
         pause = 0.01
         while group:
             try:
@@ -231,26 +231,26 @@ class SqliteWorker:
                         self._write_group([job])
                     return
                 refusal = self._file.explain(error) if isinstance(error, sqlite3.Error) else error
-                is_full = isinstance(refusal, DiskFullError) and not self._waits_for_room
+                is_full = isinstance(refusal, DiskFullError) and not self._retries_when_full
                 is_over = is_full or is_final(error) or time.monotonic() > deadline or self._is_closed
-                group = self._refuse(group, refusal, all_of_it=is_over)
+                group = self._reject(group, refusal, all_of_it=is_over)
                 if is_over:
                     break
                 time.sleep(pause)
                 pause = min(pause * 2, 1.0)
-        self._trouble = None
+        self._failure = None
         self._on_commit([job for job in group if not job.refusal])
-        _settle(group)
+        _deliver_results(group)
 
-    def _refuse(self, group: list[Job], refusal: Exception, *, all_of_it: bool) -> list[Job]:
+    def _reject(self, group: list[Job], refusal: Exception, *, all_of_it: bool) -> list[Job]:
         """Refuse jobs that are not retried; return the jobs that are not settled."""
-        refused = [job for job in group if all_of_it or not job.is_retried]
-        for job in refused:
+        rejected_jobs = [job for job in group if all_of_it or not job.is_retried]
+        for job in rejected_jobs:
             job.refusal = refusal
         if all_of_it:
             return group
-        self._trouble = refusal if isinstance(refusal, LogError) else LogError(str(refusal))
-        _settle(refused)
+        self._failure = refusal if isinstance(refusal, LogError) else LogError(str(refusal))
+        _deliver_results(rejected_jobs)
         return [job for job in group if job.is_retried]
 
     def _next_group(self) -> tuple[list[Job], bool]:
@@ -265,7 +265,7 @@ class SqliteWorker:
         return group, True
 
     def _commit(self, connection: sqlite3.Connection, group: Sequence[Job]) -> None:
-        self._file.check_place()
+        self._file.check_same_file()
         with self._file.writing:
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -277,12 +277,12 @@ class SqliteWorker:
                 raise
         self.durable_writes += 1
         if self._file.is_checkpoint_overdue():
-            self._file.checkpoint(waits=True)
-        elif self._keeper is not None and self._file.is_checkpoint_due():
-            self._keeper.submit(self._file.checkpoint)
+            self._file.checkpoint(should_wait=True)
+        elif self._maintenance is not None and self._file.is_checkpoint_due():
+            self._maintenance.submit(self._file.checkpoint)
 
 
-def _settle(jobs: Sequence[Job]) -> None:
+def _deliver_results(jobs: Sequence[Job]) -> None:
     """Deliver results and refusals to the callers; callable from any thread."""
     for job in jobs:
         job.promise.keep(job.result, job.refusal)

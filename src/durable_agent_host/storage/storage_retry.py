@@ -9,21 +9,21 @@ from typing import Final
 from durable_agent_host.errors import LogError
 
 _FIRST_PAUSE_SECONDS: Final = 0.05
-_LONGEST_PAUSE_SECONDS: Final = 2.0
+_MAX_PAUSE_SECONDS: Final = 2.0
 
 
 class Backoff:
     """The retries of one request: exponential backoff with jitter, up to a deadline.
 
     Args:
-        what: the store, for the message.
-        give_up_seconds: from now; no try begins later.
+        label: the store, for the message.
+        retry_seconds: from now; no try begins later.
     """
 
-    def __init__(self, what: str, give_up_seconds: float) -> None:
-        self._what = what
-        self._give_up_seconds = give_up_seconds
-        self._deadline = time.monotonic() + give_up_seconds
+    def __init__(self, label: str, retry_seconds: float) -> None:
+        self._label = label
+        self._retry_seconds = retry_seconds
+        self._deadline = time.monotonic() + retry_seconds
         self._pause = _FIRST_PAUSE_SECONDS
 
     def next_pause(self, error: Exception) -> float:
@@ -38,24 +38,24 @@ class Backoff:
         if time.monotonic() + self._pause > self._deadline:
             message = " ".join(str(error).split())[:200]
             raise LogError(
-                f"{self._what} does not answer ({type(error).__name__}: {message}), tried for "
-                f"{self._give_up_seconds:g} s: see that it can be reached"
+                f"{self._label} does not answer ({type(error).__name__}: {message}), tried for "
+                f"{self._retry_seconds:g} s: see that it can be reached"
             ) from error
         pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311 (so that many writers do not retry at once)
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE_SECONDS)
+        self._pause = min(self._pause * 2, _MAX_PAUSE_SECONDS)
         return pause
 
 
 async def retry[T](
-    call: Callable[[], Awaitable[T]], is_passing: Callable[[Exception], bool], *, what: str, give_up_seconds: float
+    call: Callable[[], Awaitable[T]], is_passing: Callable[[Exception], bool], *, label: str, retry_seconds: float
 ) -> T:
     """Call until it succeeds.
 
     Args:
         call: idempotent.
         is_passing: returns whether an error is transient; others are raised.
-        what: the store, for the message.
-        give_up_seconds: no try begins later.
+        label: the store, for the message.
+        retry_seconds: no try begins later.
 
     Returns:
         The result of the call.
@@ -63,7 +63,7 @@ async def retry[T](
     Raises:
         LogError: the store did not answer in time.
     """
-    backoff = Backoff(what, give_up_seconds)
+    backoff = Backoff(label, retry_seconds)
     while True:
         try:
             return await call()

@@ -20,7 +20,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 
 from durable_agent_host.model.budget import known_counts
 from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
-from durable_agent_host.stream.fold_content import JOINERS, Joiner, Run, Whole
+from durable_agent_host.stream.fold_content import JOINERS, CompleteContent, Joiner, Run
 
 # One message as its updates are collected: slots for items and for contents between them. Pure.
 #
@@ -38,7 +38,7 @@ class Slot:
         self.begins: str | None = None
         self.item: Mapping[str, Any] | None = None
         self.parts: list[tuple[str, Joiner]] = []
-        self._by_part: dict[tuple[str, str], Joiner] = {}
+        self._accumulators_by_part: dict[tuple[str, str], Joiner] = {}
 
     def add(self, content: Content, part: str) -> Joiner | None:
         """Add a content of the slot's item: one per type and part, except types that come whole.
@@ -48,16 +48,16 @@ class Slot:
         """
         join = JOINERS.get(content.type)
         if join is None:
-            self.parts.append((part, Whole(content)))
+            self.parts.append((part, CompleteContent(content)))
             return None
         key = content.type, part if content.type.startswith(_BY_PART) else ""
-        known = self._by_part.get(key)
-        if known is not None:
-            known.add(content)
-            return known
-        made = self._by_part[key] = join(content)
-        self.parts.append((part, made))
-        return made
+        accumulator = self._accumulators_by_part.get(key)
+        if accumulator is not None:
+            accumulator.add(content)
+            return accumulator
+        new_accumulator = self._accumulators_by_part[key] = join(content)
+        self.parts.append((part, new_accumulator))
+        return new_accumulator
 
 
 class GatheredMessage:
@@ -68,23 +68,23 @@ class GatheredMessage:
         self.author_name: str | None = None
         self.message_id: str | None = None
         self.response_id: str | None = None
-        self.begins_with_id = bool(update.response_id)
+        self.has_first_response_id = bool(update.response_id)
         self.replaces = False
         self._restart()
 
     def _restart(self) -> None:
         self.slots: list[Slot] = []
-        self._by_place: dict[int | str, Slot] = {}
-        self._places: dict[str, int | str] = {}
-        self._by_call: dict[tuple[str, str], Joiner] = {}
+        self._slots_by_position: dict[int | str, Slot] = {}
+        self._positions_by_item_id: dict[str, int | str] = {}
+        self._accumulators_by_call: dict[tuple[str, str], Joiner] = {}
         self._part: ItemPart | None = None
-        self._hot: Joiner | None = None
+        self._last_accumulator: Joiner | None = None
 
-    def goes_on_with(self, update: Any) -> bool:
+    def accepts(self, update: Any) -> bool:
         """Return whether an update belongs to this message, by the framework's rule, and to the same model call."""
         return not any(
-            mine and theirs and mine != theirs
-            for mine, theirs in (
+            own_value and update_value and own_value != update_value
+            for own_value, update_value in (
                 (self.role, update.role),
                 (self.response_id, update.response_id),
                 (self.message_id, update.message_id),
@@ -110,84 +110,90 @@ class GatheredMessage:
         usage: Sequence[Content] = ()
         if part is not self._part:
             self._part = part
-            self._hot = None
+            self._last_accumulator = None
             if part is not None and part.place is not None:
-                self._turn_to(part, part.place)
-        hot = self._hot
+                self._select_item(part, part.place)
+        accumulator = self._last_accumulator
         for content in contents:
             kind = content.type
             if (
-                hot is not None
-                and hot.type == kind
+                accumulator is not None
+                and accumulator.type == kind
                 and (
                     part is not None
-                    or (hot.is_plain and content.id is None and not content.additional_properties)
-                    or (not _is_stamped(content) and hot.joins(content))
+                    or (accumulator.is_plain and content.id is None and not content.additional_properties)
+                    or (not _is_stamped(content) and accumulator.joins(content))
                 )
             ):
-                hot.add(content)
+                accumulator.add(content)
             elif kind == "usage":
                 usage = [*usage, content]
             elif part is not None and part.place is not None:
-                hot = self._slot_of(part.place).add(content, part.part)
+                accumulator = self._find_or_add_slot(part.place).add(content, part.part)
             else:
-                hot = self._add_loose(content, part)
-        self._hot = hot
+                accumulator = self._add_unassigned(content, part)
+        self._last_accumulator = accumulator
         return usage
 
-    def _turn_to(self, part: ItemPart, place: int | str) -> None:
+    def _select_item(self, part: ItemPart, position: int | str) -> None:
         """Record which item an update belongs to; an item that begins where another has ended gets its own slot."""
-        slot = self._slot_of(place)
+        slot = self._find_or_add_slot(position)
         if part.begins is not None:
             if slot.item is not None and slot.item.get("id") != part.begins:
-                del self._by_place[place]
-                slot = self._slot_of(place)
+                del self._slots_by_position[position]
+                slot = self._find_or_add_slot(position)
             slot.begins = part.begins
-            self._places[part.begins] = place  # events of the item may carry only its id
+            self._positions_by_item_id[part.begins] = position  # events of the item may carry only its id
         slot.item = part.item or slot.item
 
-    def _slot_of(self, place: int | str) -> Slot:
-        place = self._places.get(place, place) if isinstance(place, str) else place
-        slot = self._by_place.get(place)
+    def _find_or_add_slot(self, position: int | str) -> Slot:
+        position = self._positions_by_item_id.get(position, position) if isinstance(position, str) else position
+        slot = self._slots_by_position.get(position)
         if slot is None:
-            slot = self._by_place[place] = Slot(place)
+            slot = self._slots_by_position[position] = Slot(position)
             self.slots.append(slot)
         return slot
 
-    def _add_loose(self, content: Content, part: ItemPart | None) -> Joiner | None:
-        if (told := self._told_before(content)) is not None:
-            told.add(content)
+    def _add_unassigned(self, content: Content, part: ItemPart | None) -> Joiner | None:
+        if (repeated_call := self._find_repeated_call(content)) is not None:
+            repeated_call.add(content)
             return None
         if not self.slots or self.slots[-1].place is not None:
             self.slots.append(Slot(None))
         parts = self.slots[-1].parts
         join = None if part is not None or _is_stamped(content) else JOINERS.get(content.type)
         if join is None:
-            parts.append(("", Whole(content)))
+            parts.append(("", CompleteContent(content)))
             return None
         key = _call_key(content)
-        known = self._by_call.get(key) if key else parts[-1][1] if parts and parts[-1][1].type == content.type else None
-        if known is None or not known.joins(content):
-            known = join(content)
-            parts.append(("", known))
+        accumulator = (
+            self._accumulators_by_call.get(key)
+            if key
+            else parts[-1][1]
+            if parts and parts[-1][1].type == content.type
+            else None
+        )
+        if accumulator is None or not accumulator.joins(content):
+            accumulator = join(content)
+            parts.append(("", accumulator))
             if key:
-                self._by_call[key] = known
+                self._accumulators_by_call[key] = accumulator
         else:
-            known.add(content)
-        return known if key is None and content.type != "function_call" else None
+            accumulator.add(content)
+        return accumulator if key is None and content.type != "function_call" else None
 
-    def _told_before(self, content: Content) -> Joiner | None:
+    def _find_repeated_call(self, content: Content) -> Joiner | None:
         """Return the call that the framework repeats at the end of a run, because the app only declares its tool."""
         if content.type != "function_call" or content.arguments or not content.user_input_request:
             return None
         calls = (joiner for slot in self.slots for _, joiner in slot.parts if joiner.type == "function_call")
         return next((call for call in calls if call.joins(content)), None)
 
-    def ordered(self) -> Iterator[Slot]:
+    def ordered_slots(self) -> Iterator[Slot]:
         """Yield the slots, those of items in output order; items of unknown position in arrival order."""
-        placed = iter(sorted((slot for slot in self.slots if slot.place is not None), key=_position))
+        item_slots = iter(sorted((slot for slot in self.slots if slot.place is not None), key=_position))
         for slot in self.slots:
-            yield slot if slot.place is None else next(placed)
+            yield slot if slot.place is None else next(item_slots)
 
 
 def _position(slot: Slot) -> float:
@@ -205,8 +211,10 @@ def _call_key(content: Content) -> tuple[str, str] | None:
     call_id = content.call_id
     if not call_id and content.type != "function_call":
         properties = content.additional_properties
-        blocks = (cast("Mapping[str, Any]", one) for one in properties.values() if isinstance(one, Mapping))
-        call_id = next((found for one in blocks if (found := one.get("item_id"))), None) or properties.get("item_id")
+        blocks = (cast("Mapping[str, Any]", block) for block in properties.values() if isinstance(block, Mapping))
+        call_id = next((item_id for block in blocks if (item_id := block.get("item_id"))), None) or properties.get(
+            "item_id"
+        )
     name = content.id or call_id  # calls that the client numbers itself may share a call id
     return (content.type, f"{bool(content.id)}{name}") if name else None
 
@@ -222,46 +230,46 @@ def tidy_contents(contents: Sequence[Content]) -> list[Content]:
     Returns:
         The other contents in their order, except results that came before their calls.
     """
-    return _calls_first([_own(content) for content in contents if not _is_empty(content)])
+    return _calls_first([_without_call_identity(content) for content in contents if not _is_empty(content)])
 
 
 def _is_empty(content: Content) -> bool:
     return content.type == "text" and not content.text and not content.annotations and not content.additional_properties
 
 
-def _own(content: Content) -> Content:
+def _without_call_identity(content: Content) -> Content:
     """Remove the call's identity from its result, where the framework copies the call's properties."""
     if content.type != "function_result" or STAMP not in content.additional_properties:
         return content
-    own = copy.copy(content)
-    own.additional_properties = {name: v for name, v in content.additional_properties.items() if name != STAMP}
-    return own
+    result_copy = copy.copy(content)
+    result_copy.additional_properties = {name: v for name, v in content.additional_properties.items() if name != STAMP}
+    return result_copy
 
 
 def _calls_first(contents: list[Content]) -> list[Content]:
     """Put the result of a hosted tool after its call, where a stream emits it before."""
-    awaited = {_hosted_id(one) for one in contents if one.type.endswith("_tool_call")} - {None}
-    if not awaited:
+    pending_call_ids = {_hosted_id(one) for one in contents if one.type.endswith("_tool_call")} - {None}
+    if not pending_call_ids:
         return contents
-    ordered: list[Content] = []
-    held: dict[str | None, list[Content]] = {}
+    ordered_contents: list[Content] = []
+    results_by_call_id: dict[str | None, list[Content]] = {}
     for content in contents:
         name = _hosted_id(content)
-        if content.type.endswith("_tool_result") and name in awaited:
-            held.setdefault(name, []).append(content)
+        if content.type.endswith("_tool_result") and name in pending_call_ids:
+            results_by_call_id.setdefault(name, []).append(content)
             continue
-        ordered.append(content)
-        if content.type.endswith("_tool_call") and name in awaited:
-            awaited.discard(name)
-            ordered += held.pop(name, [])
-    return ordered
+        ordered_contents.append(content)
+        if content.type.endswith("_tool_call") and name in pending_call_ids:
+            pending_call_ids.discard(name)
+            ordered_contents += results_by_call_id.pop(name, [])
+    return ordered_contents
 
 
 def _hosted_id(content: Content) -> str | None:
     return content.call_id or content.image_id
 
 
-_WHOLE = ItemPart(None)
+_COMPLETE = ItemPart(None)
 
 
 class ItemReader(Protocol):
@@ -293,7 +301,9 @@ class _Stream:
         before: tuple[Any, ...] | None = None
         kind: Any = None
         add: Any = None
-        role = message_id = response_id = author = created = finish = token = state = properties = agent_id = _NOTHING
+        role = message_id = response_id = author = created_at = finish = token = state = properties = agent_id = (
+            _NOTHING
+        )
         for update in updates:
             if not (
                 type(update) is kind
@@ -301,7 +311,7 @@ class _Stream:
                 and (update.message_id is message_id or update.message_id == message_id)
                 and (update.response_id is response_id or update.response_id == response_id)
                 and update.author_name is author
-                and (update.created_at is created or update.created_at == created)
+                and (update.created_at is created_at or update.created_at == created_at)
                 and update.finish_reason is finish
                 and update.continuation_token is token
                 and update._operation_state is state  # noqa: SLF001 - the framework has no other place for it
@@ -309,13 +319,15 @@ class _Stream:
                 and (not update.additional_properties or update.additional_properties == properties)
                 and (kind is not AgentResponseUpdate or update.agent_id is agent_id)
             ):
-                said = _said_of_it(update), getattr(update, "agent_id", None)
-                if said != before or update.merge_mode == "replace":
+                metadata = _update_metadata(update), getattr(update, "agent_id", None)
+                if metadata != before or update.merge_mode == "replace":
                     self._take_names(update)
                 add = self.messages[-1].add
                 kind = cast("type[Any]", type(update))
-                before = said
-                (role, message_id, response_id, author, created, finish, token, state, properties, _), agent_id = said
+                before = metadata
+                (role, message_id, response_id, author, created_at, finish, token, state, properties, _), agent_id = (
+                    metadata
+                )
             raw = update.raw_representation
             part = None if raw is None else raw if type(raw) is ItemPart else read_item(update)
             contents = update.contents
@@ -323,7 +335,7 @@ class _Stream:
                 self._add_usage(usage)
 
     def _take_names(self, update: Any) -> None:
-        if not self.messages or not self.messages[-1].goes_on_with(update):
+        if not self.messages or not self.messages[-1].accepts(update):
             self.messages.append(GatheredMessage(update))
         self.messages[-1].take_names(update)
         for name in _TAIL:
@@ -337,7 +349,7 @@ class _Stream:
         for content in contents:
             counts = cast("Any", known_counts(cast("Any", content.usage_details)))
             if self.usage is None or content.merge_mode == "replace":
-                self.usage = Whole(content).content(as_piece=True)
+                self.usage = CompleteContent(content).content(as_piece=True)
                 self.usage.usage_details = counts
             else:
                 self.usage.usage_details = add_usage_details(self.usage.usage_details, counts)
@@ -357,7 +369,7 @@ _TAIL = "response_id", "agent_id", "created_at", "finish_reason"
 
 _NOTHING: Any = object()
 
-_said_of_it = attrgetter(
+_update_metadata = attrgetter(
     *("role", "message_id", "response_id", "author_name", "created_at", "finish_reason", "continuation_token"),
     *("_operation_state", "additional_properties", "merge_mode"),
 )
@@ -386,7 +398,11 @@ class Fold:
         """
         stream = self._stream
         return AgentResponse(
-            messages=[message for one in stream.messages if (message := _finish(one, self._items)).contents],
+            messages=[
+                message
+                for gathered_message in stream.messages
+                if (message := _to_message(gathered_message, self._items)).contents
+            ],
             usage_details=stream.usage.usage_details if stream.usage is not None else None,
             additional_properties=stream.properties,
             continuation_token=stream.token,
@@ -402,19 +418,19 @@ class Fold:
             New updates, one for each part of an item with content; without live provider objects.
         """
         stream = self._stream
-        folded = [update for one in stream.messages for update in _as_pieces(one)]
-        if not folded:
+        folded_updates = [update for message in stream.messages for update in _to_updates(message)]
+        if not folded_updates:
             return []
-        tail = folded[-1]
+        tail = folded_updates[-1]
         for name in ("agent_id", "created_at", "finish_reason"):
             setattr(tail, name, stream.tail.get(name))
         tail.additional_properties = stream.properties
         if stream.usage is not None:
             tail.contents = [*tail.contents, stream.usage]
-        for update in folded:
+        for update in folded_updates:
             update.continuation_token = stream.token
             setattr(update, "_operation_state", stream.state)  # noqa: B010 - the framework has no other place for it
-        return folded
+        return folded_updates
 
 
 def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any]:
@@ -459,7 +475,7 @@ def whole_updates(response: AgentResponse[Any]) -> list[AgentResponseUpdate]:
     """
     updates = response.to_updates()
     for update in updates:
-        update.raw_representation = _WHOLE
+        update.raw_representation = _COMPLETE
     return updates
 
 
@@ -474,51 +490,58 @@ def fold_contents(contents: Sequence[Content]) -> list[Content]:
     Returns:
         New contents: one for each text, call and script. A script that older clients repeated at its end comes once.
     """
-    gathered = GatheredMessage(AgentResponseUpdate(role="assistant"))
-    gathered.add(contents, None)
-    for slot in gathered.slots:
+    accumulator = GatheredMessage(AgentResponseUpdate(role="assistant"))
+    accumulator.add(contents, None)
+    for slot in accumulator.slots:
         for _, joiner in slot.parts:
             if isinstance(joiner, Run):
                 joiner.drop_repeat()
-    return tidy_contents([joiner.content() for slot in gathered.slots for _, joiner in slot.parts])
+    return tidy_contents([joiner.content() for slot in accumulator.slots for _, joiner in slot.parts])
 
 
-def _finish(gathered: GatheredMessage, items: ItemReader) -> Message:
+def _to_message(accumulator: GatheredMessage, items: ItemReader) -> Message:
     contents: list[Content] = []
-    for slot in gathered.ordered():
-        mine = [joiner.content() for _, joiner in slot.parts]
-        contents += mine if slot.place is None else items.complete_item(mine, slot.item)
+    for slot in accumulator.ordered_slots():
+        slot_contents = [joiner.content() for _, joiner in slot.parts]
+        contents += slot_contents if slot.place is None else items.complete_item(slot_contents, slot.item)
     return Message(
-        gathered.role, tidy_contents(contents), author_name=gathered.author_name, message_id=gathered.message_id
+        accumulator.role,
+        tidy_contents(contents),
+        author_name=accumulator.author_name,
+        message_id=accumulator.message_id,
     )
 
 
-def _as_pieces(gathered: GatheredMessage) -> Iterator[AgentResponseUpdate]:
+def _to_updates(accumulator: GatheredMessage) -> Iterator[AgentResponseUpdate]:
     groups: list[tuple[ItemPart | None, list[Content]]] = []
-    if gathered.replaces:
+    if accumulator.replaces:
         groups.append((None, []))
-    for slot in gathered.slots:
-        known: dict[str, list[Content]] = {}
+    for slot in accumulator.slots:
+        contents_by_part: dict[str, list[Content]] = {}
         for part, joiner in slot.parts:
-            known.setdefault(part, []).append(joiner.content(as_piece=True))
+            contents_by_part.setdefault(part, []).append(joiner.content(as_piece=True))
         if slot.place is None:
             for _, joiner in slot.parts:
-                groups.append((_WHOLE if isinstance(joiner, Whole) else None, [joiner.content(as_piece=True)]))
+                groups.append(
+                    (_COMPLETE if isinstance(joiner, CompleteContent) else None, [joiner.content(as_piece=True)])
+                )
             continue
         if slot.begins is not None:
             groups.append((ItemPart(slot.place, begins=slot.begins), []))
-        groups += [(ItemPart(slot.place, part), contents) for part, contents in known.items()]
-        if slot.item is not None or not known:
+        groups += [(ItemPart(slot.place, part), contents) for part, contents in contents_by_part.items()]
+        if slot.item is not None or not contents_by_part:
             groups.append((ItemPart(slot.place, item=slot.item), []))
-    if not gathered.begins_with_id or not groups:
+    if not accumulator.has_first_response_id or not groups:
         groups.append((None, []))  # a service may use another id at the end than at the start
-    for number, (part, contents) in enumerate(groups):
+    for index, (part, contents) in enumerate(groups):
         yield AgentResponseUpdate(
             contents=contents,
-            role=gathered.role,
-            author_name=gathered.author_name,
-            message_id=gathered.message_id,
-            response_id=gathered.response_id if gathered.begins_with_id or number + 1 == len(groups) else None,
-            merge_mode="replace" if gathered.replaces and not number else None,
+            role=accumulator.role,
+            author_name=accumulator.author_name,
+            message_id=accumulator.message_id,
+            response_id=accumulator.response_id
+            if accumulator.has_first_response_id or index + 1 == len(groups)
+            else None,
+            merge_mode="replace" if accumulator.replaces and not index else None,
             raw_representation=part,
         )

@@ -20,7 +20,7 @@ _call_names = attrgetter("name", "call_id", "id", "server_name", "merge_mode", *
 _NESTED: Final = "items", "inputs", "outputs", "output", "function_call", "screenshot"
 
 
-class Whole:
+class CompleteContent:
     """A content that arrived whole; nothing joins it."""
 
     def __init__(self, content: Content) -> None:
@@ -58,7 +58,7 @@ class _Joined:
         self.type = first.type
         self.is_plain = False
         self._head = first
-        self._replaced = False
+        self._is_replaced = False
         self._properties: dict[str, Any] = {}
         self._last_properties: dict[str, Any] | None = None
         self._annotations: list[Any] | None = None
@@ -66,7 +66,7 @@ class _Joined:
 
     def _add_common(self, content: Content, *, incoming_wins: bool) -> None:
         if content.merge_mode == "replace":
-            self._replaced = True
+            self._is_replaced = True
         properties = content.additional_properties
         if properties and properties != self._last_properties:
             _merge_properties(self._properties, properties, incoming_wins=incoming_wins)
@@ -78,16 +78,18 @@ class _Joined:
             self._status = content.status
 
     def _mode(self, as_piece: bool) -> Literal["append", "replace"] | None:
-        return ("replace" if self._replaced else self._head.merge_mode) if as_piece else None
+        return ("replace" if self._is_replaced else self._head.merge_mode) if as_piece else None
 
     def _finish(self, as_piece: bool) -> Content:
-        own = copy.copy(self._head)
-        own.raw_representation = None
-        own.merge_mode = self._mode(as_piece)
-        own.additional_properties = _copied(self._properties)
-        own.annotations = cast("Any", self._annotations and [_without_raw(note) for note in self._annotations])
-        own.status = self._status
-        return own
+        result = copy.copy(self._head)
+        result.raw_representation = None
+        result.merge_mode = self._mode(as_piece)
+        result.additional_properties = _copy_properties(self._properties)
+        result.annotations = cast(
+            "Any", self._annotations and [_without_raw(annotation) for annotation in self._annotations]
+        )
+        result.status = self._status
+        return result
 
 
 class Text(_Joined):
@@ -95,10 +97,10 @@ class Text(_Joined):
 
     def __init__(self, first: Content) -> None:
         super().__init__(first)
-        self._pieces: list[str] = []
+        self._chunks: list[str] = []
         self._has_text = first.text is not None
         self._id = first.id
-        self._protected: list[str] = []
+        self._protected_chunks: list[str] = []
         self._kind = _kind(first)
         self.is_plain = self._kind is None  # a content without properties and id continues it
         self.add(first)
@@ -121,17 +123,17 @@ class Text(_Joined):
         mode = content.merge_mode
         properties = content.additional_properties
         if mode is not None and mode == "replace":
-            self._pieces = []
+            self._chunks = []
             self._add_common(content, incoming_wins=True)
         elif (properties and properties != self._last_properties) or content.annotations or content.status:
             self._add_common(content, incoming_wins=False)
         if (text := content.text) is not None:
             self._has_text = True
-            self._pieces.append(text)
-        if (sealed := content.protected_data) is not None:
-            if mode != "append" or not sealed.startswith("["):  # only lists are streamed in pieces
-                self._protected = []
-            self._protected.append(sealed)
+            self._chunks.append(text)
+        if (protected_data := content.protected_data) is not None:
+            if mode != "append" or not protected_data.startswith("["):  # only lists are streamed in pieces
+                self._protected_chunks = []
+            self._protected_chunks.append(protected_data)
 
     def content(self, *, as_piece: bool = False) -> Content:
         """Return the run as one content.
@@ -142,10 +144,10 @@ class Text(_Joined):
         Returns:
             A new content.
         """
-        own = self._finish(as_piece)
-        own.text = _joined_text(self._pieces) if self._has_text else None
-        own.protected_data = _joined_lists(self._protected) if self._protected else None
-        return own
+        result = self._finish(as_piece)
+        result.text = _join_text(self._chunks) if self._has_text else None
+        result.protected_data = _join_lists(self._protected_chunks) if self._protected_chunks else None
+        return result
 
 
 class Call(_Joined):
@@ -162,7 +164,7 @@ class Call(_Joined):
         self._object: Mapping[str, Any] | None = None
         self._fields = {"name": first.name, "call_id": first.call_id, "id": first.id, "server_name": first.server_name}
         self._flags = dict.fromkeys(_CALL_FLAGS)
-        self._named: tuple[Any, ...] | None = None
+        self._last_names: tuple[Any, ...] | None = None
         self.add(first)
 
     def joins(self, content: Content) -> bool:
@@ -174,14 +176,14 @@ class Call(_Joined):
         Returns:
             False when it has another id, server or form of arguments.
         """
-        if _call_names(content) == self._named and isinstance(content.arguments, str) and not self._object:
+        if _call_names(content) == self._last_names and isinstance(content.arguments, str) and not self._object:
             return True
-        mine = self._fields
-        if (mine["id"] is not None) != (content.id is not None) and content.call_id:
+        fields = self._fields
+        if (fields["id"] is not None) != (content.id is not None) and content.call_id:
             return False  # a call id alone does not prove a match for a call that has its own id
         for name in ("id", "call_id", "server_name"):
-            theirs = getattr(content, name)
-            if mine[name] and theirs and mine[name] != theirs:
+            incoming_value = getattr(content, name)
+            if fields[name] and incoming_value and fields[name] != incoming_value:
                 return False
         if content.merge_mode == "replace" or not content.arguments:
             return True
@@ -201,17 +203,17 @@ class Call(_Joined):
         elif arguments is not None and (arguments or not self._has_text):
             self._pieces = []
             self._object = {**(self._object or {}), **arguments}
-        named = _call_names(content)
-        if named != self._named:
-            self._named = named
-            self._take_names(content)
+        names = _call_names(content)
+        if names != self._last_names:
+            self._last_names = names
+            self._merge_names(content)
         self._add_common(content, incoming_wins=False)
 
-    def _take_names(self, content: Content) -> None:
+    def _merge_names(self, content: Content) -> None:
         for name in self._fields:
-            theirs = getattr(content, name)
-            if theirs and (not self._fields[name] or (content.merge_mode == "replace" and name == "name")):
-                self._fields[name] = theirs
+            incoming_value = getattr(content, name)
+            if incoming_value and (not self._fields[name] or (content.merge_mode == "replace" and name == "name")):
+                self._fields[name] = incoming_value
         for name in self._flags:
             if (value := getattr(content, name)) not in (None, False) or self._flags[name] is None:
                 self._flags[name] = value
@@ -225,13 +227,13 @@ class Call(_Joined):
         Returns:
             A new content.
         """
-        own = self._finish(as_piece)
+        result = self._finish(as_piece)
         for name, value in (self._fields | self._flags).items():
-            setattr(own, name, value)
-        own.arguments = (
-            self._object if self._object is not None else _joined_text(self._pieces) if self._pieces else None
+            setattr(result, name, value)
+        result.arguments = (
+            self._object if self._object is not None else _join_text(self._pieces) if self._pieces else None
         )
-        return own
+        return result
 
 
 class Run(_Joined):
@@ -262,9 +264,9 @@ class Run(_Joined):
         for name in self._lists:
             value = getattr(content, name)
             if isinstance(value, Sequence) and not isinstance(value, str):
-                known = self._lists[name]
-                self._lists[name] = known = [] if known is None else known
-                known.extend(cast("Sequence[Content]", value))
+                contents = self._lists[name]
+                self._lists[name] = contents = [] if contents is None else contents
+                contents.extend(cast("Sequence[Content]", value))
             elif value is not None:
                 self._other_outputs = value
         self._add_common(content, incoming_wins=True)
@@ -272,8 +274,8 @@ class Run(_Joined):
     def drop_repeat(self) -> None:
         """Drop the last input when it repeats all before it, as older clients ended a streamed script."""
         inputs = self._lists["inputs"]
-        if inputs and len(inputs) > 1 and all(_is_text(one) for one in inputs):
-            *before, last = (str(one.text) for one in inputs)
+        if inputs and len(inputs) > 1 and all(_is_text(text_content) for text_content in inputs):
+            *before, last = (str(text_content.text) for text_content in inputs)
             if "".join(before) == last:
                 del inputs[:-1]
 
@@ -286,14 +288,14 @@ class Run(_Joined):
         Returns:
             A new content, texts of its lists joined.
         """
-        own = self._finish(as_piece)
-        own.inputs = _joined(self._lists["inputs"], as_piece=as_piece)
-        outputs = _joined(self._lists["outputs"], as_piece=as_piece)
-        own.outputs = self._other_outputs if outputs is None else outputs
-        return own
+        result = self._finish(as_piece)
+        result.inputs = _join_contents(self._lists["inputs"], as_piece=as_piece)
+        outputs = _join_contents(self._lists["outputs"], as_piece=as_piece)
+        result.outputs = self._other_outputs if outputs is None else outputs
+        return result
 
 
-Joiner = Whole | Text | Call | Run
+Joiner = CompleteContent | Text | Call | Run
 
 JOINERS: Final[dict[str, type[Text | Call | Run]]] = {
     "text": Text,
@@ -306,25 +308,32 @@ JOINERS: Final[dict[str, type[Text | Call | Run]]] = {
 
 def _bare(content: Content) -> Content:
     """Copy a content without the provider's live objects, its own and those of the contents in it."""
-    own = copy.copy(content)
-    own.raw_representation = None
-    if own.annotations:
-        own.annotations = cast("Any", [_without_raw(note) for note in own.annotations])
+    content_copy = copy.copy(content)
+    content_copy.raw_representation = None
+    if content_copy.annotations:
+        content_copy.annotations = cast("Any", [_without_raw(annotation) for annotation in content_copy.annotations])
     for name in _NESTED:
-        value = getattr(own, name)
+        value = getattr(content_copy, name)
         if isinstance(value, Content):
-            setattr(own, name, _bare(value))
+            setattr(content_copy, name, _bare(value))
         elif isinstance(value, list):
             inner = cast("list[Any]", value)
-            setattr(own, name, [_bare(one) if isinstance(one, Content) else one for one in inner])
-    return own
+            setattr(
+                content_copy,
+                name,
+                [
+                    _bare(inner_content) if isinstance(inner_content, Content) else inner_content
+                    for inner_content in inner
+                ],
+            )
+    return content_copy
 
 
-def _without_raw(note: Any) -> Any:
-    return {name: value for name, value in note.items() if name != "raw_representation"}
+def _without_raw(annotation: Any) -> Any:
+    return {name: value for name, value in annotation.items() if name != "raw_representation"}
 
 
-def _joined_text(pieces: Sequence[str]) -> str:
+def _join_text(pieces: Sequence[str]) -> str:
     """Join texts; surrogate pairs that a service cut in two become whole characters."""
     text = "".join(pieces)
     try:
@@ -334,30 +343,30 @@ def _joined_text(pieces: Sequence[str]) -> str:
     return text
 
 
-def _joined_lists(texts: Sequence[str]) -> str:
+def _join_lists(texts: Sequence[str]) -> str:
     """Join lists of reasoning details, which the Chat Completions client emits as JSON; else take the last."""
     if len(texts) == 1:
         return texts[0]
     try:
-        lists = [json.loads(one) for one in texts]
+        detail_lists = [json.loads(text) for text in texts]
     except (ValueError, RecursionError):
         return texts[-1]
-    return json.dumps([detail for one in lists for detail in one])
+    return json.dumps([detail for text in detail_lists for detail in text])
 
 
 def _is_text(content: Content) -> bool:
     return content.type == "text"
 
 
-def _joined(contents: list[Content] | None, *, as_piece: bool) -> list[Content] | None:
+def _join_contents(contents: list[Content] | None, *, as_piece: bool) -> list[Content] | None:
     """Join a list of texts into one; a list with other contents stays a list."""
     if not contents:
         return contents
-    if len(contents) == 1 or not all(_is_text(one) for one in contents):
-        return [Whole(one).content(as_piece=as_piece) for one in contents]
+    if len(contents) == 1 or not all(_is_text(content) for content in contents):
+        return [CompleteContent(content).content(as_piece=as_piece) for content in contents]
     run = Text(contents[0])
-    for one in contents[1:]:
-        run.add(one)
+    for content in contents[1:]:
+        run.add(content)
     return [run.content(as_piece=as_piece)]
 
 
@@ -372,25 +381,25 @@ def _kind(content: Content) -> Any:
     else:
         name = "reasoning_text"  # the framework nests it under the provider's name
         blocks = properties.values()
-    nested = (cast("Mapping[str, Any]", one) for one in blocks if isinstance(one, Mapping))
-    return next((found for one in nested if (found := one.get(name))), None) or properties.get(name)
+    nested_properties = (cast("Mapping[str, Any]", block) for block in blocks if isinstance(block, Mapping))
+    return next((kind for block in nested_properties if (kind := block.get(name))), None) or properties.get(name)
 
 
-def _copied(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {n: dict(cast("Any", v)) if isinstance(v, Mapping) else v for n, v in properties.items()}
 
 
-def _merge_properties(known: dict[str, Any], more: Mapping[str, Any], *, incoming_wins: bool) -> None:
+def _merge_properties(merged: dict[str, Any], incoming: Mapping[str, Any], *, incoming_wins: bool) -> None:
     """Merge one level deep; token probabilities come in pieces and are joined."""
-    for name, value in more.items():
-        current = known.get(name)
-        if isinstance(value, Mapping) and (isinstance(current, dict) or incoming_wins or name not in known):
+    for name, value in incoming.items():
+        current = merged.get(name)
+        if isinstance(value, Mapping) and (isinstance(current, dict) or incoming_wins or name not in merged):
             inner = cast("dict[str, Any]", current) if isinstance(current, dict) else {}
             _merge_properties(inner, cast("Mapping[str, Any]", value), incoming_wins=incoming_wins)
-            known[name] = inner
+            merged[name] = inner
         elif name == "logprobs" and isinstance(value, list):
             before = [] if incoming_wins or not isinstance(current, list) else cast("list[Any]", current)
             before.extend(cast("list[Any]", value))
-            known[name] = before
-        elif incoming_wins or name not in known:
-            known[name] = value
+            merged[name] = before
+        elif incoming_wins or name not in merged:
+            merged[name] = value

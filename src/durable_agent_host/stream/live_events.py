@@ -116,8 +116,8 @@ def approval_requested(call: Mapping[str, Any]) -> LiveEvent:
     return LiveEvent(event_names.APPROVAL_REQUESTED, dict(call))
 
 
-def _outcome(*, failed: bool) -> str:
-    return "error" if failed else "success"
+def _outcome(*, has_failed: bool) -> str:
+    return "error" if has_failed else "success"
 
 
 def turn_restarted(discard_from: int) -> LiveEvent:
@@ -305,7 +305,7 @@ class _Functions:
             return []
         events = self.flush()
         if content.type == "function_result":
-            outcome = _outcome(failed=content.exception is not None)
+            outcome = _outcome(has_failed=content.exception is not None)
             events.append(tool_completed(content.call_id or "", outcome, self._clean(result_text(content))))
         return events
 
@@ -362,7 +362,7 @@ class _HostedCalls:
             return []
         del self._open[call_id]
         self._ended.add(call_id)
-        return [tool_completed(call_id, _outcome(failed=failed), self._clean(result))]
+        return [tool_completed(call_id, _outcome(has_failed=failed), self._clean(result))]
 
     def end_all(self) -> list[LiveEvent]:
         return [event for call_id in list(self._open) for event in self.end(call_id, failed=False)]

@@ -88,12 +88,12 @@ class Histogram:
         with self._lock:
             values = [(labels, list(counts), total) for labels, (counts, total) in self._values.items()]
         for labels, counts, total in values:
-            passed = 0
+            cumulative_count = 0
             for bound, count in zip((*map(str, SECONDS), "+Inf"), counts, strict=True):
-                passed += count
-                yield "_bucket", (*labels, ("le", bound)), passed
+                cumulative_count += count
+                yield "_bucket", (*labels, ("le", bound)), cumulative_count
             yield "_sum", labels, total
-            yield "_count", labels, passed
+            yield "_count", labels, cumulative_count
 
 
 class Gauge:
@@ -101,23 +101,23 @@ class Gauge:
 
     Args:
         name, description: see `Counter`.
-        look: returns its value.
+        read_value: returns its value.
     """
 
     kind: Final = "gauge"
     unit: Final = "1"
 
-    def __init__(self, name: str, description: str, look: Callable[[], float]) -> None:
+    def __init__(self, name: str, description: str, read_value: Callable[[], float]) -> None:
         self.name = name
         self.description = description
-        self._look = look
+        self._read_value = read_value
         _METER.create_observable_up_down_counter(
-            PREFIX + name, [lambda _: [metrics.Observation(look())]], self.unit, description
+            PREFIX + name, [lambda _: [metrics.Observation(read_value())]], self.unit, description
         )
 
     def samples(self) -> Iterator[tuple[str, Labels, float]]:
         """Yield samples for Prometheus: suffix of the name, labels, value."""
-        yield "", (), self._look()
+        yield "", (), self._read_value()
 
 
 Instrument = Counter | Histogram | Gauge
@@ -142,10 +142,10 @@ def prometheus_text(instruments: Iterable[Instrument]) -> str:
 def _labels(labels: Labels) -> str:
     if not labels:
         return ""
-    return "{" + ",".join(f'{name.replace(".", "_")}="{_escaped(value)}"' for name, value in labels) + "}"
+    return "{" + ",".join(f'{name.replace(".", "_")}="{_escape(value)}"' for name, value in labels) + "}"
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

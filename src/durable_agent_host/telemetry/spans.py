@@ -37,43 +37,45 @@ Attributes = Mapping[str, str | int | float | bool]
 class _ChosenIds:
     """An id generator that returns the current ids, and otherwise asks another one."""
 
-    def __init__(self, others: Any) -> None:
-        self._others = others
+    def __init__(self, default_generator: Any) -> None:
+        self._default = default_generator
 
     def generate_span_id(self) -> int:
         ids = _IDS.get()
-        return ids[1] if ids is not None else self._others.generate_span_id()
+        return ids[1] if ids is not None else self._default.generate_span_id()
 
     def generate_trace_id(self) -> int:
         ids = _IDS.get()
-        return ids[0].trace_id if ids is not None else self._others.generate_trace_id()
+        return ids[0].trace_id if ids is not None else self._default.generate_trace_id()
 
     def is_trace_id_random(self) -> bool:
-        return _IDS.get() is None and bool(self._others.is_trace_id_random())
+        return _IDS.get() is None and bool(self._default.is_trace_id_random())
 
 
 class _DecidedSampler:
     """A sampler that applies the decision for the turn's request to the spans of the turn."""
 
-    def __init__(self, others: Any) -> None:
-        self._others = others
+    def __init__(self, default_sampler: Any) -> None:
+        self._default = default_sampler
 
-    def should_sample(self, parent_context: Context | None, trace_id: int, name: str, *more: Any, **named: Any) -> Any:
-        result = self._others.should_sample(parent_context, trace_id, name, *more, **named)
+    def should_sample(
+        self, parent_context: Context | None, trace_id: int, name: str, *arguments: Any, **options: Any
+    ) -> Any:
+        result = self._default.should_sample(parent_context, trace_id, name, *arguments, **options)
         ids = _IDS.get()
         if ids is None or (flags := ids[0].flags) is None:
             return result
         decision: Any = result.decision
         decisions: Any = decision.__class__
-        decided = decisions.RECORD_AND_SAMPLE if trace.TraceFlags(flags).sampled else decisions.DROP
-        given: Any = named.get("attributes") or (more[1:2] or ({},))[0]  # a drop's result has none
-        noted: dict[str, Any] = {**(given or {}), **(result.attributes or {})}
-        if type(self._others).__module__.startswith("azure.monitor."):
-            noted[_AZURE_RATE] = 100.0  # without it, each child of the span is sampled anew
-        return type(result)(decided, noted, result.trace_state)
+        turn_decision = decisions.RECORD_AND_SAMPLE if trace.TraceFlags(flags).sampled else decisions.DROP
+        attributes: Any = options.get("attributes") or (arguments[1:2] or ({},))[0]  # a drop's result has none
+        sampled_attributes: dict[str, Any] = {**(attributes or {}), **(result.attributes or {})}
+        if type(self._default).__module__.startswith("azure.monitor."):
+            sampled_attributes[_AZURE_RATE] = 100.0  # without it, each child of the span is sampled anew
+        return type(result)(turn_decision, sampled_attributes, result.trace_state)
 
     def get_description(self) -> str:
-        return self._others.get_description()
+        return self._default.get_description()
 
 
 class _NamesTurns:
@@ -83,9 +85,9 @@ class _NamesTurns:
     """
 
     def on_start(self, span: Any, parent_context: Context | None = None) -> None:
-        found: Any = otel_context.get_value(_ATTRIBUTES_OF_TURN, parent_context)
-        if found is not None:
-            span.set_attributes(found)
+        turn_attributes: Any = otel_context.get_value(_ATTRIBUTES_OF_TURN, parent_context)
+        if turn_attributes is not None:
+            span.set_attributes(turn_attributes)
 
     def on_end(self, span: Any) -> None:
         del span
@@ -101,7 +103,7 @@ class _NamesTurns:
         return True
 
 
-_prepared: list[Any] = []
+_prepared_providers: list[Any] = []
 """The prepared provider; at most one, as the API keeps the first that is set."""
 
 
@@ -111,13 +113,13 @@ def current_tracer() -> trace.Tracer | None:
     if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
         return None
     tracer: Any = trace.get_tracer(SCOPE, tracer_provider=provider)
-    if not any(one is provider for one in _prepared):
-        _prepared[:] = [provider]
+    if not any(prepared_provider is provider for prepared_provider in _prepared_providers):
+        _prepared_providers[:] = [provider]
         if callable(add := getattr(provider, "add_span_processor", None)):
             add(_NamesTurns())
-    others: Any = getattr(tracer, "id_generator", None)
-    if others is not None and not isinstance(others, _ChosenIds):
-        tracer.id_generator = _ChosenIds(others)
+    id_generator: Any = getattr(tracer, "id_generator", None)
+    if id_generator is not None and not isinstance(id_generator, _ChosenIds):
+        tracer.id_generator = _ChosenIds(id_generator)
         tracer.sampler = _DecidedSampler(tracer.sampler)
     return tracer
 
@@ -140,7 +142,7 @@ def caller_context(turn: TurnTrace) -> Context:
 
 
 @contextmanager
-def told_of(turn: TurnTrace, span_id: int) -> Generator[None]:
+def log_correlation(turn: TurnTrace, span_id: int) -> Generator[None]:
     """Attach log records to a span of the turn that is written later, for exporters that link lines to spans."""
     flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if turn.flags is None else turn.flags)
     span = trace.SpanContext(turn.trace_id, span_id, is_remote=False, trace_flags=flags)
@@ -189,7 +191,7 @@ class Span:
 
 
 @contextmanager
-def written_span(tracer: trace.Tracer, turn: TurnTrace, context: Context, span: Span) -> Generator[Context]:
+def open_written_span(tracer: trace.Tracer, turn: TurnTrace, context: Context, span: Span) -> Generator[Context]:
     """Write a span that has ended.
 
     Args:
@@ -202,27 +204,27 @@ def written_span(tracer: trace.Tracer, turn: TurnTrace, context: Context, span: 
         The context in which its children are written.
     """
     flags = trace.get_current_span(context).get_span_context().trace_flags
-    linked = trace.SpanContext(turn.trace_id, span.follows or 0, is_remote=True, trace_flags=flags)
-    began = _nanoseconds(span.began_at)
-    ended = _nanoseconds(span.ended_at)
+    link_context = trace.SpanContext(turn.trace_id, span.follows or 0, is_remote=True, trace_flags=flags)
+    start_nanoseconds = _nanoseconds(span.began_at)
+    end_nanoseconds = _nanoseconds(span.ended_at)
     with _with_ids(turn, span.id):
-        written = tracer.start_span(
+        otel_span = tracer.start_span(
             span.name,
             context=context,
             kind=span.kind,
             attributes=span.attributes,
-            links=[trace.Link(linked)] if span.follows else [],
-            start_time=began,
+            links=[trace.Link(link_context)] if span.follows else [],
+            start_time=start_nanoseconds,
         )
-    yield trace.set_span_in_context(written, Context())
+    yield trace.set_span_in_context(otel_span, Context())
     if "error.type" in span.attributes:
-        written.set_status(trace.StatusCode.ERROR)
-    written.end(max(began, ended))
+        otel_span.set_status(trace.StatusCode.ERROR)
+    otel_span.end(max(start_nanoseconds, end_nanoseconds))
 
 
 def write_span(tracer: trace.Tracer, turn: TurnTrace, context: Context, span: Span) -> None:
-    """Write a span that has ended, and has no children; see `written_span`."""
-    with written_span(tracer, turn, context, span):
+    """Write a span that has ended, and has no children; see `open_written_span`."""
+    with open_written_span(tracer, turn, context, span):
         pass
 
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any, Final
 
-from durable_agent_host.agent.observer import AttemptBegan, Moment, TurnObserver, WatchedTurn
+from durable_agent_host.agent.observer import AttemptStarted, Moment, ObservedTurn, TurnObserver
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.telemetry.spans import told_of
+from durable_agent_host.telemetry.spans import log_correlation
 from durable_agent_host.telemetry.turn_metrics import TurnMeasurements, count_turn
 from durable_agent_host.telemetry.turn_traces import TurnSpans, write_turn
 from durable_agent_host.turn.timeline import PhaseKind, Timeline
@@ -26,12 +26,12 @@ _PHASES: Final[tuple[tuple[str, tuple[PhaseKind, ...]], ...]] = (
 class TurnLines:
     """Logs the beginning of a turn."""
 
-    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+    async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Log the line, once per turn."""
         match moment:
-            case AttemptBegan(replayed=False):
+            case AttemptStarted(replayed=False):
                 found = trace_of(turn.request)
-                with told_of(found, found.attempt_span_id(turn.attempt)):
+                with log_correlation(found, found.attempt_span_id(turn.attempt)):
                     _LOGGER.info("%s begins", _label(turn.request))
             case _:
                 pass
@@ -43,23 +43,23 @@ def log_end(timeline: Timeline) -> None:
     Args:
         timeline: of the turn.
     """
-    work = timeline.work
+    attempt_metrics = timeline.work
     outcome = timeline.outcome
     milliseconds = {name: round(timeline.seconds(*kinds) * 1000) for name, kinds in _PHASES}
-    spent = ", ".join(f"{name} {count}" for name, count in milliseconds.items() if count)
+    phase_times = ", ".join(f"{name} {count}" for name, count in milliseconds.items() if count)
     usage = timeline.usage
     error: Mapping[str, Any] = outcome.get("error") or {}
-    found = trace_of(timeline.request)
-    with told_of(found, found.turn_span_id):
+    turn_trace = trace_of(timeline.request)
+    with log_correlation(turn_trace, turn_trace.turn_span_id):
         _LOGGER.info(
             "%s %s after %d ms (%s): %d attempts, %d model calls, %d tool calls, %d tokens in, %d out%s",
             _label(timeline.request),
             outcome["status"],
             round((timeline.ended_at - timeline.began_at).total_seconds() * 1000),
-            spent or "not begun",
+            phase_times or "not begun",
             timeline.attempts,
-            work.get("model_calls", 0),
-            work.get("tool_calls", 0),
+            attempt_metrics.get("model_calls", 0),
+            attempt_metrics.get("tool_calls", 0),
             usage.get("input_token_count", 0),
             usage.get("output_token_count", 0),
             f", {error['type']}" if error.get("type") else "",
@@ -74,7 +74,7 @@ def _label(request: TurnRequest) -> str:
 _MEASUREMENTS: Final = TurnMeasurements()
 
 
-class _RecentEnds:
+class _ReportedTurns:
     """The ends of turns that this process has reported lately."""
 
     def __init__(self, capacity: int) -> None:
@@ -93,7 +93,7 @@ class _RecentEnds:
         return True
 
 
-_RECENT_ENDS: Final = _RecentEnds(1000)
+_REPORTED_TURNS: Final = _ReportedTurns(1000)
 
 
 def turn_observers() -> list[TurnObserver]:
@@ -101,7 +101,7 @@ def turn_observers() -> list[TurnObserver]:
     return [TurnSpans(), _MEASUREMENTS, TurnLines()]
 
 
-def tell_end(timeline: Timeline) -> None:
+def report_end(timeline: Timeline) -> None:
     """Report the end of a turn to all receivers; an exception in one is logged and affects nothing.
 
     Guarantee: in one process, idempotent by the turn for as long as it is among the latest, because an engine may
@@ -110,7 +110,7 @@ def tell_end(timeline: Timeline) -> None:
     Args:
         timeline: of the turn.
     """
-    if not _RECENT_ENDS.add(trace_of(timeline.request).turn):
+    if not _REPORTED_TURNS.add(trace_of(timeline.request).turn):
         return
     for report in (write_turn, count_turn, log_end):
         try:

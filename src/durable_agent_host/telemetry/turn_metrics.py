@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from durable_agent_host.agent.observer import (
     AttemptEnded,
-    ModelCallFinished,
+    ModelCallCompleted,
     Moment,
-    ToolCallBegan,
-    ToolCallFinished,
-    UpdateCame,
-    WatchedTurn,
+    ObservedTurn,
+    ToolCallCompleted,
+    ToolCallStarted,
+    UpdateReceived,
 )
 from durable_agent_host.telemetry.instruments import Counter, Histogram, Instrument, prometheus_text
 from durable_agent_host.turn.timeline import Timeline, bounded_name
@@ -37,7 +37,7 @@ LOST: Final = Counter("attempts.lost", "Attempts of turns whose process ended.")
 STORED: Final = Counter("stored", "Bytes of the entries that turns added to conversations.", "By")
 
 INSTRUMENTS: Final[list[Instrument]] = [
-    *(TURNS, TURN_SECONDS, FIRST_TOKEN, QUEUE, TOKENS, PARTS, TOOLS, REPLAYS, IN_DOUBT, LOST, STORED),
+    *(TURNS, TURN_SECONDS, FIRST_TOKEN, QUEUE, TOKENS, PARTS, TOOLS, REPLAYS, IN_DOUBT, LOST, STORED)
 ]
 """All instruments, in the order in which they are shown."""
 
@@ -53,16 +53,16 @@ class ModelLabels:
     """The names of models that a process tells apart in its metrics; the first ones that it meets."""
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self._labels: set[str] = set()
         self._lock = Lock()
 
     def label(self, model: str) -> str:
         """Give the label of a model: its name, bounded, or that of all others."""
         name = bounded_name(model)
         with self._lock:
-            if name not in self._known and len(self._known) >= MOST_MODELS:
+            if name not in self._labels and len(self._labels) >= MOST_MODELS:
                 return OTHER
-            self._known.add(name)
+            self._labels.add(name)
             return name
 
 
@@ -83,20 +83,20 @@ def count_turn(timeline: Timeline) -> None:
     if any(phase.kind == "queue" for phase in timeline.phases):
         QUEUE.record(timeline.seconds("queue"), agent)
     models: Mapping[str, Mapping[str, int]] = timeline.work.get("models", {})
-    for named, usage in models.items():
-        model = _MODELS.label(named)
+    for model_name, usage in models.items():
+        model = _MODELS.label(model_name)
         for instrument, label, kinds in ((TOKENS, "gen_ai.token.type", _KINDS), (PARTS, "part", _PARTS)):
             for name, kind in kinds.items():
                 if count := usage.get(name, 0):
                     instrument.add(count, agent | {MODEL: model, label: kind})
     for phase in timeline.phases:
-        if doubtful := phase.work.get("in_doubt", 0):
-            IN_DOUBT.add(doubtful, agent)
-    if lost := sum(phase.kind == "lost" for phase in timeline.phases):
-        LOST.add(lost, agent)
+        if in_doubt_count := phase.work.get("in_doubt", 0):
+            IN_DOUBT.add(in_doubt_count, agent)
+    if lost_count := sum(phase.kind == "lost" for phase in timeline.phases):
+        LOST.add(lost_count, agent)
     stats: Mapping[str, Any] = outcome.get("stats") or {}
-    if stored := stats.get("bytes_stored", 0):
-        STORED.add(stored, agent)
+    if stored_bytes := stats.get("bytes_stored", 0):
+        STORED.add(stored_bytes, agent)
 
 
 def metrics_page() -> str:
@@ -111,27 +111,27 @@ class TurnMeasurements:
         self._tools: dict[tuple[str, str, int], dict[str, float]] = {}
         self._answering: set[tuple[str, str, int]] = set()
 
-    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+    async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Measure a moment."""
         request = turn.request
         agent = {AGENT: request.agent}
         attempt = (request.session_id, request.turn_id, turn.attempt)
         match moment:
-            case UpdateCame(update, replayed=False) if turn.attempt == 1 and attempt not in self._answering:
+            case UpdateReceived(update, replayed=False) if turn.attempt == 1 and attempt not in self._answering:
                 if update.text:
                     self._answering.add(attempt)
                     FIRST_TOKEN.record(_seconds_since(request.created_at), agent)
-            case ModelCallFinished(replayed=True):
+            case ModelCallCompleted(replayed=True):
                 REPLAYS.add(1, agent | {"step": "model_call"})
-            case ToolCallFinished(replayed=True):
+            case ToolCallCompleted(replayed=True):
                 REPLAYS.add(1, agent | {"step": "tool_call"})
-            case ToolCallBegan(call_id, replayed=False):
+            case ToolCallStarted(call_id, replayed=False):
                 self._tools.setdefault(attempt, {})[call_id] = time.perf_counter()
-            case ToolCallFinished(call_id, name, outcome):
-                began = self._tools.get(attempt, {}).pop(call_id, None)
-                if began is not None and name:
+            case ToolCallCompleted(call_id, name, outcome):
+                started_at = self._tools.get(attempt, {}).pop(call_id, None)
+                if started_at is not None and name:
                     labels = agent | {"gen_ai.tool.name": name, "outcome": outcome}
-                    TOOLS.record(time.perf_counter() - began, labels)
+                    TOOLS.record(time.perf_counter() - started_at, labels)
             case AttemptEnded():
                 self._answering.discard(attempt)
                 self._tools.pop(attempt, None)
@@ -141,9 +141,9 @@ class TurnMeasurements:
 
 def _seconds_since(created_at: str) -> float:
     try:
-        began_at = datetime.fromisoformat(created_at)
+        start_time = datetime.fromisoformat(created_at)
     except ValueError:
         return 0.0
-    if began_at.tzinfo is None:
-        began_at = began_at.replace(tzinfo=UTC)
-    return max((datetime.now(UTC) - began_at).total_seconds(), 0.0)
+    if start_time.tzinfo is None:
+        start_time = start_time.replace(tzinfo=UTC)
+    return max((datetime.now(UTC) - start_time).total_seconds(), 0.0)

@@ -14,13 +14,13 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 
 from durable_agent_host.agent.observer import (
+    ModelCallCompleted,
     ModelCallFailed,
-    ModelCallFinished,
     Moment,
-    RunBegan,
-    RunRepeats,
-    ToolCallFinished,
-    WatchedTurn,
+    ObservedTurn,
+    RunRestarted,
+    RunStarted,
+    ToolCallCompleted,
 )
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.telemetry.span_redaction import redact_log_events
@@ -29,11 +29,11 @@ from durable_agent_host.telemetry.spans import (
     Span,
     caller_context,
     current_tracer,
+    open_written_span,
     turn_context,
     write_span,
-    written_span,
 )
-from durable_agent_host.turn.timeline import WAITS, Phase, Timeline, bounded_name
+from durable_agent_host.turn.timeline import WAIT_KINDS, Phase, Timeline, bounded_name
 from durable_agent_host.turn.trace_ids import TurnTrace, trace_of
 
 TURN_ID: Final = "durable_agent_host.turn.id"
@@ -55,33 +55,36 @@ _CHAT: Final = "chat"
 _TOOL: Final = "execute_tool"
 
 
-_NOTED: Final = (RunBegan, ModelCallFinished, ToolCallFinished, ModelCallFailed, RunRepeats)
+_HANDLED_MOMENTS: Final = (RunStarted, ModelCallCompleted, ToolCallCompleted, ModelCallFailed, RunRestarted)
 """The moments handled here; the others come with every piece of an answer."""
 
 
 class TurnSpans:
     """Puts an attempt's spans into the trace of its turn, and adds those that the framework lacks."""
 
-    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+    async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Handle a moment, in the task that performs the step."""
-        if isinstance(moment, RunBegan):
+        if isinstance(moment, RunStarted):
             redact_log_events()
-        if not isinstance(moment, _NOTED) or (tracer := current_tracer()) is None:
+        if not isinstance(moment, _HANDLED_MOMENTS) or (tracer := current_tracer()) is None:
             return
         match moment:
-            case RunBegan():
+            case RunStarted():
                 # The run continues in this task, so the context set here applies to the framework's spans.
                 otel_context.attach(_attempt_context(tracer, turn))
                 _name_conversation(turn.request.session_id)
-            case ModelCallFinished(model=model, replayed=True):
+            case ModelCallCompleted(model=model, replayed=True):
                 _write_moment(tracer, turn, f"{_CHAT} {bounded_name(model or 'unknown')}", {REPLAYED: True})
-            case ToolCallFinished(call_id, name, replayed=True):
-                told: Attributes = {REPLAYED: True, "gen_ai.tool.name": name, "gen_ai.tool.call.id": call_id}
-                _write_moment(tracer, turn, f"{_TOOL} {name}", told)
+            case ToolCallCompleted(call_id, name, replayed=True):
+                tool_attributes: Attributes = {REPLAYED: True, "gen_ai.tool.name": name, "gen_ai.tool.call.id": call_id}
+                _write_moment(tracer, turn, f"{_TOOL} {name}", tool_attributes)
             case ModelCallFailed(error=error, wait_seconds=float(seconds)):
-                wait: Attributes = {REASON: "retry", "durable_agent_host.retry.error_type": type(error).__name__}
-                _write_moment(tracer, turn, "wait", wait, seconds)
-            case RunRepeats(wait_seconds=seconds):
+                wait_attributes: Attributes = {
+                    REASON: "retry",
+                    "durable_agent_host.retry.error_type": type(error).__name__,
+                }
+                _write_moment(tracer, turn, "wait", wait_attributes, seconds)
+            case RunRestarted(wait_seconds=seconds):
                 _write_moment(tracer, turn, "wait", {REASON: "retry"}, seconds)
             case _:
                 pass
@@ -94,20 +97,20 @@ def _name_conversation(session_id: str) -> None:
         cast("ContextVar[str | None]", variable).set(session_id)
 
 
-def _attempt_context(tracer: trace.Tracer, turn: WatchedTurn) -> otel_context.Context:
-    found = trace_of(turn.request)
+def _attempt_context(tracer: trace.Tracer, turn: ObservedTurn) -> otel_context.Context:
+    turn_trace = trace_of(turn.request)
     attributes = {**_names(turn.request), ATTEMPT: turn.attempt}
-    return turn_context(tracer, found, found.attempt_span_id(turn.attempt), attributes)
+    return turn_context(tracer, turn_trace, turn_trace.attempt_span_id(turn.attempt), attributes)
 
 
 def _write_moment(
-    tracer: trace.Tracer, turn: WatchedTurn, name: str, attributes: Attributes, seconds: float = 0.0
+    tracer: trace.Tracer, turn: ObservedTurn, name: str, attributes: Attributes, seconds: float = 0.0
 ) -> None:
     now = datetime.now(UTC)
-    found = trace_of(turn.request)
-    span_id = found.span_id(name, str(turn.attempt), str(now.timestamp()), str(sorted(attributes.items())))
+    turn_trace = trace_of(turn.request)
+    span_id = turn_trace.span_id(name, str(turn.attempt), str(now.timestamp()), str(sorted(attributes.items())))
     context = _attempt_context(tracer, turn)
-    write_span(tracer, found, context, Span(name, span_id, now, now + timedelta(seconds=seconds), attributes))
+    write_span(tracer, turn_trace, context, Span(name, span_id, now, now + timedelta(seconds=seconds), attributes))
 
 
 def write_turn(timeline: Timeline) -> None:
@@ -122,32 +125,37 @@ def write_turn(timeline: Timeline) -> None:
     if tracer is None:
         return
     request = timeline.request
-    found = trace_of(timeline.request)
+    turn_trace = trace_of(timeline.request)
     turn = Span(
         f"agent_turn {request.agent}",
-        found.turn_span_id,
+        turn_trace.turn_span_id,
         timeline.began_at,
         timeline.ended_at,
         _attributes_of_turn(timeline),
         trace.SpanKind.INTERNAL if request.orchestration_id else trace.SpanKind.SERVER,
     )
-    with written_span(tracer, found, caller_context(found), turn) as context:
+    with open_written_span(tracer, turn_trace, caller_context(turn_trace), turn) as context:
         for index, phase in enumerate(timeline.phases):
-            write_span(tracer, found, context, _span_of(phase, found.span_id("phase", str(index)), request, found))
+            write_span(
+                tracer,
+                turn_trace,
+                context,
+                _span_of(phase, turn_trace.span_id("phase", str(index)), request, turn_trace),
+            )
 
 
-def _span_of(phase: Phase, span_id: int, request: TurnRequest, found: TurnTrace) -> Span:
+def _span_of(phase: Phase, span_id: int, request: TurnRequest, turn_trace: TurnTrace) -> Span:
     attributes: dict[str, Any] = {**_names(request)}
     follows: int | None = None
-    if phase.kind in WAITS:
+    if phase.kind in WAIT_KINDS:
         name = "wait"
         attributes[REASON] = phase.kind
     elif phase.kind == "session":
         name = f"session {phase.name}"
     else:
         name = f"invoke_agent {request.agent}"
-        span_id = found.attempt_span_id(phase.number)
-        follows = found.attempt_span_id(phase.number - 1) if phase.number > 1 else None
+        span_id = turn_trace.attempt_span_id(phase.number)
+        follows = turn_trace.attempt_span_id(phase.number - 1) if phase.number > 1 else None
         attributes |= _attributes_of_attempt(phase)
     if phase.error_type:
         attributes["error.type"] = phase.error_type
@@ -167,12 +175,12 @@ _COUNTS: Final = ("model_calls", "tool_calls", "replayed_model_calls", "replayed
 
 def _attributes_of_turn(timeline: Timeline) -> dict[str, Any]:
     outcome = timeline.outcome
-    work = timeline.work
+    attempt_metrics = timeline.work
     attributes: dict[str, Any] = {
         **_names(timeline.request),
         STATUS: outcome["status"],
         "durable_agent_host.attempts": timeline.attempts,
-        **{f"durable_agent_host.{name}": work[name] for name in _COUNTS[:2] if name in work},
+        **{f"durable_agent_host.{name}": attempt_metrics[name] for name in _COUNTS[:2] if name in attempt_metrics},
         **tokens_of(timeline.usage),
     }
     if outcome.get("error") and outcome["status"] != "cancelled":
@@ -182,12 +190,12 @@ def _attributes_of_turn(timeline: Timeline) -> dict[str, Any]:
 
 def tokens_of(usage: dict[str, int]) -> dict[str, int]:
     """Rename token counts to the names of the semantic conventions. Guarantee: pure."""
-    return {theirs: usage[ours] for ours, theirs in _TOKENS.items() if ours in usage}
+    return {
+        convention_name: usage[framework_name]
+        for framework_name, convention_name in _TOKENS.items()
+        if framework_name in usage
+    }
 
 
 def _names(request: TurnRequest) -> dict[str, str | int]:
-    return {
-        "gen_ai.conversation.id": request.session_id,
-        "gen_ai.agent.name": request.agent,
-        TURN_ID: request.turn_id,
-    }
+    return {"gen_ai.conversation.id": request.session_id, "gen_ai.agent.name": request.agent, TURN_ID: request.turn_id}

@@ -23,7 +23,7 @@ ANY_MODEL: Final = "*"
 """The name in an app's prices for all models without their own price."""
 
 _MILLION: Final = 1_000_000
-_WORDS: Final[Mapping[Kind, str]] = {
+_UNITS: Final[Mapping[Kind, str]] = {
     "tokens": "tokens",
     "cost": "in cost",
     "model_calls": "model calls",
@@ -33,7 +33,7 @@ _WORDS: Final[Mapping[Kind, str]] = {
 
 
 @dataclass(frozen=True)
-class Crossing:
+class LimitExceeded:
     """A limit that a call would cross.
 
     Attributes:
@@ -56,15 +56,15 @@ class Crossing:
     def sentence(self) -> str:
         """Describe it to the caller."""
         return (
-            f"the {self.scope}'s budget of {self.limit:g} {_WORDS[self.kind]} does not allow the next call: "
+            f"the {self.scope}'s budget of {self.limit:g} {_UNITS[self.kind]} does not allow the next call: "
             f"{self.used:g} used, and the call needs {self.needed:g}"
         )
 
     @property
-    def sentence_of_answer(self) -> str:
+    def sentence_of_response(self) -> str:
         """Say that an answer has crossed it while it came."""
         return (
-            f"the {self.scope}'s budget of {self.limit:g} {_WORDS[self.kind]} was used up in the middle of the "
+            f"the {self.scope}'s budget of {self.limit:g} {_UNITS[self.kind]} was used up in the middle of the "
             f"model's answer: about {self.used:g} used"
         )
 
@@ -73,9 +73,9 @@ class Crossing:
         return f"{BUDGET_PREFIX}{self.scope}-{self.kind}" + (f"-{number}" if number else "")
 
 
-def find_crossings(
-    scope: Scope, budget: Budget, used: Spent, needed: Spent, *, before: Spent, grants: Mapping[Kind, int]
-) -> Iterable[Crossing]:
+def find_exceeded_limits(
+    scope: Scope, budget: Budget, used: Spent, call_usage: Spent, *, before: Spent, grants: Mapping[Kind, int]
+) -> Iterable[LimitExceeded]:
     """Return the limits that a call would cross.
 
     Guarantee: pure.
@@ -84,7 +84,7 @@ def find_crossings(
         scope: of the budget.
         budget: with its limits.
         used: so far, by the turn, or by the session with this turn.
-        needed: by the call, as estimated before it.
+        call_usage: by the call, as estimated before it.
         before: what was used when the turn began: a limit already crossed then counts from there, so that an approval
             allows the limit again.
         grants: how often a person has allowed the limit again, by kind.
@@ -93,13 +93,13 @@ def find_crossings(
         limit = getattr(budget, kind)
         if limit is None:
             continue
-        allowed = max(limit, getattr(before, kind) or 0) if grants.get(kind) else limit
-        allowed += limit * grants.get(kind, 0)
-        taken = getattr(used, kind) or 0
-        more = getattr(needed, kind) or 0
-        is_full = taken >= allowed if kind == "seconds" else taken + more > allowed
+        allowed_amount = max(limit, getattr(before, kind) or 0) if grants.get(kind) else limit
+        allowed_amount += limit * grants.get(kind, 0)
+        used_amount = getattr(used, kind) or 0
+        call_amount = getattr(call_usage, kind) or 0
+        is_full = used_amount >= allowed_amount if kind == "seconds" else used_amount + call_amount > allowed_amount
         if is_full:
-            yield Crossing(scope, kind, limit, taken, more, budget.exceeded)
+            yield LimitExceeded(scope, kind, limit, used_amount, call_amount, budget.exceeded)
 
 
 def price_of(prices: Mapping[str, Price], model: str | None) -> Price | None:
@@ -123,7 +123,7 @@ def price_of(prices: Mapping[str, Price], model: str | None) -> Price | None:
     return max(prices.values(), key=lambda price: price.input + price.output, default=None)
 
 
-def spent_on_answer(usage: Mapping[str, Any] | None, model: str | None, prices: Mapping[str, Price]) -> Spent:
+def usage_of_response(usage: Mapping[str, Any] | None, model: str | None, prices: Mapping[str, Price]) -> Spent:
     """Count an answered model call.
 
     Guarantee: pure.
@@ -133,29 +133,31 @@ def spent_on_answer(usage: Mapping[str, Any] | None, model: str | None, prices: 
         model: that served it.
         prices: as for `price_of`.
     """
-    read, cached, written = _read_and_written(usage or {})
+    input_tokens, cached_tokens, output_tokens = _count_tokens(usage or {})
     price = price_of(prices, model)
     cost = None
     if price is not None:
         cheap = price.input if price.cached_input is None else price.cached_input
-        cost = ((read - cached) * price.input + cached * cheap + written * price.output) / _MILLION
-    return Spent(tokens=read + written, cost=cost, model_calls=1)
+        cost = (
+            (input_tokens - cached_tokens) * price.input + cached_tokens * cheap + output_tokens * price.output
+        ) / _MILLION
+    return Spent(tokens=input_tokens + output_tokens, cost=cost, model_calls=1)
 
 
-def _read_and_written(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+def _count_tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return how many tokens a model has read, how many of them from a cache, and how many it has written."""
-    read = _count(usage, "input_token_count")
-    written = _count(usage, "output_token_count")
-    cached, written_to_cache = (_count(usage, f"cache_{way}_input_token_count") for way in ("read", "creation"))
+    input_tokens = _count(usage, "input_token_count")
+    output_tokens = _count(usage, "output_token_count")
+    cached_tokens, written_to_cache = (_count(usage, f"cache_{way}_input_token_count") for way in ("read", "creation"))
     total = _count(usage, "total_token_count")
     if not total:  # a service without a total counts cache reads and writes apart from the input
-        read += cached + written_to_cache
+        input_tokens += cached_tokens + written_to_cache
     # What only the total has, a model has written, such as Gemini's thoughts, unless the service says that it read it.
-    apart = max(total - read - written, 0)
-    from_tools = min(_count(usage, TOOL_INPUT), apart)
-    read = read + from_tools
-    written = written + apart - from_tools
-    return read, min(read, cached), written
+    unclassified_tokens = max(total - input_tokens - output_tokens, 0)
+    from_tools = min(_count(usage, TOOL_INPUT), unclassified_tokens)
+    input_tokens = input_tokens + from_tools
+    output_tokens = output_tokens + unclassified_tokens - from_tools
+    return input_tokens, min(input_tokens, cached_tokens), output_tokens
 
 
 def reserve(input_tokens: int, max_output_tokens: int, model: str | None, prices: Mapping[str, Price]) -> Reservation:
@@ -170,13 +172,15 @@ def reserve(input_tokens: int, max_output_tokens: int, model: str | None, prices
         prices: as for `price_of`.
     """
     read = max(input_tokens, 1)
-    written = min(max(max_output_tokens, 0), MOST_RESERVED)
+    output_tokens = min(max(max_output_tokens, 0), MOST_RESERVED)
     price = price_of(prices, model)
-    cost = None if price is None else min((read * price.input + written * price.output) / _MILLION, MOST_RESERVED)
-    return Reservation(min(read + written, MOST_RESERVED), cost, written)
+    cost = None if price is None else min((read * price.input + output_tokens * price.output) / _MILLION, MOST_RESERVED)
+    return Reservation(min(read + output_tokens, MOST_RESERVED), cost, output_tokens)
 
 
-def raised(reservation: Reservation, characters: int, model: str | None, prices: Mapping[str, Price]) -> Reservation:
+def raise_reservation(
+    reservation: Reservation, characters: int, model: str | None, prices: Mapping[str, Price]
+) -> Reservation:
     """Count what a model call has said so far, where that is more than was reserved for it.
 
     Guarantee: pure.
@@ -195,7 +199,7 @@ def raised(reservation: Reservation, characters: int, model: str | None, prices:
     return Reservation(reservation.tokens + more, cost, reservation.output_tokens + more)
 
 
-def spent_on_reservation(reservation: Reservation) -> Spent:
+def usage_of_reservation(reservation: Reservation) -> Spent:
     """Count a model call without a known answer: it may have been made. Guarantee: pure."""
     return Spent(tokens=reservation.tokens, cost=reservation.cost, model_calls=1)
 

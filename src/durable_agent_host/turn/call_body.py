@@ -45,12 +45,12 @@ def encode_body(body: CallBody, max_bytes: int) -> tuple[dict[str, Any], int]:
     """
     data = (body.head + body.tail).encode("utf-8", "replace")
     digest = {"sha256": sha256(data).hexdigest()} if body.is_complete else {}
-    packed = zlib.compress(data, _LEVEL)
-    if len(packed) > max_bytes:
+    compressed_body = zlib.compress(data, _LEVEL)
+    if len(compressed_body) > max_bytes:
         body = _shorten(body, max_bytes)
-        packed = zlib.compress((body.head + body.tail).encode(), _LEVEL)
+        compressed_body = zlib.compress((body.head + body.tail).encode(), _LEVEL)
     gap = {} if body.is_complete else {"head": len(body.head), "missing": body.missing_characters}
-    return {"body": b64encode(packed).decode(), **gap, **digest}, len(packed)
+    return {"body": b64encode(compressed_body).decode(), **gap, **digest}, len(compressed_body)
 
 
 def _shorten(body: CallBody, max_bytes: int) -> CallBody:

@@ -69,8 +69,8 @@ def fold_events(text: str) -> list[dict[str, Any]]:
         text: of the stream.
 
     Returns:
-        ``data`` of each event, with ``event`` where it was named, and ``joined``, the number of joined events, above
-        one.
+        ``data`` of each event, with ``event`` where it was named, and ``joined``, the number of joined events when it
+        is above one.
     """
     events: list[dict[str, Any]] = []
     for name, data in _events_in(text):
@@ -79,8 +79,12 @@ def fold_events(text: str) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             value = data
         last = events[-1] if events else None
-        if last is not None and last.get("event", "") == name and (joined := _join(last["data"], value)) is not None:
-            last |= {"data": joined, "joined": last.get("joined", 1) + 1}
+        if (
+            last is not None
+            and last.get("event", "") == name
+            and (joined_data := _join(last["data"], value)) is not None
+        ):
+            last |= {"data": joined_data, "joined": last.get("joined", 1) + 1}
         else:
             events.append(({"event": name} if name else {}) | {"data": value})
     return events
@@ -105,45 +109,45 @@ def _join(old: Any, new: Any) -> dict[str, Any] | None:
     """Join two events that differ in one text, with the second one's counters."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return None
-    added: list[str] = []
-    joined = _join_objects(cast("dict[str, Any]", old), cast("dict[str, Any]", new), added)
-    return joined if len(added) == 1 else None
+    added_texts: list[str] = []
+    joined_object = _join_objects(cast("dict[str, Any]", old), cast("dict[str, Any]", new), added_texts)
+    return joined_object if len(added_texts) == 1 else None
 
 
-def _join_objects(old: Mapping[str, Any], new: Mapping[str, Any], added: list[str]) -> dict[str, Any] | None:
+def _join_objects(old: Mapping[str, Any], new: Mapping[str, Any], added_texts: list[str]) -> dict[str, Any] | None:
     if old.keys() != new.keys():
         return None
-    joined: dict[str, Any] = {}
+    joined_object: dict[str, Any] = {}
     for name, value in new.items():
-        joined[name] = _join_values(name, old[name], value, added)
-        if joined[name] is _DIFFERENT:
+        joined_object[name] = _join_values(name, old[name], value, added_texts)
+        if joined_object[name] is _DIFFERENT:
             return None
-    return joined
+    return joined_object
 
 
-def _join_values(name: str, old: Any, new: Any, added: list[str]) -> Any:
+def _join_values(name: str, old: Any, new: Any, added_texts: list[str]) -> Any:
     grows = isinstance(new, str) and name in _GROWING
     if old == new and not grows and isinstance(old, bool) == isinstance(new, bool):
         return new
     if isinstance(old, dict) and isinstance(new, dict):
-        joined = _join_objects(cast("dict[str, Any]", old), cast("dict[str, Any]", new), added)
-        return _DIFFERENT if joined is None else joined
+        joined_object = _join_objects(cast("dict[str, Any]", old), cast("dict[str, Any]", new), added_texts)
+        return _DIFFERENT if joined_object is None else joined_object
     if isinstance(old, list) and isinstance(new, list):
-        return _join_lists(name, cast("list[Any]", old), cast("list[Any]", new), added)
+        return _join_lists(name, cast("list[Any]", old), cast("list[Any]", new), added_texts)
     if name == _PADDING:
         return ""
     if name in _IDENTIFYING or name.endswith(("id", "index")):
         return _DIFFERENT
     if isinstance(old, str) and isinstance(new, str):
-        added.append(new)
+        added_texts.append(new)
         return old + new
     return new if all(map(_is_number, (cast("object", old), cast("object", new)))) else _DIFFERENT
 
 
-def _join_lists(name: str, old: list[Any], new: list[Any], added: list[str]) -> Any:
+def _join_lists(name: str, old: list[Any], new: list[Any], added_texts: list[str]) -> Any:
     if len(old) != len(new):
         return _DIFFERENT
-    items = [_join_values(name, *pair, added) for pair in zip(old, new, strict=True)]
+    items = [_join_values(name, *pair, added_texts) for pair in zip(old, new, strict=True)]
     return _DIFFERENT if any(item is _DIFFERENT for item in items) else items
 
 

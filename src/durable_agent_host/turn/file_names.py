@@ -11,7 +11,9 @@ OCTETS: Final = "application/octet-stream"
 """The media type of unknown bytes."""
 
 _TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9*][a-z0-9!#$&^_.+-]{0,126}")
-_SHOWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "application/json"})
+_INLINE_TYPES: Final = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "application/json"}
+)
 _IN_HEADERS: Final = re.compile(r"[^A-Za-z0-9._ ()+-]")
 
 _OFFICE = "application/vnd.openxmlformats-officedocument"
@@ -55,13 +57,13 @@ def media_type_of_name(name: str | None) -> str | None:
     return _BY_ENDING.get(name.rpartition(".")[2].lower()) if name and "." in name else None
 
 
-def check_media_type(given: str, where: str) -> str:
+def check_media_type(media_type: str, where: str) -> str:
     """Check a media type, and remove its parameters.
 
     Guarantee: pure.
 
     Args:
-        given: from ``Content-Type``.
+        media_type: from ``Content-Type``.
         where: the field, for the error.
 
     Returns:
@@ -70,19 +72,19 @@ def check_media_type(given: str, where: str) -> str:
     Raises:
         RequestError: it is not a media type.
     """
-    bare = given.partition(";")[0].strip().lower()
+    bare = media_type.partition(";")[0].strip().lower()
     if not _TYPE.fullmatch(bare):
-        raise RequestError(f"the media type of {where} is {given[:100]!r}: write it like image/png")
+        raise RequestError(f"the media type of {where} is {media_type[:100]!r}: write it like image/png")
     return bare
 
 
-def check_name(given: str, where: str) -> str:
+def check_name(raw_name: str, where: str) -> str:
     """Check the name of a file, and remove folders.
 
     Guarantee: pure.
 
     Args:
-        given: as given by the caller, possibly with a path.
+        raw_name: as given by the caller, possibly with a path.
         where: the field, for the error.
 
     Returns:
@@ -91,9 +93,9 @@ def check_name(given: str, where: str) -> str:
     Raises:
         RequestError: it is empty or too long, or has an unprintable character.
     """
-    name = given.replace("\\", "/").rpartition("/")[2].strip()
+    name = raw_name.replace("\\", "/").rpartition("/")[2].strip()
     if not name.strip(". "):
-        raise RequestError(f"the name of {where} is {given[:100]!r}: give it a name with a letter or digit")
+        raise RequestError(f"the name of {where} is {raw_name[:100]!r}: give it a name with a letter or digit")
     if len(name) > MAX_NAME_CHARACTERS:
         raise RequestError(f"the name of {where} has {len(name)} characters: {MAX_NAME_CHARACTERS} are allowed")
     for character in name:
@@ -102,7 +104,7 @@ def check_name(given: str, where: str) -> str:
     return name
 
 
-def is_shown_inline(media_type: str) -> bool:
+def is_inline_displayable(media_type: str) -> bool:
     """Return whether a browser may show bytes of a type inline, because it cannot execute them. Guarantee: pure.
 
     Args:
@@ -111,7 +113,7 @@ def is_shown_inline(media_type: str) -> bool:
     Returns:
         True for the images and texts of a short list; HTML, SVG and unknown types are downloads.
     """
-    return media_type in _SHOWN
+    return media_type in _INLINE_TYPES
 
 
 def disposition(name: str, media_type: str) -> str:
@@ -125,10 +127,12 @@ def disposition(name: str, media_type: str) -> str:
         The value, in ASCII, with nothing in it that could end it. Source: RFC 6266, appendix D; RFC 8187.
     """
     plain = _IN_HEADERS.sub("_", name)[:MAX_NAME_CHARACTERS]
-    kind = "inline" if is_shown_inline(media_type) else "attachment"
+    kind = "inline" if is_inline_displayable(media_type) else "attachment"
     value = f'{kind}; filename="{plain}"'
     if plain == name:
         return value
     octets = name.encode("utf-8", "replace")
-    escaped = "".join(chr(one) if chr(one).isascii() and chr(one).isalnum() else f"%{one:02X}" for one in octets)
-    return f"{value}; filename*=UTF-8''{escaped}"
+    escaped_name = "".join(
+        chr(octet) if chr(octet).isascii() and chr(octet).isalnum() else f"%{octet:02X}" for octet in octets
+    )
+    return f"{value}; filename*=UTF-8''{escaped_name}"

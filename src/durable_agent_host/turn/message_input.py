@@ -1,8 +1,8 @@
 """A caller's message to an agent: a text, or a list of parts, as the contents of a message. Pure.
 
-A part is an object with a ``type``. `_FORMS` lists the types and their fields: our own (text, image, audio, file), the
-input parts of OpenAI's Responses API, and the framework's contents as written by its ``to_dict``. Whatever its form, a
-part becomes one of three contents: a text, bytes as a data URI, or a reference (a URL, or the id of a file).
+A part is an object with a ``type``. `_PART_FORMATS` lists the types and their fields: our own (text, image, audio,
+file), the input parts of OpenAI's Responses API, and the framework's contents as written by its ``to_dict``. Each part
+becomes one of three contents: a text, bytes as a data URI, or a reference (a URL, or the id of a file).
 """
 
 import base64
@@ -31,7 +31,7 @@ _DETAILS: Final = ("auto", "low", "high", "original")
 _MEDIA: Final = {"url": "url", "data": "data", "file_id": "file_id", "media_type": "media_type", "name": "name"}
 _FRAMEWORK: Final = {"media_type": "media_type", "name": "name", "additional_properties": "additional_properties"}
 
-_FORMS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+_PART_FORMATS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "text": ("text", {"text": "text", "additional_properties": "additional_properties"}),
     "image": ("image", _MEDIA | {"detail": "detail"}),
     "audio": ("audio", _MEDIA),
@@ -47,7 +47,7 @@ _FORMS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 """Type of a part → its kind, and its fields by our names."""
 
 
-class Said(NamedTuple):
+class MessageInput(NamedTuple):
     """A caller's message.
 
     Attributes:
@@ -62,11 +62,11 @@ class Said(NamedTuple):
 class _Bytes(NamedTuple):
     """Bytes from a part: their base64, and their type from a data URI."""
 
-    encoded: str
+    base64_text: str
     media_type: str | None
 
 
-def read_message(message: Any) -> Said:
+def read_message(message: Any) -> MessageInput:
     """Read a message: a text, or a list of parts.
 
     Guarantee: pure.
@@ -81,12 +81,12 @@ def read_message(message: Any) -> Said:
         RequestError: it is something else, or a part is invalid; names the part, counted from 1, and its field.
     """
     if isinstance(message, list):
-        parts = _numbered(cast("list[Any]", message))
-        return said_in([_read_part(part, f"part {number} of 'message'") for number, part in parts])
-    return Said(checked_text(message))
+        parts = _number_parts(cast("list[Any]", message))
+        return message_from_contents([_read_part(part, f"part {number} of 'message'") for number, part in parts])
+    return MessageInput(checked_text(message))
 
 
-def said_in(contents: Sequence[Content]) -> Said:
+def message_from_contents(contents: Sequence[Content]) -> MessageInput:
     """Return contents as a message. Guarantee: pure.
 
     Args:
@@ -94,8 +94,8 @@ def said_in(contents: Sequence[Content]) -> Said:
     """
     texts = [content.text or "" for content in contents if content.type == "text"]
     if len(texts) == len(contents) == 1:
-        return Said(texts[0])
-    return Said("\n".join(texts), tuple(cast("Any", encode_content(content)) for content in contents))
+        return MessageInput(texts[0])
+    return MessageInput("\n".join(texts), tuple(cast("Any", encode_content(content)) for content in contents))
 
 
 def file_content(data: bytes | memoryview, *, name: str | None, media_type: str | None) -> Content:
@@ -115,22 +115,22 @@ def file_reference(file_id: str, name: str | None, media_type: str | None) -> Co
     return Content("hosted_file", file_id=file_id, name=name, media_type=media_type)
 
 
-def with_contents(said: Said, added: Sequence[Content]) -> Said:
+def with_contents(message: MessageInput, new_contents: Sequence[Content]) -> MessageInput:
     """Add contents to a message, after its own. Guarantee: pure.
 
     Args:
-        said: the message; empty when these contents are all of it.
-        added: files and the like, may be empty.
+        message: the message; empty when these contents are all of it.
+        new_contents: files and the like, may be empty.
     """
-    if not added:
-        return said
-    before = [decode_content(content) for content in said.contents]
-    if said.text and not before:
-        before = [Content("text", text=said.text)]
-    return said_in([*before, *added])
+    if not new_contents:
+        return message
+    before = [decode_content(content) for content in message.contents]
+    if message.text and not before:
+        before = [Content("text", text=message.text)]
+    return message_from_contents([*before, *new_contents])
 
 
-def _numbered(message: Sequence[Any]) -> list[tuple[int, Any]]:
+def _number_parts(message: Sequence[Any]) -> list[tuple[int, Any]]:
     if not message:
         raise RequestError("'message' is an empty list: give at least one part")
     if len(message) > MAX_PARTS:
@@ -162,15 +162,17 @@ def checked_text(message: Any) -> str:
 def _read_part(part: Any, where: str) -> Content:
     if not isinstance(part, dict):
         raise RequestError(f'{where} is {_json_name(part)}: give an object like {{"type": "text", "text": "…"}}')
-    given = cast("dict[str, Any]", part)
-    form = _FORMS.get(given["type"]) if isinstance(given.get("type"), str) else None
-    if form is None:
-        raise RequestError(f"{where} has the type {given.get('type')!r}: use text, image, audio or file")
-    kind, names = form
-    if unknown := sorted(given.keys() - names.keys() - {"type"}):
-        listed = ", ".join(map(repr, unknown))
-        raise RequestError(f"{where} has no field {listed}: a part of type {given['type']!r} has {', '.join(names)}")
-    fields = {names[name]: value for name, value in given.items() if name != "type" and value is not None}
+    part_fields = cast("dict[str, Any]", part)
+    part_format = _PART_FORMATS.get(part_fields["type"]) if isinstance(part_fields.get("type"), str) else None
+    if part_format is None:
+        raise RequestError(f"{where} has the type {part_fields.get('type')!r}: use text, image, audio or file")
+    kind, names = part_format
+    if unknown := sorted(part_fields.keys() - names.keys() - {"type"}):
+        unknown_names = ", ".join(map(repr, unknown))
+        raise RequestError(
+            f"{where} has no field {unknown_names}: a part of type {part_fields['type']!r} has {', '.join(names)}"
+        )
+    fields = {names[name]: value for name, value in part_fields.items() if name != "type" and value is not None}
     if fields.pop("additional_properties", None):
         raise RequestError(f"{where} has 'additional_properties': leave them out")
     if kind == "text":
@@ -205,8 +207,8 @@ def _read_media(kind: str, fields: Mapping[str, Any], where: str) -> Content:
             raise RequestError(f"{name!r} of {where} has half of a surrogate pair, which is no character")
     sources = [name for name in ("url", "data", "file_id") if name in fields]
     if len(sources) != 1:
-        said = " and ".join(map(repr, sources)) or "none"
-        raise RequestError(f"{where} needs one of 'url', 'data' and 'file_id', and has {said}")
+        source_names = " and ".join(map(repr, sources)) or "none"
+        raise RequestError(f"{where} needs one of 'url', 'data' and 'file_id', and has {source_names}")
     name = check_name(fields["name"], where) if "name" in fields else None
     media_type = check_media_type(fields["media_type"], where) if "media_type" in fields else None
     content = _SOURCES[sources[0]](kind, fields[sources[0]], media_type, name, where)
@@ -228,18 +230,20 @@ def _by_url(kind: str, url: str, media_type: str | None, name: str | None, where
             f"give one of http, https or gs with at most {_MAX_URL_CHARACTERS} characters, or a data URL"
         )
     path = re.split(r"[?#]", url, maxsplit=1)[0]
-    guessed = media_type or media_type_of_name(name) or media_type_of_name(path)
-    if kind != "file" and not (guessed or "").startswith(f"{kind}/"):
-        guessed = media_type or f"{kind}/*"
-    return Content("uri", uri=url, media_type=guessed or "application/octet-stream", name=name)
+    probable_type = media_type or media_type_of_name(name) or media_type_of_name(path)
+    if kind != "file" and not (probable_type or "").startswith(f"{kind}/"):
+        probable_type = media_type or f"{kind}/*"
+    return Content("uri", uri=url, media_type=probable_type or "application/octet-stream", name=name)
 
 
 def _by_data(kind: str, data: str, media_type: str | None, name: str | None, where: str) -> Content:
-    found = _bytes_of(data, where)
-    known = media_type or found.media_type or media_type_of_name(name) or _sniffed(found.encoded)
-    if known is None and kind != "file":
+    part_bytes = _bytes_of(data, where)
+    known_type = (
+        media_type or part_bytes.media_type or media_type_of_name(name) or _detect_media_type(part_bytes.base64_text)
+    )
+    if known_type is None and kind != "file":
         raise RequestError(f"{where} has no media type: give 'media_type'")
-    return _data(found.encoded, known or "application/octet-stream", name)
+    return _data(part_bytes.base64_text, known_type or "application/octet-stream", name)
 
 
 def _by_id(kind: str, file_id: str, media_type: str | None, name: str | None, where: str) -> Content:
@@ -248,8 +252,8 @@ def _by_id(kind: str, file_id: str, media_type: str | None, name: str | None, wh
             f"'file_id' of {where} is not the id of a file: give the id that the upload returned, or one of the "
             "model's service, of letters, digits and _ . : = + @ - with a letter or digit first"
         )
-    known = media_type or media_type_of_name(name) or (None if kind == "file" else f"{kind}/*")
-    return Content("hosted_file", file_id=file_id, media_type=known, name=name)
+    known_type = media_type or media_type_of_name(name) or (None if kind == "file" else f"{kind}/*")
+    return Content("hosted_file", file_id=file_id, media_type=known_type, name=name)
 
 
 _SOURCES: Final = {"url": _by_url, "data": _by_data, "file_id": _by_id}
@@ -260,30 +264,30 @@ def _bytes_of(data: str, where: str) -> _Bytes:
     media_type = None
     if data[:5].lower() == "data:":
         head, comma, data = data[5:].partition(",")
-        said, *parameters = head.split(";")
+        declared_type, *parameters = head.split(";")
         if not comma:
             raise RequestError(f"the data URL of {where} has no comma: write data:TYPE;base64,DATA")
-        media_type = check_media_type(said, where) if said else "text/plain"
+        media_type = check_media_type(declared_type, where) if declared_type else "text/plain"
         if not parameters or parameters[-1].strip().lower() != "base64":
             plain = _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), data.encode())
             data = base64.b64encode(plain).decode()
     try:
-        decoded = base64.b64decode(data, validate=True)
+        plain_bytes = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         raise RequestError(
             f"the data of {where} is no base64: encode the bytes as RFC 4648 says, in one line"
         ) from None
-    if not decoded:
+    if not plain_bytes:
         raise RequestError(f"the data of {where} is empty: give the bytes")
-    return _Bytes(base64.b64encode(decoded).decode(), media_type)
+    return _Bytes(base64.b64encode(plain_bytes).decode(), media_type)
 
 
-def _sniffed(encoded: str) -> str | None:
-    return detect_media_type_from_base64(data_str=encoded[:1024])
+def _detect_media_type(base64_text: str) -> str | None:
+    return detect_media_type_from_base64(data_str=base64_text[:1024])
 
 
-def _data(encoded: str, media_type: str, name: str | None) -> Content:
-    return Content("data", uri=f"data:{media_type};base64,{encoded}", media_type=media_type, name=name)
+def _data(base64_text: str, media_type: str, name: str | None) -> Content:
+    return Content("data", uri=f"data:{media_type};base64,{base64_text}", media_type=media_type, name=name)
 
 
 def _without_surrogates(text: str, where: str) -> str:

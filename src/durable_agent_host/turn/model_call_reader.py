@@ -41,7 +41,7 @@ class CallReader:
         self._calls: list[dict[str, Any]] = []
         self._sent: dict[str, dict[str, Any]] = {}
         self._bodies: dict[tuple[str, Side], Mapping[str, Any]] = {}
-        self._finished: dict[tuple[int, int | None], dict[str, Any]] = {}
+        self._completed_calls: dict[tuple[int, int | None], dict[str, Any]] = {}
 
     def read(self, records: Iterable[LogRecord]) -> None:
         """Add the next records of the log."""
@@ -49,15 +49,15 @@ class CallReader:
             kind = record.entry.kind
             data = record.entry.data
             if kind == MODEL_SENT:
-                self._note_sent(data, record.attempt)
+                self._add_request(data, record.attempt)
             elif kind == MODEL_ANSWERED:
-                self._note_answered(data)
+                self._add_response(data)
             elif kind == ATTEMPT:
                 self._lose()
             elif kind == ATTEMPT_BEGUN:
-                self._note_replays(record.attempt)
+                self._add_replays(record.attempt)
             elif kind in (MODEL_FINISHED, SIDE_CALL_FINISHED):
-                self._note_finished(record)
+                self._add_completion(record)
 
     def calls(self) -> list[dict[str, Any]]:
         """Return the calls in order, without their bodies; call it once."""
@@ -82,10 +82,10 @@ class CallReader:
         body = decode_body(data)
         if not data.get("is_stream"):
             return body, ""
-        form, folded = fold_stream(body, final_response)
-        return folded, form
+        form, folded_body = fold_stream(body, final_response)
+        return folded_body, form
 
-    def _note_sent(self, data: Mapping[str, Any], attempt: int) -> None:
+    def _add_request(self, data: Mapping[str, Any], attempt: int) -> None:
         name = str(data.get("name"))
         call = {
             "name": name,
@@ -109,7 +109,7 @@ class CallReader:
         if "body" in data:
             self._bodies[name, "request"] = data
 
-    def _note_answered(self, data: Mapping[str, Any]) -> None:
+    def _add_response(self, data: Mapping[str, Any]) -> None:
         name = str(data.get("name"))
         if (call := self._sent.get(name)) is None:
             return
@@ -126,25 +126,31 @@ class CallReader:
         if "body" in data:
             self._bodies[name, "answer"] = data
 
-    def _note_finished(self, record: LogRecord) -> None:
+    def _add_completion(self, record: LogRecord) -> None:
         try:
             step = decode_journal_entry(record.entry)
         except (CorruptStateError, KeyError):
             return
         if isinstance(step, ModelFinished | SideCallFinished):
             number = step.number if isinstance(step, SideCallFinished) else None
-            made = [
-                one for one in self._calls if (one["position"], one.get("strategy_call")) == (step.position, number)
+            matching_calls = [
+                call for call in self._calls if (call["position"], call.get("strategy_call")) == (step.position, number)
             ]
-            if made and not made[-1]["replayed"]:
-                self._finished[step.position, number] = made[-1]
+            if matching_calls and not matching_calls[-1]["replayed"]:
+                self._completed_calls[step.position, number] = matching_calls[-1]
 
-    def _note_replays(self, attempt: int) -> None:
-        for made in self._finished.values():
-            replay = {one: made[one] for one in ("name", "position", "method", "url", "outcome", "status")}
-            strategy = {"strategy_call": made["strategy_call"]} if "strategy_call" in made else {}
+    def _add_replays(self, attempt: int) -> None:
+        for completed_call in self._completed_calls.values():
+            replay = {name: completed_call[name] for name in ("name", "position", "method", "url", "outcome", "status")}
+            strategy = {"strategy_call": completed_call["strategy_call"]} if "strategy_call" in completed_call else {}
             self._calls.append(
-                {**replay, **strategy, "attempt": attempt, "replayed": True, "made_in_attempt": made["attempt"]}
+                {
+                    **replay,
+                    **strategy,
+                    "attempt": attempt,
+                    "replayed": True,
+                    "made_in_attempt": completed_call["attempt"],
+                }
             )
 
     def _lose(self) -> None:

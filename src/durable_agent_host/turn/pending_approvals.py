@@ -19,12 +19,12 @@ from durable_agent_host.model.journal_entry import ToolKey
 # another one.
 
 BUDGET_PREFIX: Final = "budget-"
-"""Prefix of ids of budget questions; see `durable_agent_host.turn.budget_checks.Crossing`."""
+"""Prefix of ids of budget questions; see `durable_agent_host.turn.budget_checks.LimitExceeded`."""
 
-_LOOKS_MADE: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z")
+_LOOKS_GENERATED: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z")
 
 
-def question_id(key: ToolKey, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
+def approval_request_id(key: ToolKey, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
     """Return the id of a question. Guarantee: pure; two questions of a turn have different ids.
 
     Args:
@@ -37,36 +37,36 @@ def question_id(key: ToolKey, number: int = 0, changes: int = 0, *, is_repeated:
         The call's id; followed by its place when it is repeated or looks like an id made here; from the second question
         on, also followed by the number, and after a change by both numbers.
     """
-    needs_place = is_repeated or _LOOKS_MADE.search(key.call_id) is not None
-    place = f"@{key.position}.{key.occurrence}" if needs_place else ""
+    needs_position = is_repeated or _LOOKS_GENERATED.search(key.call_id) is not None
+    position_suffix = f"@{key.position}.{key.occurrence}" if needs_position else ""
     suffix = f":{number}.{changes}" if changes else f":{number}" if number else ""
-    return f"{key.call_id}{place}{suffix}"
+    return f"{key.call_id}{position_suffix}{suffix}"
 
 
 _MAX_CHARACTERS: Final = 5800
-_SHOWN: Final = 25
+_MAX_VISIBLE: Final = 25
 """Maximum calls, and answers, shown at once. As calls are answered, later ones move up."""
-_OF_HOST: Final = frozenset({"by", "at", "stored"})
+_HOST_FIELDS: Final = frozenset({"by", "at", "stored"})
 
 
-def encode_waiting(pending: Sequence[Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def encode_pending(pending: Sequence[Mapping[str, Any]], approvals: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Encode which calls wait and which answers have arrived.
 
     Guarantee: pure.
 
     Args:
         pending: calls with ``call_id``, ``name``, ``arguments``, ``reason``; the first ones are shown.
-        answers: by call id; the newest are shown.
+        approvals: by call id; the newest are shown.
 
     Returns:
         ``{pending, answers}``. A call whose arguments or reason do not fit has ``truncated: true`` instead.
     """
-    kept = dict(list(answers.items())[-_SHOWN:])
-    calls = [dict(call) for call in pending[:_SHOWN]]
-    said = {call_id: dict(answer) for call_id, answer in kept.items()}
-    status = {"pending": calls, "answers": said}
-    for shortened in (calls, list(said.values())):
-        _shorten(shortened, status, _MAX_CHARACTERS)
+    newest_approvals = dict(list(approvals.items())[-_MAX_VISIBLE:])
+    calls = [dict(call) for call in pending[:_MAX_VISIBLE]]
+    approvals_json = {call_id: dict(answer) for call_id, answer in newest_approvals.items()}
+    status = {"pending": calls, "answers": approvals_json}
+    for group in (calls, list(approvals_json.values())):
+        _shorten(group, status, _MAX_CHARACTERS)
     return status
 
 
@@ -87,15 +87,15 @@ def shortened_calls(pending: Sequence[Mapping[str, Any]], max_characters: int) -
     return tuple(calls)
 
 
-def _shorten(some: list[dict[str, Any]], whole: Any, max_characters: int) -> None:
-    for one in sorted(some, key=_size, reverse=True):
-        if _size(whole) <= max_characters:
+def _shorten(entries: list[dict[str, Any]], container: Any, max_characters: int) -> None:
+    for entry in sorted(entries, key=_size, reverse=True):
+        if _size(container) <= max_characters:
             return
-        if one.get("arguments") or one.get("reason"):
-            one |= {"arguments": None, "reason": None, "truncated": True}
+        if entry.get("arguments") or entry.get("reason"):
+            entry |= {"arguments": None, "reason": None, "truncated": True}
 
 
-def decode_waiting(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
+def decode_pending(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
     """Decode which calls wait and which answers have arrived. Guarantee: pure.
 
     Args:
@@ -116,17 +116,19 @@ def without_foreign_names(payload: Any, is_own: Callable[[Mapping[str, Any]], bo
     Guarantee: pure.
 
     Args:
-        payload: see `read_answers`.
+        payload: see `parse_approvals`.
         is_own: whether this host has raised an answer.
     """
-    answers: list[Any] = []
-    for one in _answers_in(payload):
-        fields = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
-        answers.append(fields if is_own(fields) else {name: fields[name] for name in fields.keys() - _OF_HOST})
-    return answers
+    filtered_approvals: list[Any] = []
+    for approval in _approval_list(payload):
+        fields = cast("dict[str, Any]", approval) if isinstance(approval, dict) else {}
+        filtered_approvals.append(
+            fields if is_own(fields) else {name: fields[name] for name in fields.keys() - _HOST_FIELDS}
+        )
+    return filtered_approvals
 
 
-def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
+def parse_approvals(payload: Any) -> list[tuple[str, dict[str, Any]]]:
     """Parse the payload of the event that answers calls; malformed answers are left out.
 
     Guarantee: pure.
@@ -138,34 +140,34 @@ def read_answers(payload: Any) -> list[tuple[str, dict[str, Any]]]:
     Returns:
         Call ids and their answers, in the order of the payload.
     """
-    found: list[tuple[str, dict[str, Any]]] = []
-    for one in _answers_in(payload):
-        if not isinstance(one, dict):
+    approvals: list[tuple[str, dict[str, Any]]] = []
+    for fields_or_other in _approval_list(payload):
+        if not isinstance(fields_or_other, dict):
             continue
-        fields = cast("dict[str, Any]", one)
+        fields = cast("dict[str, Any]", fields_or_other)
         call_id = fields.get("call_id")
-        approved = fields.get("approved")
+        is_approved = fields.get("approved")
         reason = fields.get("reason")
         arguments = fields.get("arguments")
-        if not isinstance(call_id, str) or not isinstance(approved, bool):
+        if not isinstance(call_id, str) or not isinstance(is_approved, bool):
             continue
         if is_nested_too_deeply(arguments) or has_python_class(arguments):
             continue
-        answer = {
-            "approved": approved,
+        approval = {
+            "approved": is_approved,
             "reason": reason if isinstance(reason, str) else None,
             "arguments": cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None,
         }
         for name in ("by", "at"):
             if fields.get(name):
-                answer[name] = fields[name]
-        if isinstance(stored := fields.get("stored"), str):
-            answer["stored"] = stored
-        found.append((call_id, answer))
-    return found
+                approval[name] = fields[name]
+        if isinstance(stored_name := fields.get("stored"), str):
+            approval["stored"] = stored_name
+        approvals.append((call_id, approval))
+    return approvals
 
 
-def _answers_in(payload: Any) -> list[Any]:
+def _approval_list(payload: Any) -> list[Any]:
     if isinstance(payload, str):
         try:
             payload = json.loads(payload)

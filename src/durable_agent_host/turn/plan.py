@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, cast
 from durable_agent_host.codec.entity_state import encode_owner
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.redaction import mask_secrets
-from durable_agent_host.turn.pending_approvals import read_answers
-from durable_agent_host.turn.turn_wire import decode_ended, encode_turn_outcome, encode_turn_request
+from durable_agent_host.turn.pending_approvals import parse_approvals
+from durable_agent_host.turn.turn_wire import decode_turn_end, encode_turn_outcome, encode_turn_request
 
 
 def failure(request: TurnRequest, error: Exception) -> TurnOutcome:
@@ -44,8 +44,8 @@ def outcome_without_running(request: TurnRequest, admission: Mapping[str, Any]) 
     if admission["status"] == "refused":
         return TurnOutcome(request.turn_id, "failed", error=admission["error"], request_hash=request.request_hash)
     if admission["status"] == "ended":
-        return decode_ended(request.turn_id, admission)
-    kind, message = _REFUSALS[admission["status"]]
+        return decode_turn_end(request.turn_id, admission)
+    kind, message = _REJECTIONS[admission["status"]]
     error = {
         "type": kind,
         "message": message.format(running=admission["running"], agent=request.agent, session=request.session_id),
@@ -54,7 +54,7 @@ def outcome_without_running(request: TurnRequest, admission: Mapping[str, Any]) 
     return TurnOutcome(request.turn_id, "rejected", error=error, request_hash=request.request_hash)
 
 
-_REFUSALS: Final[Mapping[str, tuple[str, str]]] = {
+_REJECTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "full": ("QueueFullError", "the session's queue is full: try again when its turns have ended"),
     "rejected": (
         "TurnRejectedError",
@@ -76,7 +76,7 @@ _REFUSALS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-LONGEST_LEASES: Final = 10
+MAX_LEASE_INTERVALS: Final = 10
 """The longest interval at which a queued turn checks the session, in leases; the first interval is one lease."""
 
 
@@ -98,7 +98,7 @@ class PlanTimes:
 
 
 @dataclass(frozen=True)
-class AskSession:
+class CallEntity:
     """Call an operation of the session's entity; sends back its result."""
 
     operation: str
@@ -114,29 +114,29 @@ class RunAgent:
 
 
 @dataclass(frozen=True)
-class WaitForGrant:
-    """Wait until the turn before ends, somebody cancels, or the time is over; sends back a `Happened`."""
+class WaitForAdmission:
+    """Wait until the turn before ends, somebody cancels, or the time is over; sends back a `WaitResult`."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
-class WaitForAnswer:
-    """Wait for a person, a cancel, or the end of the round's time; sends back a `Happened`."""
+class WaitForApproval:
+    """Wait for a person, a cancel, or the end of the round's time; sends back a `WaitResult`."""
 
     round: int
     seconds: float
 
 
 @dataclass(frozen=True)
-class Pause:
+class CreateTimer:
     """Let time pass."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
-class ShowWaiting:
+class SetCustomStatus:
     """Show which calls the turn waits for, and what has been answered."""
 
     pending: Sequence[Mapping[str, Any]]
@@ -144,7 +144,7 @@ class ShowWaiting:
 
 
 @dataclass(frozen=True)
-class WakeTurn:
+class RaiseAdmissionEvent:
     """Notify a queued turn that the session is free; sends back whether its orchestration exists.
 
     ``request`` is given for a turn that only the session knows so far: its orchestration is started.
@@ -169,27 +169,27 @@ class CancelTurn:
 
 
 @dataclass(frozen=True)
-class ForgetTurn:
+class ScheduleCleanup:
     """Have the data that only the running turn needed deleted soon, because the app redacts stored data."""
 
 
 @dataclass(frozen=True)
-class SettleTurn:
+class FinalizeTurn:
     """Count the turn's spending, and let nothing of it run any more; sends back the figures, or an empty object."""
 
 
 @dataclass(frozen=True)
-class Happened:
+class WaitResult:
     """The event that ended a wait; ``value`` is the answer's payload."""
 
     what: Literal["granted", "answer", "cancel", "timeout"]
     value: Any = None
 
 
-Tending = WakeTurn | CheckTurn | CancelTurn | ForgetTurn | SettleTurn
-Step = AskSession | RunAgent | WaitForGrant | WaitForAnswer | Pause | ShowWaiting | Tending
+MaintenanceStep = RaiseAdmissionEvent | CheckTurn | CancelTurn | ScheduleCleanup | FinalizeTurn
+Step = CallEntity | RunAgent | WaitForAdmission | WaitForApproval | CreateTimer | SetCustomStatus | MaintenanceStep
 
-ERASURE_PAUSES: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
+ERASURE_RETRY_SECONDS: Final = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0)
 """Wait in seconds before a turn asks a session under erasure again; after the last one it is rejected."""
 
 LOG_UNAVAILABLE: Final = "LogUnavailableError"
@@ -198,7 +198,7 @@ LOG_UNAVAILABLE: Final = "LogUnavailableError"
 ENDED_BEFORE: Final = "ended_before"
 """Key in the activity's outcome of a turn that had a receipt: nothing is committed."""
 
-TO_BE_FORGOTTEN: Final = "to_be_forgotten"
+CLEANUP_SCHEDULED: Final = "to_be_forgotten"
 """Key in the activity's outcome of a turn whose deletion is already scheduled, so that no step is needed for it."""
 
 _NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending", "sealing", "work", ENDED_BEFORE})
@@ -216,32 +216,32 @@ def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator
     Returns:
         The outcome as JSON, without data that the session now holds. A failed step is an outcome, too.
     """
-    ended = yield from _carry_out(request, times)
-    if (request.raw is not None or ended.get("redacts")) and not ended.pop(TO_BE_FORGOTTEN, False):
+    result = yield from _run_steps(request, times)
+    if (request.raw is not None or result.get("redacts")) and not result.pop(CLEANUP_SCHEDULED, False):
         with suppress(Exception):  # the turn has ended all the same, and its data expires with its retention
-            yield ForgetTurn()
-    return ended
+            yield ScheduleCleanup()
+    return result
 
 
-def _carry_out(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
+def _run_steps(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
     try:
         admission = yield from _admit(request, times)
         if admission["status"] == "ended" and "receipt" not in admission:
             return _for_callers((yield RunAgent()))
         if admission["status"] != "granted":
             return encode_turn_outcome(outcome_without_running(request, admission))
-        outcome = yield from _run(request, times)
+        outcome = yield from _run_until_ended(request, times)
         if admission.get("counts"):  # absent in older histories, and where nothing is counted
-            outcome = yield from _counted(outcome)
-        outcome, committed = yield from _commit(request, outcome)
+            outcome = yield from _with_usage(outcome)
+        outcome, commit_reply = yield from _commit(request, outcome)
     except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
         return encode_turn_outcome(failure(request, error))
-    yield from _wake(request, committed)
-    ended = _for_callers(outcome)
+    yield from _wake(request, commit_reply)
+    result = _for_callers(outcome)
     if outcome.get(ENDED_BEFORE):
-        return ended
-    ended["ended_at"] = outcome.get("ended_at") or committed.get("ended_at") or ""
-    return ended | {"message_count": committed["message_count"]}
+        return result
+    result["ended_at"] = outcome.get("ended_at") or commit_reply.get("ended_at") or ""
+    return result | {"message_count": commit_reply["message_count"]}
 
 
 def _for_callers(outcome: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,42 +249,42 @@ def _for_callers(outcome: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
-    asked: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "turn_id": request.turn_id,
         "policy": request.policy,
         "request_hash": request.request_hash,
     }
     if (owner := request.session_owner) is not None:  # absent otherwise, as in older histories
-        asked["owner"] = encode_owner(owner)
-    ask = AskSession("admit", asked)
-    admission = yield ask
-    for pause in ERASURE_PAUSES if request.policy != "reject" else ():
+        payload["owner"] = encode_owner(owner)
+    admission_call = CallEntity("admit", payload)
+    admission = yield admission_call
+    for seconds in ERASURE_RETRY_SECONDS if request.policy != "reject" else ():
         if admission["status"] != "erasing":
             break
-        yield Pause(pause)
-        admission = yield ask
+        yield CreateTimer(seconds)
+        admission = yield admission_call
     lease = times.lease_seconds
-    told_to_stop = ""
+    cancelled_turn_id = ""
     while admission["status"] == "queued":
         running = admission["running"]
-        if admission.get("interrupts") and running and running != told_to_stop:
-            told_to_stop = running
+        if admission.get("interrupts") and running and running != cancelled_turn_id:
+            cancelled_turn_id = running
             with suppress(Exception):  # the turn waits all the same
                 yield CancelTurn(running)
-        if (yield from _free(request, admission)):
-            admission = yield ask
+        if (yield from _release_session(request, admission)):
+            admission = yield admission_call
             continue
-        happened: Happened = yield WaitForGrant(lease)
-        if happened.what == "cancel":
-            left = yield AskSession("leave", {"turn_id": request.turn_id, "cancelled": True})
-            yield from _wake(request, left)
-        elif happened.what == "timeout":
-            lease = min(lease * 2, times.lease_seconds * LONGEST_LEASES)
-        admission = yield ask
+        wait_result: WaitResult = yield WaitForAdmission(lease)
+        if wait_result.what == "cancel":
+            leave_reply = yield CallEntity("leave", {"turn_id": request.turn_id, "cancelled": True})
+            yield from _wake(request, leave_reply)
+        elif wait_result.what == "timeout":
+            lease = min(lease * 2, times.lease_seconds * MAX_LEASE_INTERVALS)
+        admission = yield admission_call
     return admission
 
 
-def _free(request: TurnRequest, admission: Mapping[str, Any]) -> Generator[Step, Any, bool]:
+def _release_session(request: TurnRequest, admission: Mapping[str, Any]) -> Generator[Step, Any, bool]:
     """Free the session from turns that are gone: the one that holds it, or the one that was to wake the queue.
 
     A failure here does not fail this turn; it checks again after its lease.
@@ -293,60 +293,62 @@ def _free(request: TurnRequest, admission: Mapping[str, Any]) -> Generator[Step,
         Whether this turn is the next to run.
     """
     with suppress(Exception):
-        if dropped := admission.get("dropped"):
-            yield WakeTurn(dropped)
+        if cancelled_turn_id := admission.get("dropped"):
+            yield RaiseAdmissionEvent(cancelled_turn_id)
         if running := admission["running"]:
-            if (checked := (yield CheckTurn(running))) is True:
+            if (remaining_usage := (yield CheckTurn(running))) is True:
                 return False
-            admission = yield AskSession("leave", {"turn_id": running, **(checked or {})})
+            admission = yield CallEntity("leave", {"turn_id": running, **(remaining_usage or {})})
         return (yield from _wake(request, admission))
     return False
 
 
-def _run(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
+def _run_until_ended(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
     """Run the agent until it has ended: again after a platform failure, and with answers after a wait."""
-    answers: dict[str, Mapping[str, Any]] = {}
+    approvals: dict[str, Mapping[str, Any]] = {}
     failures = 0
     round_ = 0
-    cancelled = False
+    is_cancelled = False
     while True:
         try:
-            outcome = cast("dict[str, Any]", (yield RunAgent(dict(answers), cancelled)))
+            outcome = cast("dict[str, Any]", (yield RunAgent(dict(approvals), is_cancelled)))
         except Exception as error:  # noqa: BLE001 - the session must be freed whatever happened in the activity
             failures += 1
             if failures >= times.activity_attempts:
                 return encode_turn_outcome(failure(request, error))
-            yield Pause(times.retry_seconds * 4 ** (failures - 1))
+            yield CreateTimer(times.retry_seconds * 4 ** (failures - 1))
             continue
         if outcome.get(ENDED_BEFORE):
             return outcome
         if outcome["status"] == "rejected":
-            has_begun = failures > 0 or round_ > 0 or outcome["error"]["type"] != LOG_UNAVAILABLE
-            if not has_begun:
+            has_started = failures > 0 or round_ > 0 or outcome["error"]["type"] != LOG_UNAVAILABLE
+            if not has_started:
                 return outcome
             failures += 1
             if failures >= times.activity_attempts:
                 return encode_turn_outcome(lost_log(request, outcome["error"]))
-            yield Pause(times.retry_seconds * 4 ** (failures - 1))
+            yield CreateTimer(times.retry_seconds * 4 ** (failures - 1))
             continue
         if outcome["status"] != "suspended":
             return outcome
-        if cancelled:  # the agent was cancelled, and waits again: nothing of it can be kept
+        if is_cancelled:  # the agent was cancelled, and waits again: nothing of it can be kept
             return encode_turn_outcome(cancelled_while_waiting(request))
         round_ += 1
-        cancelled = yield from _ask_people(outcome["pending"], answers, WaitForAnswer(round_, times.approval_seconds))
+        is_cancelled = yield from _wait_for_approvals(
+            outcome["pending"], approvals, WaitForApproval(round_, times.approval_seconds)
+        )
 
 
-def _counted(outcome: dict[str, Any]) -> Generator[Step, Any, dict[str, Any]]:
+def _with_usage(outcome: dict[str, Any]) -> Generator[Step, Any, dict[str, Any]]:
     """Add the turn's spending to an outcome that was not made by a run of the agent.
 
     When it cannot be read, because the turn's log is unavailable, the turn ends all the same.
     """
-    has_not_begun = outcome["status"] == "rejected" or outcome.get(ENDED_BEFORE)
-    if outcome.get("spent") or has_not_begun:
+    has_not_started = outcome["status"] == "rejected" or outcome.get(ENDED_BEFORE)
+    if outcome.get("spent") or has_not_started:
         return outcome
     with suppress(Exception):
-        return outcome | (yield SettleTurn())
+        return outcome | (yield FinalizeTurn())
     return outcome
 
 
@@ -354,40 +356,42 @@ def _commit(
     request: TurnRequest, outcome: dict[str, Any]
 ) -> Generator[Step, Any, tuple[dict[str, Any], dict[str, Any]]]:
     """Commit the outcome to the session; if that fails, commit the failure, so that the session is free."""
-    payload = {name: value for name, value in outcome.items() if name not in {"work", TO_BE_FORGOTTEN}}
+    payload = {name: value for name, value in outcome.items() if name not in {"work", CLEANUP_SCHEDULED}}
     if outcome.get(ENDED_BEFORE):
         payload["status"] = "rejected"
     try:
-        committed = yield AskSession("commit", payload)
+        commit_reply = yield CallEntity("commit", payload)
     except Exception as error:  # noqa: BLE001 - the session must be freed whatever was wrong with the outcome
-        spent = {"spent": outcome["spent"]} if outcome.get("spent") else {}
-        outcome = encode_turn_outcome(failure(request, error)) | spent
-        committed = yield AskSession("commit", outcome)
-    return outcome, committed
+        usage = {"spent": outcome["spent"]} if outcome.get("spent") else {}
+        outcome = encode_turn_outcome(failure(request, error)) | usage
+        commit_reply = yield CallEntity("commit", outcome)
+    return outcome, commit_reply
 
 
-def _ask_people(
-    pending: Sequence[Mapping[str, Any]], answers: dict[str, Mapping[str, Any]], wait: WaitForAnswer
+def _wait_for_approvals(
+    pending_calls: Sequence[Mapping[str, Any]], approvals: dict[str, Mapping[str, Any]], wait: WaitForApproval
 ) -> Generator[Step, Any, bool]:
-    """Wait until every call has an answer, and add them to ``answers``; return whether the turn was cancelled."""
-    while waiting := [call for call in pending if call["call_id"] not in answers]:
-        yield ShowWaiting(waiting, dict(answers))
-        happened: Happened = yield wait
-        if happened.what == "cancel":
-            yield ShowWaiting((), dict(answers))
+    """Wait until every call has an answer, and add them to ``approvals``; return whether the turn was cancelled."""
+    while open_calls := [call for call in pending_calls if call["call_id"] not in approvals]:
+        yield SetCustomStatus(open_calls, dict(approvals))
+        wait_result: WaitResult = yield wait
+        if wait_result.what == "cancel":
+            yield SetCustomStatus((), dict(approvals))
             return True
-        called = {call["call_id"]: call for call in waiting}
-        if happened.what == "timeout":
+        open_calls_by_id = {call["call_id"]: call for call in open_calls}
+        if wait_result.what == "timeout":
             reason = f"no answer within {wait.seconds:g} s"
-            answers |= {call_id: {"approved": False, "reason": reason, "arguments": None} for call_id in called}
-        for call_id, answer in read_answers(happened.value):
-            if call_id in called and (answer.get("by") or not called[call_id].get("approved_by")):
-                answers.setdefault(call_id, answer)
-    yield ShowWaiting((), dict(answers))
+            approvals |= {
+                call_id: {"approved": False, "reason": reason, "arguments": None} for call_id in open_calls_by_id
+            }
+        for call_id, approval in parse_approvals(wait_result.value):
+            if call_id in open_calls_by_id and (approval.get("by") or not open_calls_by_id[call_id].get("approved_by")):
+                approvals.setdefault(call_id, approval)
+    yield SetCustomStatus((), dict(approvals))
     return False
 
 
-def _wake(request: TurnRequest, found: Mapping[str, Any]) -> Generator[Step, Any, bool]:
+def _wake(request: TurnRequest, entity_reply: Mapping[str, Any]) -> Generator[Step, Any, bool]:
     """Wake the first turn of the queue; remove those that are gone.
 
     A failure here does not fail this turn; the next turn that asks tries again.
@@ -396,12 +400,12 @@ def _wake(request: TurnRequest, found: Mapping[str, Any]) -> Generator[Step, Any
         Whether this turn is first in the queue.
     """
     with suppress(Exception):
-        while turn_id := found.get("next"):
+        while turn_id := entity_reply.get("next"):
             if turn_id == request.turn_id:
                 return True
-            if (yield WakeTurn(turn_id, found.get("next_request"))):
+            if (yield RaiseAdmissionEvent(turn_id, entity_reply.get("next_request"))):
                 break
-            found = cast("dict[str, Any]", (yield AskSession("leave", {"turn_id": turn_id})))
+            entity_reply = cast("dict[str, Any]", (yield CallEntity("leave", {"turn_id": turn_id})))
     return False
 
 
@@ -420,7 +424,7 @@ def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:
     """
     wire = encode_turn_request(request)
     if step.answers:
-        wire["answers"] = {call_id: dict(answer) for call_id, answer in step.answers.items()}
+        wire["answers"] = {call_id: dict(approval) for call_id, approval in step.answers.items()}
     if step.cancelled:
         wire["cancelled"] = True
     return wire

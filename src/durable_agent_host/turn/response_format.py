@@ -124,43 +124,45 @@ def _check_references(schema: dict[str, Any], validator_class: Any) -> None:
     with suppress(TypeError, AttributeError):  # lists as values of draft 7's dependencies
         registry = registry.crawl()  # once, not for each anchor
     keywords = [name for name in ("$ref", "$dynamicRef") if name in validator_class.VALIDATORS]
-    known: set[int] = set()
+    checked_ids: set[int] = set()
     parts: list[tuple[Any, Any]] = [(root, registry.resolver(root.id() or ""))]
     references: list[tuple[Any, Any]] = []
-    left = MAX_SCHEMA_OBJECTS
+    remaining_objects = MAX_SCHEMA_OBJECTS
     while parts or references:
         if parts:
             part, resolver = parts.pop()
-            if id(part.contents) in known:
+            if id(part.contents) in checked_ids:
                 continue
-            known.add(id(part.contents))
-            inner = (one for one in part.subresources() if isinstance(one.contents, dict))
-            parts += [(one, resolver.in_subresource(one)) for one in inner]
+            checked_ids.add(id(part.contents))
+            inner = (subresource for subresource in part.subresources() if isinstance(subresource.contents, dict))
+            parts += [(subresource, resolver.in_subresource(subresource)) for subresource in inner]
             references += [(part.contents[name], resolver) for name in keywords if name in part.contents]
         else:
-            found, resolver = _looked_up(*references.pop())
-            if isinstance(found, bool) or id(found) in known:
+            target, resolver = _resolve_reference(*references.pop())
+            if isinstance(target, bool) or id(target) in checked_ids:
                 continue
-            left -= sum(1 for _ in _objects(found))
-            if left < 0:
+            remaining_objects -= sum(1 for _ in _objects(target))
+            if remaining_objects < 0:
                 raise _unusable(f"its references lead to more than {MAX_SCHEMA_OBJECTS} objects")
-            validator_class.check_schema(found)
-            parts.append((specification.create_resource(found), resolver))
+            validator_class.check_schema(target)
+            parts.append((specification.create_resource(target), resolver))
 
 
-def _looked_up(reference: Any, resolver: Any) -> tuple[Any, Any]:
+def _resolve_reference(reference: Any, resolver: Any) -> tuple[Any, Any]:
     """Return the schema to which a reference leads, and the resolver of its references."""
     try:
-        found = resolver.lookup(reference)
+        target = resolver.lookup(reference)
     except (Unresolvable, LookupError, ValueError, TypeError, AttributeError):  # a pointer may lead into any value
-        found = None
-    if found is None or type(found.contents) not in {dict, bool}:
-        shown = json.dumps(reference, ensure_ascii=False)[:200]
-        raise _unusable(f"its reference {shown} leads to no schema within it, and no other document is fetched")
-    return found.contents, found.resolver
+        target = None
+    if target is None or type(target.contents) not in {dict, bool}:
+        reference_text = json.dumps(reference, ensure_ascii=False)[:200]
+        raise _unusable(
+            f"its reference {reference_text} leads to no schema within it, and no other document is fetched"
+        )
+    return target.contents, target.resolver
 
 
-def check_answer(text: str, response_format: Mapping[str, Any], *, most_steps: int | None = None) -> None:
+def validate_response(text: str, response_format: Mapping[str, Any], *, max_steps: int | None = None) -> None:
     """Check an answer against the requested format.
 
     Guarantee: pure.
@@ -168,7 +170,7 @@ def check_answer(text: str, response_format: Mapping[str, Any], *, most_steps: i
     Args:
         text: the model's answer.
         response_format: as `schema_of` takes it.
-        most_steps: maximum keyword checks; None for no limit.
+        max_steps: maximum keyword checks; None for no limit.
 
     Raises:
         TooMuchToCheckError: there are more, or some whose time cannot be predicted.
@@ -182,7 +184,7 @@ def check_answer(text: str, response_format: Mapping[str, Any], *, most_steps: i
     schema = schema_of(response_format)
     if schema is None:
         return
-    if most_steps is not None:
+    if max_steps is not None:
         parts = list(_objects(schema))
         has_old_ids = any(isinstance(part.get("id"), str) for part in parts)
         if len(parts) > _OBJECTS_AT_ONCE or has_old_ids or any(_UNBOUNDED.intersection(part) for part in parts):
@@ -190,47 +192,47 @@ def check_answer(text: str, response_format: Mapping[str, Any], *, most_steps: i
     try:
         validator_class = validator_for(schema)
         validator_class.check_schema(schema)
-        if most_steps is not None:
-            validator_class = _counting(validator_class, most_steps)
+        if max_steps is not None:
+            validator_class = _limit_steps(validator_class, max_steps)
         validator: Any = cast("Any", validator_class)(schema, registry=cast("Any", Registry)())
-        wrong = cast("Any", exceptions).best_match(validator.iter_errors(value))
+        violation = cast("Any", exceptions).best_match(validator.iter_errors(value))
     except (SchemaError, UnknownType, Unresolvable) as error:
         raise _unusable(str(error).partition("\n")[0]) from None
     except RecursionError:
         raise InvalidAnswerError("the model's answer, or response_format, is nested too deeply") from None
-    if wrong is not None:
+    if violation is not None:
         raise InvalidAnswerError(
-            f"the model's answer does not fit response_format: {wrong.message} at {wrong.json_path}"
+            f"the model's answer does not fit response_format: {violation.message} at {violation.json_path}"
         )
 
 
 def _objects(schema: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Iterate over all objects of a schema; a dialect named at its top is ignored."""
-    waiting: list[Any] = [{name: value for name, value in schema.items() if name != "$schema"}]
-    while waiting:
-        found = waiting.pop()
+    pending_values: list[Any] = [{name: value for name, value in schema.items() if name != "$schema"}]
+    while pending_values:
+        found = pending_values.pop()
         if isinstance(found, dict):
             part = cast("dict[str, Any]", found)
             yield part
-            waiting += part.values()
+            pending_values += part.values()
         elif isinstance(found, list):
-            waiting += cast("list[Any]", found)
+            pending_values += cast("list[Any]", found)
 
 
-def _counting(validator_class: Any, most_steps: int) -> Any:
+def _limit_steps(validator_class: Any, max_steps: int) -> Any:
     """Make a validator that gives up after a number of keywords."""
-    left = iter(range(most_steps))
+    remaining_steps = iter(range(max_steps))
 
-    def counted(hold: Callable[..., Any]) -> Callable[..., Any]:
-        def hold_counted(*given: Any) -> Any:
-            if next(left, None) is None:
+    def with_limit(validate_keyword: Callable[..., Any]) -> Callable[..., Any]:
+        def hold_counted(*arguments: Any) -> Any:
+            if next(remaining_steps, None) is None:
                 raise TooMuchToCheckError
-            return hold(*given)
+            return validate_keyword(*arguments)
 
         return hold_counted
 
     keywords = cast("Mapping[str, Callable[..., Any]]", validator_class.VALIDATORS)
-    return cast("Any", validators).extend(validator_class, {name: counted(hold) for name, hold in keywords.items()})
+    return cast("Any", validators).extend(validator_class, {name: with_limit(hold) for name, hold in keywords.items()})
 
 
 def with_value(view: dict[str, Any], text: str, response_format: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from durable_agent_host.model.log_entry import (
 )
 from durable_agent_host.model.turn import Turn
 from durable_agent_host.turn import event_names
-from durable_agent_host.turn.budget_checks import spent_on_answer
+from durable_agent_host.turn.budget_checks import usage_of_response
 from durable_agent_host.turn.timeline import bounded_name
 
 MAX_TEXT_CHARACTERS: Final = 4000
@@ -68,14 +68,14 @@ class StepReader:
         self._model: Step | None = None
         self._wait: Step | None = None
         self._tools: dict[ToolKey, Step] = {}
-        self._told: dict[str, Step] = {}
-        self._asked: dict[str, tuple[str, Any]] = {}
+        self._announced_calls: dict[str, Step] = {}
+        self._calls_by_id: dict[str, tuple[str, Any]] = {}
         self._questions: dict[str, Mapping[str, Any]] = {}
-        self._finished = {"model_calls": 0, "tool_calls": 0}
+        self._completed_counts = {"model_calls": 0, "tool_calls": 0}
         self._last_at: str | None = None
         self._sent_at: str | None = None
         self._side_sent_at: str | None = None
-        self._began_at: str | None = None
+        self._started_at: str | None = None
         self._add("wait", reason="queue", began_at=turn.request.created_at or None, ended_at=None)
 
     def note(self, record: LogRecord) -> None:
@@ -84,16 +84,16 @@ class StepReader:
         at = _time(data.get(AT))
         kind = record.entry.kind
         if kind in {MODEL_SENT, MODEL_ANSWERED}:  # the second comes with the entry that ends the call
-            self._note_exchange(kind, data, at)
+            self._add_exchange(kind, data, at)
             return
         if kind == ATTEMPT:
             self._begin_attempt(record.attempt)
         elif kind == EVENT:
-            self._note_event(data["event"], data["data"], at)
+            self._add_event(data["event"], data["data"], at)
         elif kind == ATTEMPT_BEGUN:
-            self._begun(at)
+            self._start(at)
         elif kind == RETRIED:
-            self._note_retry(data, at)
+            self._add_retry(data, at)
         elif kind == MODEL_FAILED:
             self._fail_model_call(data, at)
         elif kind == SUSPENDED:
@@ -101,7 +101,7 @@ class StepReader:
         elif kind == OUTCOME:
             self._end_attempt(str(data.get("status") or "ended"), at)
         elif (step := decode_journal_entry(record.entry)) is not None:
-            self._note_step(step, at)
+            self._add_journal_step(step, at)
         self._last_at = at or self._last_at
 
     def read(self, records: Iterable[LogRecord]) -> None:
@@ -121,7 +121,7 @@ class StepReader:
             self._attempt["ended"] = "running"
         queue = self._steps[0]
         if queue["ended_at"] is None and outcome is not None:
-            queue["ended_at"] = self._began_at or outcome.ended_at or None
+            queue["ended_at"] = self._started_at or outcome.ended_at or None
         return self._steps
 
     def _add(self, kind: str, **members: Any) -> Step:
@@ -135,12 +135,12 @@ class StepReader:
 
     def _begin_attempt(self, number: int) -> None:
         self._interrupt()
-        found = {f"found_{name}": count for name, count in self._finished.items()}
-        self._attempt = self._add("attempt", number=number, began_at=None, ended_at=None, ended=None, **found)
+        counts_at_start = {f"found_{name}": count for name, count in self._completed_counts.items()}
+        self._attempt = self._add("attempt", number=number, began_at=None, ended_at=None, ended=None, **counts_at_start)
 
-    def _begun(self, at: str | None) -> None:
+    def _start(self, at: str | None) -> None:
         """Record that an attempt runs the agent; the turn's waits are over."""
-        self._began_at = self._began_at or at
+        self._started_at = self._started_at or at
         if self._attempt is not None and self._attempt["began_at"] is None:
             self._attempt["began_at"] = at
         if self._steps[0]["ended_at"] is None:
@@ -149,13 +149,15 @@ class StepReader:
             self._wait["ended_at"] = at
             self._wait = None
 
-    def _end_attempt(self, how: str, at: str | None) -> None:
+    def _end_attempt(self, status: str, at: str | None) -> None:
         if self._attempt is not None:
-            self._attempt["ended"] = how
+            self._attempt["ended"] = status
             self._attempt["ended_at"] = at
-        if how == "cancelled":
-            cut_off = [step for step in self._tools.values() if step["outcome"] is None and not step["in_doubt"]]
-            for step in (*cut_off, *([self._model] if self._model is not None else ())):
+        if status == "cancelled":
+            interrupted_steps = [
+                step for step in self._tools.values() if step["outcome"] is None and not step["in_doubt"]
+            ]
+            for step in (*interrupted_steps, *([self._model] if self._model is not None else ())):
                 step |= {"outcome": "cancelled", "ended_at": at}
             self._model = None
 
@@ -164,7 +166,7 @@ class StepReader:
         if self._attempt is not None and self._attempt["ended"] is None:
             self._attempt["ended"] = "crashed"
         self._lose_model_call()
-        for step in (*self._told.values(), *self._tools.values()):
+        for step in (*self._announced_calls.values(), *self._tools.values()):
             if step["outcome"] is None:
                 step["in_doubt"] = True
 
@@ -178,7 +180,7 @@ class StepReader:
         if self._model is None:
             self._model = self._add(
                 "model_call",
-                position=self._finished["model_calls"],
+                position=self._completed_counts["model_calls"],
                 attempt=self._number,
                 outcome=None,
                 began_at=self._sent_at or self._last_at,
@@ -187,7 +189,7 @@ class StepReader:
             )
         return self._model
 
-    def _note_exchange(self, kind: str, data: Mapping[str, Any], at: str | None) -> None:
+    def _add_exchange(self, kind: str, data: Mapping[str, Any], at: str | None) -> None:
         """Record when a model call was sent; a call may take several requests."""
         if kind != MODEL_SENT:
             return
@@ -196,28 +198,28 @@ class StepReader:
         else:
             self._sent_at = self._sent_at or at
 
-    def _note_event(self, name: str, data: Mapping[str, Any], at: str | None) -> None:
+    def _add_event(self, name: str, data: Mapping[str, Any], at: str | None) -> None:
         if name == event_names.TURN_STARTED:
-            self._begun(at)
+            self._start(at)
         elif name in _DELTAS:
             self._open_model_call()["characters"] += len(str(data.get("text") or ""))
         elif name == event_names.TOOL_STARTED:
             call_id = str(data["call_id"])
-            if call_id not in self._asked:
+            if call_id not in self._calls_by_id:
                 self._open_model_call()
-            arguments = data.get("arguments") or self._asked.get(call_id, ("", None))[1]
-            self._told[call_id] = self._tool(call_id, data["name"], arguments, at, is_hosted=True)
+            arguments = data.get("arguments") or self._calls_by_id.get(call_id, ("", None))[1]
+            self._announced_calls[call_id] = self._tool(call_id, data["name"], arguments, at, is_hosted=True)
         elif name == event_names.TOOL_COMPLETED:
-            told = self._told.get(str(data["call_id"]))
-            if told is not None and told["outcome"] is None:
-                self._finish_tool(told, data["outcome"], str(data.get("result") or ""), at)
+            announced_call = self._announced_calls.get(str(data["call_id"]))
+            if announced_call is not None and announced_call["outcome"] is None:
+                self._finish_tool(announced_call, data["outcome"], str(data.get("result") or ""), at)
         elif name == event_names.APPROVAL_REQUESTED:
             self._questions[str(data["call_id"])] = data
         elif name == event_names.TURN_RESTARTED:
             self._lose_model_call()
             self._add("restart", attempt=self._number, discard_from=data["discard_from"], at=at)
 
-    def _note_step(self, step: JournalStep, at: str | None) -> None:
+    def _add_journal_step(self, step: JournalStep, at: str | None) -> None:
         match step:
             case ModelFinished():
                 self._finish_model_call(step, at)
@@ -226,13 +228,17 @@ class StepReader:
             case ToolFinished():
                 self._end_tool(step, at)
             case SideCallFinished():
-                known = {"position": step.position, "attempt": self._number, "at": at}
+                identity = {"position": step.position, "attempt": self._number, "at": at}
                 times = {"began_at": self._side_sent_at or at, "ended_at": at}
                 self._side_sent_at = None
-                self._add("strategy_call", **known, **times, **self._served(step.response))
+                self._add("strategy_call", **identity, **times, **self._describe_response(step.response))
             case InnerCallFinished(usage=usage, model=model):
-                served = {"model": _bounded(model), "usage": dict(usage) if usage else None, **self._cost(usage, model)}
-                self._add("inner_call", attempt=self._number, at=at, **served)
+                response_summary = {
+                    "model": _bounded_or_none(model),
+                    "usage": dict(usage) if usage else None,
+                    **self._cost(usage, model),
+                }
+                self._add("inner_call", attempt=self._number, at=at, **response_summary)
             case ModelBegun():
                 self._open_model_call()["background"] = step.continuation is not None
             case _:
@@ -241,9 +247,14 @@ class StepReader:
     def _finish_model_call(self, step: ModelFinished, at: str | None) -> None:
         call = self._open_model_call()
         self._model = self._sent_at = None
-        call |= {"position": step.position, "outcome": "completed", "ended_at": at, **self._served(step.response)}
-        self._asked |= _calls_in(step.response)
-        self._finished["model_calls"] += 1
+        call |= {
+            "position": step.position,
+            "outcome": "completed",
+            "ended_at": at,
+            **self._describe_response(step.response),
+        }
+        self._calls_by_id |= _extract_calls(step.response)
+        self._completed_counts["model_calls"] += 1
 
     def _fail_model_call(self, data: Mapping[str, Any], at: str | None) -> None:
         call = self._open_model_call()
@@ -265,40 +276,40 @@ class StepReader:
             ended_at=None,
         )
 
-    def _start_tool(self, started: ToolStarted, at: str | None) -> None:
-        step = self._tools.get(started.key)
+    def _start_tool(self, entry: ToolStarted, at: str | None) -> None:
+        step = self._tools.get(entry.key)
         if step is None:
-            step = self._told.pop(started.key.call_id, None)
+            step = self._announced_calls.pop(entry.key.call_id, None)
             if step is None or step["outcome"] is not None:
-                step = self._tool(started.key.call_id, started.name, None, at, is_hosted=False)
-            self._tools[started.key] = step
-        step |= {"runs_in": "host", "position": started.key.position}
-        step["arguments"] = _short_arguments(started.arguments)
+                step = self._tool(entry.key.call_id, entry.name, None, at, is_hosted=False)
+            self._tools[entry.key] = step
+        step |= {"runs_in": "host", "position": entry.key.position}
+        step["arguments"] = _short_arguments(entry.arguments)
         step["attempts"].append({"attempt": self._number, "at": at})
 
-    def _end_tool(self, finished: ToolFinished, at: str | None) -> None:
-        step = self._tools.get(finished.key) or self._told.pop(finished.key.call_id, None)
+    def _end_tool(self, entry: ToolFinished, at: str | None) -> None:
+        step = self._tools.get(entry.key) or self._announced_calls.pop(entry.key.call_id, None)
         if step is None:
-            name, arguments = self._asked.get(finished.key.call_id, ("", None))
-            step = self._tool(finished.key.call_id, name, arguments, at, is_hosted=False)
-        self._tools[finished.key] = step
-        step |= {"runs_in": "host", "position": finished.key.position}
-        self._finish_tool(step, finished.outcome, tool_result_text(finished.result), at)
-        if (raised := finished.result.get("raised")) is not None:
-            step["raised"] = raised
-        self._finished["tool_calls"] += 1
+            name, arguments = self._calls_by_id.get(entry.key.call_id, ("", None))
+            step = self._tool(entry.key.call_id, name, arguments, at, is_hosted=False)
+        self._tools[entry.key] = step
+        step |= {"runs_in": "host", "position": entry.key.position}
+        self._finish_tool(step, entry.outcome, tool_result_text(entry.result), at)
+        if (exception_json := entry.result.get("raised")) is not None:
+            step["raised"] = exception_json
+        self._completed_counts["tool_calls"] += 1
 
     def _finish_tool(self, step: Step, outcome: str, result: str, at: str | None) -> None:
         step |= {"outcome": outcome, "result": result[:MAX_TEXT_CHARACTERS], "ended_at": at}
         if len(result) > MAX_TEXT_CHARACTERS:
             step["result_characters"] = len(result)
 
-    def _note_retry(self, data: Mapping[str, Any], at: str | None) -> None:
+    def _add_retry(self, data: Mapping[str, Any], at: str | None) -> None:
         last = self._steps[-1]
         if "position" not in data and last["kind"] == "retry":  # for a stream that broke, both have reported it
             last["repeats_run"] = True
             return
-        began_at = self._sent_at or at
+        started_at = self._sent_at or at
         if self._model is not None:
             self._model["ended_at"] = at
         self._lose_model_call()
@@ -309,7 +320,7 @@ class StepReader:
             reason=data["reason"],
             wait_seconds=data["seconds"],
             repeats_run="position" not in data,
-            began_at=began_at,
+            began_at=started_at,
             ended_at=at,
             at=at,
         )
@@ -327,26 +338,26 @@ class StepReader:
         ]
         self._wait = self._add("wait", reason="person", calls=calls, began_at=at, ended_at=None)
 
-    def _served(self, response: Mapping[str, Any]) -> dict[str, Any]:
+    def _describe_response(self, response: Mapping[str, Any]) -> dict[str, Any]:
         """Return the model that served a call, and its usage."""
         try:
-            decoded = decode_model_response(response)
+            model_response = decode_model_response(response)
         except (CorruptStateError, KeyError):
-            return {"model": _bounded(response.get("model")), "usage": None, "finish_reason": None}
-        usage = cast("Mapping[str, Any] | None", decoded.usage_details)
+            return {"model": _bounded_or_none(response.get("model")), "usage": None, "finish_reason": None}
+        usage = cast("Mapping[str, Any] | None", model_response.usage_details)
         return {
-            "model": _bounded(decoded.model),
+            "model": _bounded_or_none(model_response.model),
             "usage": dict(usage) if usage else None,
-            "finish_reason": decoded.finish_reason,
-            **self._cost(usage, decoded.model),
+            "finish_reason": model_response.finish_reason,
+            **self._cost(usage, model_response.model),
         }
 
     def _cost(self, usage: Mapping[str, Any] | None, model: str | None) -> dict[str, Any]:
-        cost = spent_on_answer(usage, model, self._prices).cost if is_measured(usage) else None
+        cost = usage_of_response(usage, model, self._prices).cost if is_measured(usage) else None
         return {} if cost is None else {"cost": cost}
 
 
-def _bounded(model: str | None) -> str | None:
+def _bounded_or_none(model: str | None) -> str | None:
     return bounded_name(model) if model else model
 
 
@@ -372,15 +383,15 @@ def _time(milliseconds: Any) -> str | None:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def _calls_in(response: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+def _extract_calls(response: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     """Return the functions called in a response: call id → name and arguments."""
     try:
-        decoded = decode_model_response(response)
+        model_response = decode_model_response(response)
     except (CorruptStateError, KeyError):
         return {}
     return {
         content.call_id: (content.name or "", content.arguments)
-        for message in decoded.messages
+        for message in model_response.messages
         for content in message.contents
         if content.type == "function_call" and content.call_id
     }

@@ -40,7 +40,7 @@ def test_the_turn_is_as_it_was(durable_app):
 '''
 
 
-def why_no_test(turn: Turn) -> str | None:
+def no_test_reason(turn: Turn) -> str | None:
     """Return why a turn cannot be copied as a test, or None. Guarantee: pure."""
     if turn.outcome is None or turn.outcome.status != "completed":
         return "only a turn that has completed can be copied as a test"
@@ -51,7 +51,7 @@ def why_no_test(turn: Turn) -> str | None:
     return None
 
 
-def text_of_test(turn: Turn, calls: Sequence[tuple[Any, Any]], path: str) -> str | None:
+def generate_test(turn: Turn, calls: Sequence[tuple[Any, Any]], path: str) -> str | None:
     """Generate the test of a turn.
 
     Guarantee: pure.
@@ -64,15 +64,15 @@ def text_of_test(turn: Turn, calls: Sequence[tuple[Any, Any]], path: str) -> str
     Returns:
         A Python module in ASCII; None when an answer is not one of the Responses API.
     """
-    answers: list[Any] = [answer for _, answer in calls]
-    if not answers or not all(map(_is_response, answers)):
+    responses: list[Any] = [answer for _, answer in calls]
+    if not responses or not all(map(_is_response, responses)):
         return None
-    asked = {item.get("call_id") for one in answers for item in _items(one.get("output"))}
+    requested_call_ids = {item.get("call_id") for response in responses for item in _items(response.get("output"))}
     results = {
         item["call_id"]: item.get("output")
         for request, _ in calls
         for item in _items(cast("Mapping[str, Any]", request).get("input"))
-        if item.get("type") == "function_call_output" and item.get("call_id") in asked
+        if item.get("type") == "function_call_output" and item.get("call_id") in requested_call_ids
     }
     request = turn.request
     body = {"message": request.message} | ({"options": dict(request.options)} if request.options else {})
@@ -82,7 +82,7 @@ def text_of_test(turn: Turn, calls: Sequence[tuple[Any, Any]], path: str) -> str
         turn=_plain(request.turn_id),
         agent=_plain(request.agent),
         created_at=_plain(request.created_at or "unknown time"),
-        answers=ascii(json.dumps(answers)),
+        answers=ascii(json.dumps(responses)),
         results=ascii(json.dumps(results)),
         path=ascii(path),
         body=ascii(json.dumps(body)),
@@ -96,9 +96,12 @@ def _is_response(answer: Any) -> bool:
 
 def _items(value: Any) -> list[Mapping[str, Any]]:
     items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("Mapping[str, Any]", one) for one in items if isinstance(one, Mapping)]
+    return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]
 
 
 def _plain(name: str) -> str:
     """Write a name into a comment, so that it cannot end the comment."""
-    return "".join(one if (one.isalnum() and one.isascii()) or one in "-_.:+" else "?" for one in name)
+    return "".join(
+        character if (character.isalnum() and character.isascii()) or character in "-_.:+" else "?"
+        for character in name
+    )

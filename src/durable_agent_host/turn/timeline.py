@@ -12,12 +12,12 @@ from typing import Any, Final, Literal, cast
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.turn.plan import (
     ENDED_BEFORE,
-    AskSession,
-    Pause,
+    CallEntity,
+    CreateTimer,
     RunAgent,
     Step,
-    WaitForAnswer,
-    WaitForGrant,
+    WaitForAdmission,
+    WaitForApproval,
 )
 
 MAX_CHARACTERS: Final = 100
@@ -32,7 +32,7 @@ def bounded_name(name: str) -> str:
 PhaseKind = Literal["session", "attempt", "lost", "queue", "person", "retry", "erasure"]
 """A call of the session's entity · an attempt that ended · one whose process died · kinds of waits."""
 
-WAITS: Final[frozenset[PhaseKind]] = frozenset({"queue", "person", "retry", "erasure"})
+WAIT_KINDS: Final[frozenset[PhaseKind]] = frozenset({"queue", "person", "retry", "erasure"})
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,13 @@ class Timeline:
     @property
     def work(self) -> Mapping[str, Any]:
         """The whole turn's work, as reported by its last attempt, to which earlier steps are replayed."""
-        works = [one.work for one in self.phases if one.work]
-        return works[-1] if works else dict[str, Any]()
+        attempt_metrics = [phase.work for phase in self.phases if phase.work]
+        return attempt_metrics[-1] if attempt_metrics else dict[str, Any]()
 
     @property
     def attempts(self) -> int:
         """The number of attempts, including those whose processes died."""
-        return max((one.number for one in self.phases), default=0)
+        return max((phase.number for phase in self.phases), default=0)
 
     @property
     def usage(self) -> dict[str, int]:
@@ -109,7 +109,7 @@ class Timeline:
         return sum(phase.seconds for phase in self.phases if phase.kind in kinds)
 
 
-TellEnd = Callable[[Timeline], None]
+ReportEnd = Callable[[Timeline], None]
 """Notified of a turn's end, in the process that ends it; at least once, and does not raise."""
 
 
@@ -123,7 +123,7 @@ class TimelineWriter:
 
     def __init__(self, request: TurnRequest, now: datetime) -> None:
         self._request = request
-        self._began_at = min(_time_of(request.created_at, now), now)
+        self._started_at = min(_parse_time(request.created_at, now), now)
         self._phases: list[Phase] = []
         self._number = 0
         self._lost_since: datetime | None = None
@@ -141,19 +141,19 @@ class TimelineWriter:
             result: of the step, or the error raised.
         """
         match step:
-            case AskSession(operation):
+            case CallEntity(operation):
                 error = type(result).__name__ if isinstance(result, Exception) else ""
                 self._phases.append(Phase("session", began_at, ended_at, name=operation, error_type=error))
                 self._ended_before |= isinstance(result, dict) and cast("Any", result).get("status") == "ended"
-            case WaitForGrant():
+            case WaitForAdmission():
                 self._wait("queue", began_at, ended_at)
-            case WaitForAnswer():
+            case WaitForApproval():
                 self._wait("person", began_at, ended_at)
-            case Pause():
+            case CreateTimer():
                 self._wait("retry" if self._has_run else "erasure", began_at, ended_at)
             case RunAgent():
                 self._has_run = True
-                self._note_run(began_at, ended_at, result)
+                self._add_run(began_at, ended_at, result)
             case _:
                 pass
 
@@ -169,10 +169,10 @@ class TimelineWriter:
         if self._lost_since is not None:
             self._lose(self._number + 1, self._lost_since, now)
         ended_at = max([now, *(phase.ended_at for phase in self._phases)])
-        return Timeline(self._request, self._began_at, ended_at, outcome, tuple(self._phases))
+        return Timeline(self._request, self._started_at, ended_at, outcome, tuple(self._phases))
 
-    def _note_run(self, began_at: datetime, ended_at: datetime, result: Any) -> None:
-        since = self._lost_since or began_at
+    def _add_run(self, started_at: datetime, ended_at: datetime, result: Any) -> None:
+        since = self._lost_since or started_at
         if isinstance(result, Exception):
             self._lost_since = since
             self._lost_error = type(result).__name__
@@ -180,25 +180,25 @@ class TimelineWriter:
         if result.get(ENDED_BEFORE):
             self._ended_before = True
             return
-        work = result.get("work")
-        if not work:  # refused before an attempt began, or by another version of this program
+        metrics = result.get("work")
+        if not metrics:  # refused before an attempt began, or by another version of this program
             return
-        number = work["attempt"]
-        start = _time_of(work["began_at"], began_at)
+        number = metrics["attempt"]
+        start = _parse_time(metrics["began_at"], started_at)
         for lost in range(self._number + 1, number):
             self._lose(lost, since, start)
         self._number = number
         self._lost_since = None
         error = str((result["error"] or {"type": ""}).get("type"))
-        end = _time_of(work["ended_at"], ended_at)
+        end = _parse_time(metrics["ended_at"], ended_at)
         self._phases.append(
-            Phase("attempt", start, end, number=number, status=result["status"], error_type=error, work=work)
+            Phase("attempt", start, end, number=number, status=result["status"], error_type=error, work=metrics)
         )
 
     def _lose(self, number: int, since: datetime, until: datetime) -> None:
         self._phases.append(Phase("lost", since, max(since, until), number=number, error_type=self._lost_error))
 
-    def _wait(self, kind: PhaseKind, began_at: datetime, ended_at: datetime) -> None:
+    def _wait(self, kind: PhaseKind, started_at: datetime, ended_at: datetime) -> None:
         """Add a wait, or extend the previous one: a waiting turn checks its session now and then."""
         for index in range(len(self._phases) - 1, -1, -1):
             phase = self._phases[index]
@@ -207,7 +207,7 @@ class TimelineWriter:
                 return
             if phase.kind != "session":
                 break
-        self._phases.append(Phase(kind, began_at, ended_at))
+        self._phases.append(Phase(kind, started_at, ended_at))
 
 
 def timeline_without_orchestration(request: TurnRequest, outcome: TurnOutcome) -> Timeline | None:
@@ -222,22 +222,24 @@ def timeline_without_orchestration(request: TurnRequest, outcome: TurnOutcome) -
     Returns:
         The timeline, with only the number of earlier attempts known. None when the turn has not ended.
     """
-    work = outcome.work
-    if work is None or outcome.status == "suspended":
+    metrics = outcome.work
+    if metrics is None or outcome.status == "suspended":
         return None
-    began_at = datetime.fromisoformat(work["began_at"])
-    ended_at = datetime.fromisoformat(work["ended_at"])
-    asked_at = min(_time_of(request.created_at, began_at), began_at)
+    started_at = datetime.fromisoformat(metrics["began_at"])
+    ended_at = datetime.fromisoformat(metrics["ended_at"])
+    requested_at = min(_parse_time(request.created_at, started_at), started_at)
     error = str((outcome.error or {}).get("type") or "")
-    last = Phase("attempt", began_at, ended_at, work["attempt"], status=outcome.status, error_type=error, work=work)
-    earlier = [Phase("attempt", asked_at, began_at, number) for number in range(1, last.number)]
-    ended = {"status": outcome.status, "error": outcome.error}
-    return Timeline(request, asked_at, ended_at, ended, (*earlier, last))
+    last = Phase(
+        "attempt", started_at, ended_at, metrics["attempt"], status=outcome.status, error_type=error, work=metrics
+    )
+    earlier = [Phase("attempt", requested_at, started_at, attempt_number) for attempt_number in range(1, last.number)]
+    outcome_json = {"status": outcome.status, "error": outcome.error}
+    return Timeline(request, requested_at, ended_at, outcome_json, (*earlier, last))
 
 
-def _time_of(text: str, otherwise: datetime) -> datetime:
+def _parse_time(text: str, default: datetime) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        return otherwise
-    return time if time.tzinfo is not None else time.replace(tzinfo=otherwise.tzinfo)
+        return default
+    return time if time.tzinfo is not None else time.replace(tzinfo=default.tzinfo)

@@ -20,7 +20,7 @@ _BYTES_PER_TOKEN: Final = 100
 """Of a file that is not text."""
 _FILES: Final = frozenset({"data", "uri", "hosted_file"})
 _TEXTS: Final = frozenset({"text", "text_reasoning"})
-_SAID: Final = (
+_SENT_FIELDS: Final = (
     *("text", "arguments", "inputs", "outputs", "output", "commands", "actions", "screenshot", "stdout", "stderr"),
     "function_call",
 )
@@ -43,10 +43,10 @@ def tokens_of_request(messages: Iterable[Message], options: Mapping[str, Any]) -
     """
     characters = _characters_of(content for message in messages for content in message.contents)
     tools: Any = options.get("tools") or ()
-    listed = cast("list[Any]", tools) if isinstance(tools, list | tuple) else [tools]
-    characters += sum(map(_characters_of_tool, listed))
-    if rest := {name: value for name, value in options.items() if name != "tools" and value is not None}:
-        characters += characters_of_json(rest)
+    tool_list = cast("list[Any]", tools) if isinstance(tools, list | tuple) else [tools]
+    characters += sum(map(_characters_of_tool, tool_list))
+    if other_options := {name: value for name, value in options.items() if name != "tools" and value is not None}:
+        characters += characters_of_json(other_options)
     return -(-characters // CHARACTERS_PER_TOKEN)
 
 
@@ -54,21 +54,21 @@ def _characters_of(values: Iterable[Any]) -> int:
     count = 0
     pending = [*values]
     while pending:
-        one = pending.pop()
-        if isinstance(one, Content):
-            if one.type in _TEXTS:
-                count += len(one.text or "")
-            elif one.type in _FILES:
-                count += _tokens_of_file(one) * CHARACTERS_PER_TOKEN
+        value = pending.pop()
+        if isinstance(value, Content):
+            if value.type in _TEXTS:
+                count += len(value.text or "")
+            elif value.type in _FILES:
+                count += _tokens_of_file(value) * CHARACTERS_PER_TOKEN
             else:
-                pending += [said for name in _SAID if (said := getattr(one, name))]
-                pending.append(one.items or one.result)  # the result repeats the texts of the items
-        elif isinstance(one, str):
-            count += len(one)
-        elif isinstance(one, list | tuple):
-            pending += cast("list[Any]", one)
-        elif one is not None:
-            count += characters_of_json(one)
+                pending += [field_value for name in _SENT_FIELDS if (field_value := getattr(value, name))]
+                pending.append(value.items or value.result)  # the result repeats the texts of the items
+        elif isinstance(value, str):
+            count += len(value)
+        elif isinstance(value, list | tuple):
+            pending += cast("list[Any]", value)
+        elif value is not None:
+            count += characters_of_json(value)
     return count
 
 

@@ -71,7 +71,7 @@ def trace_of(request: TurnRequest) -> TurnTrace:
     return TurnTrace(int(trace, 16), parent, int(flags, 16), turn)
 
 
-def traceparent_in(asked: str | None, trace_id: int, flags: int) -> str:
+def traceparent_in(header: str | None, trace_id: int, flags: int) -> str:
     """Build the ``traceparent`` of a turn whose request has its own span.
 
     That span is lost when the process dies before it answers, so it is not the turn's parent: the caller's span is, or
@@ -80,14 +80,14 @@ def traceparent_in(asked: str | None, trace_id: int, flags: int) -> str:
     Guarantee: pure; a valid header value. Only `trace_of` knows when its span is none.
 
     Args:
-        asked: the caller's header, or None.
+        header: the caller's header, or None.
         trace_id: of the request's span.
         flags: of the request's span.
     """
     trace = f"{trace_id:032x}"
-    caller = asked.split("-") if asked is not None else ["00", trace, _no_parent(trace)]
+    caller = header.split("-") if header is not None else ["00", trace, _no_parent(trace)]
     if caller[1] != trace:  # another propagator than W3C's: the caller's header applies
-        return asked or ""
+        return header or ""
     return f"00-{trace}-{caller[2]}-{flags & 0xFF:02x}"
 
 

@@ -40,11 +40,11 @@ _NAMES: Final = frozenset(
 """Fields of a content that describe it, and contain nothing of the conversation."""
 
 
-_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 """What the services do not take in the name of a tool."""
-_DEEPEST: Final = 100
+_MAX_DEPTH: Final = 100
 _SHORT_CHARACTERS: Final = 64
-_MOST_HARMLESS: Final = 4096
+_MAX_HARMLESS: Final = 4096
 """Size of the cache of short texts without redactions: field names, ids, recurring words."""
 
 
@@ -71,11 +71,15 @@ class Redactor:
         Raises:
             ValueError: the function failed, or its ``held_characters`` is not a number; says what to give.
         """
-        held: Any = self.held_characters
-        if held is not None and (not isinstance(held, int) or isinstance(held, bool) or held < 1):
-            raise ValueError(f"its held_characters is {held!r}: give a whole number above 0, or leave it out")
-        returned, reason = self._asked(Content.from_text("Hello"), str)
-        if returned is None:
+        buffered_characters: Any = self.held_characters
+        if buffered_characters is not None and (
+            not isinstance(buffered_characters, int) or isinstance(buffered_characters, bool) or buffered_characters < 1
+        ):
+            raise ValueError(
+                f"its held_characters is {buffered_characters!r}: give a whole number above 0, or leave it out"
+            )
+        content, reason = self._call_redact(Content.from_text("Hello"), str)
+        if content is None:
             raise ValueError(
                 f"it {reason} for the text 'Hello': give a function that returns a content of the same type"
             )
@@ -88,12 +92,12 @@ class Redactor:
         """
         if not text or text.isspace() or text in self._harmless:
             return text
-        redacted = self._call(Content.from_text(text), is_own=True).text or ""
-        if redacted == text and len(text) <= _SHORT_CHARACTERS:
-            if len(self._harmless) >= _MOST_HARMLESS:
+        redacted_text = self._call(Content.from_text(text), is_own=True).text or ""
+        if redacted_text == text and len(text) <= _SHORT_CHARACTERS:
+            if len(self._harmless) >= _MAX_HARMLESS:
                 self._harmless.clear()
             self._harmless.add(text)
-        return redacted
+        return redacted_text
 
     def text_or_mask(self, text: str) -> str:
         """Redact the text of an error or log line; if that fails, nothing of it is left."""
@@ -122,12 +126,12 @@ class Redactor:
         if isinstance(value, Content):
             return self.content(value)
         if isinstance(value, Mapping):
-            return self._mapping(cast("Mapping[Any, Any]", value), depth + 1) if depth < _DEEPEST else MASK
+            return self._mapping(cast("Mapping[Any, Any]", value), depth + 1) if depth < _MAX_DEPTH else MASK
         if isinstance(value, list | tuple):
-            return self._sequence(cast("Sequence[Any]", value), depth + 1) if depth < _DEEPEST else MASK
+            return self._sequence(cast("Sequence[Any]", value), depth + 1) if depth < _MAX_DEPTH else MASK
         if isinstance(value, int | float) and not isinstance(value, bool):
-            said = str(value)
-            return value if (text := self.text(said)) == said else text
+            number_text = str(value)
+            return value if (text := self.text(number_text)) == number_text else text
         return value
 
     def arguments(self, arguments: Any) -> Any:
@@ -142,11 +146,11 @@ class Redactor:
         if not isinstance(arguments, str):
             return self.value(arguments)
         try:
-            parsed = json.loads(arguments)
+            arguments_json = json.loads(arguments)
         except (ValueError, RecursionError):
             return self.value(arguments)
-        walked = self.value(parsed)
-        return arguments if walked is parsed else json.dumps(walked, ensure_ascii=False)
+        redacted_json = self.value(arguments_json)
+        return arguments if redacted_json is arguments_json else json.dumps(redacted_json, ensure_ascii=False)
 
     def content(self, content: Content) -> Content:
         """Redact a content.
@@ -157,30 +161,30 @@ class Redactor:
         Raises:
             RedactionError: the app's function failed.
         """
-        given = self._call(content)
+        returned_content = self._call(content)
         changes: dict[str, Any] = {}
-        for name, value in vars(given).items():
-            if name in _NAMES or not value or (name == "uri" and given.type == "data"):
+        for name, value in vars(returned_content).items():
+            if name in _NAMES or not value or (name == "uri" and returned_content.type == "data"):
                 continue
-            if name == "text" and given.type == "text":
+            if name == "text" and returned_content.type == "text":
                 continue
-            walked = self.arguments(value) if name == "arguments" else self.value(value)
-            if walked is not value:
-                changes[name] = walked
-        properties: Mapping[str, Any] = given.additional_properties
-        kept = self.value(properties)
-        says_less = bool(changes) or (given is not content and _differs(given, content))
-        if not says_less and kept is properties:
+            redacted_value = self.arguments(value) if name == "arguments" else self.value(value)
+            if redacted_value is not value:
+                changes[name] = redacted_value
+        properties: Mapping[str, Any] = returned_content.additional_properties
+        redacted_properties = self.value(properties)
+        has_changed = bool(changes) or (returned_content is not content and _differs(returned_content, content))
+        if not has_changed and redacted_properties is properties:
             return content
-        redacted = copy.copy(given)
+        redacted_content = copy.copy(returned_content)
         for name, value in changes.items():
-            setattr(redacted, name, value)
-        redacted.raw_representation = None
-        redacted.additional_properties = {**kept, REDACTED: True}
-        if says_less:
-            redacted.additional_properties.pop(STAMP, None)
-            redacted.protected_data = None
-        return redacted
+            setattr(redacted_content, name, value)
+        redacted_content.raw_representation = None
+        redacted_content.additional_properties = {**redacted_properties, REDACTED: True}
+        if has_changed:
+            redacted_content.additional_properties.pop(STAMP, None)
+            redacted_content.protected_data = None
+        return redacted_content
 
     def messages(self, messages: Sequence[Message]) -> list[Message]:
         """Redact messages; unchanged ones are the same objects.
@@ -201,10 +205,10 @@ class Redactor:
         """
         contents = request.contents
         if contents:
-            decoded = [decode_content(one) for one in contents]
-            walked = [self.content(one) for one in decoded]
-            if any(new is not old for new, old in zip(walked, decoded, strict=True)):
-                contents = tuple(cast("Mapping[str, Any]", encode_content(one)) for one in walked)
+            original_contents = [decode_content(content) for content in contents]
+            redacted_contents = [self.content(content) for content in original_contents]
+            if any(new is not old for new, old in zip(redacted_contents, original_contents, strict=True)):
+                contents = tuple(cast("Mapping[str, Any]", encode_content(content)) for content in redacted_contents)
         message = self.text(request.message)
         options = self.value(request.options)
         schema = self.value(request.response_format)
@@ -227,17 +231,17 @@ class Redactor:
         Raises:
             RedactionError: the app's function failed.
         """
-        given = response.messages
+        original_messages = response.messages
         if offered is not None:
-            given = [_renamed(one, offered, self.text) for one in given]
-        messages = self.messages(given)
+            original_messages = [_redact_tool_names(message, offered, self.text) for message in original_messages]
+        messages = self.messages(original_messages)
         properties = self.value(response.additional_properties or {})
         try:
             value = dump_value(response.value, "value")
         except ValueError:  # the text does not match the format that the agent asked for, so there is no value
             value = None
-        walked = self.value(value)
-        is_same = walked is value and properties == (response.additional_properties or {})
+        redacted_value = self.value(value)
+        is_same = redacted_value is value and properties == (response.additional_properties or {})
         if is_same and all(new is old for new, old in zip(messages, response.messages, strict=True)):
             return response
         return AgentResponse(
@@ -247,7 +251,7 @@ class Redactor:
             created_at=response.created_at,
             finish_reason=cast("Any", response.finish_reason),
             usage_details=response.usage_details,
-            value=walked,
+            value=redacted_value,
             continuation_token=response.continuation_token,
             additional_properties=properties,
         )
@@ -281,97 +285,108 @@ class Redactor:
         if not isinstance(piece, StandIn):
             return piece
         message = decode_message(piece.message)
-        (redacted,) = self.messages([message])
-        if redacted is message:
+        (redacted_message,) = self.messages([message])
+        if redacted_message is message:
             return piece
-        return replace(piece, message=encode_message(redacted))
+        return replace(piece, message=encode_message(redacted_message))
 
     def _message(self, message: Message) -> Message:
         contents: list[Content] = []
-        lost: Any = None
+        has_lost_item: Any = None
         for content in message.contents:
-            redacted = self.content(content)
+            redacted_content = self.content(content)
             if STAMP in content.additional_properties:
-                lost = STAMP not in redacted.additional_properties
-            elif lost and PART_OF in redacted.additional_properties:  # of an item that no longer exists
-                redacted = copy.copy(redacted)
-                kept = redacted.additional_properties.items()
-                redacted.additional_properties = {name: value for name, value in kept if name != PART_OF}
-            contents.append(redacted)
+                has_lost_item = STAMP not in redacted_content.additional_properties
+            elif (
+                has_lost_item and PART_OF in redacted_content.additional_properties
+            ):  # of an item that no longer exists
+                redacted_content = copy.copy(redacted_content)
+                properties_of_content = redacted_content.additional_properties.items()
+                redacted_content.additional_properties = {
+                    name: value for name, value in properties_of_content if name != PART_OF
+                }
+            contents.append(redacted_content)
         properties = self.value(message.additional_properties)
         is_same = all(new is old for new, old in zip(contents, message.contents, strict=True))
         if is_same and properties is message.additional_properties:
             return message
-        copied = copy.copy(message)
-        copied.contents = contents
-        copied.additional_properties = properties
-        copied.raw_representation = None
-        return copied
+        redacted_message = copy.copy(message)
+        redacted_message.contents = contents
+        redacted_message.additional_properties = properties
+        redacted_message.raw_representation = None
+        return redacted_message
 
     def _sequence(self, value: Sequence[Any], depth: int) -> Sequence[Any]:
-        walked = [self.value(one, depth) for one in value]
-        return value if all(new is old for new, old in zip(walked, value, strict=True)) else walked
+        redacted_items = [self.value(item, depth) for item in value]
+        return value if all(new is old for new, old in zip(redacted_items, value, strict=True)) else redacted_items
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
-        walked = {self.value(name, depth): self.value(one, depth) for name, one in value.items()}
-        pairs = zip(walked.items(), value.items(), strict=False)
-        is_same = len(walked) == len(value) and all(a is c and b is d for (a, b), (c, d) in pairs)
-        return value if is_same else walked
+        redacted_items = {self.value(name, depth): self.value(item, depth) for name, item in value.items()}
+        pairs = zip(redacted_items.items(), value.items(), strict=False)
+        is_same = len(redacted_items) == len(value) and all(a is c and b is d for (a, b), (c, d) in pairs)
+        return value if is_same else redacted_items
 
     def _call(self, content: Content, *, is_own: bool = False) -> Content:
-        given = content if is_own else copy.copy(content)
-        given.additional_properties = dict(content.additional_properties)
-        returned, reason = self._asked(given, type(content.text))
-        if returned is None:
+        content_copy = content if is_own else copy.copy(content)
+        content_copy.additional_properties = dict(content.additional_properties)
+        redacted_content, reason = self._call_redact(content_copy, type(content.text))
+        if redacted_content is None:
             raise RedactionError(
                 f"the app's function 'redact' {reason} for a content of type {content.type!r}, so nothing of the "
                 "turn was stored: fix the function, which must return a content of the same type"
             )
-        return content if not is_own and returned is given and not _differs(given, content) else returned
+        return (
+            content
+            if not is_own and redacted_content is content_copy and not _differs(content_copy, content)
+            else redacted_content
+        )
 
-    def _asked(self, given: Content, text_type: type) -> tuple[Content | None, str]:
+    def _call_redact(self, content: Content, text_type: type) -> tuple[Content | None, str]:
         """Call the app's function; without a usable content, return what it did."""
-        content_type = given.type
+        content_type = content.type
         try:
-            returned: Any = self._redact(given)
+            result: Any = self._redact(content)
         except Exception as error:  # noqa: BLE001 - the app's own function; its words may quote the content
             return None, f"raised {type(error).__name__}"
-        if isinstance(returned, Content) and returned.type == content_type and isinstance(returned.text, text_type):
-            return returned, ""
-        return None, f"returned {type(returned).__name__}"
+        if isinstance(result, Content) and result.type == content_type and isinstance(result.text, text_type):
+            return result, ""
+        return None, f"returned {type(result).__name__}"
 
 
-def _renamed(message: Message, offered: Container[str], clean: Callable[[str], str]) -> Message:
+def _redact_tool_names(message: Message, available_tools: Container[str], clean: Callable[[str], str]) -> Message:
     """Redact the names of tools that there are not; their calls keep their ids, by which results belong to them."""
-    contents = [_with_name(one, offered, clean) if one.type == "function_call" else one for one in message.contents]
+    contents = [
+        _redact_tool_name(content, available_tools, clean) if content.type == "function_call" else content
+        for content in message.contents
+    ]
     if all(new is old for new, old in zip(contents, message.contents, strict=True)):
         return message
-    renamed = copy.copy(message)
-    renamed.contents = contents
-    renamed.raw_representation = None
-    return renamed
+    renamed_message = copy.copy(message)
+    renamed_message.contents = contents
+    renamed_message.raw_representation = None
+    return renamed_message
 
 
-def _with_name(call: Content, offered: Container[str], clean: Callable[[str], str]) -> Content:
+def _redact_tool_name(call: Content, available_tools: Container[str], clean: Callable[[str], str]) -> Content:
     name = (call.name or "") if call.type == "function_call" else ""
-    if name in offered or (redacted := clean(name)) == name:
+    if name in available_tools or (redacted_name := clean(name)) == name:
         return call
-    renamed = copy.copy(call)
-    renamed.name = _NO_NAME.sub("_", redacted)
-    renamed.raw_representation = renamed.protected_data = None
-    renamed.additional_properties = {**call.additional_properties, REDACTED: True}
-    renamed.additional_properties.pop(STAMP, None)
-    return renamed
+    renamed_call = copy.copy(call)
+    renamed_call.name = _NOT_IN_NAMES.sub("_", redacted_name)
+    renamed_call.raw_representation = renamed_call.protected_data = None
+    renamed_call.additional_properties = {**call.additional_properties, REDACTED: True}
+    renamed_call.additional_properties.pop(STAMP, None)
+    return renamed_call
 
 
-def _differs(one: Content, other: Content) -> bool:
+def _differs(content: Content, other: Content) -> bool:
     """Return whether two contents differ; nested values are compared by identity or value."""
-    said = vars(one)
-    known = vars(other)
-    if said == known:
+    fields = vars(content)
+    other_fields = vars(other)
+    if fields == other_fields:
         return False
     return any(
-        known.get(name) is not value and known.get(name) != value
-        for name, value in said.items()
+        other_fields.get(name) is not value and other_fields.get(name) != value
+        for name, value in fields.items()
         if name != "raw_representation"
     )

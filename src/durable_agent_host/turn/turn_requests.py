@@ -12,11 +12,11 @@ from durable_agent_host.errors import RequestError
 from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id, derived_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import Caller, Policy, TurnRequest
-from durable_agent_host.turn.message_input import Said, read_message
+from durable_agent_host.turn.message_input import MessageInput, read_message
 from durable_agent_host.turn.turn_wire import decode_turn_request
 
 
-class Place(NamedTuple):
+class SessionTarget(NamedTuple):
     """Where a request finds or begins a session.
 
     Attributes:
@@ -39,20 +39,20 @@ _TRACEPARENT_CHARACTERS: Final = 55
 _TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 
-def hash_of(asked: Any) -> str:
+def hash_of(request: Any) -> str:
     """Hash a client's request, so that a retry can be told from another request.
 
     Guarantee: pure; stable across versions, because receipts keep it.
 
     Args:
-        asked: a text, or a JSON value; anything else counts as its text.
+        request: a text, or a JSON value; anything else counts as its text.
 
     Returns:
         A SHA-256 in hexadecimal digits.
     """
-    if isinstance(asked, str):
-        return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+    if isinstance(request, str):
+        return hashlib.sha256(request.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(json.dumps(request, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def valid_traceparent(value: Any) -> str | None:
@@ -67,13 +67,13 @@ def valid_traceparent(value: Any) -> str | None:
 
     Source: W3C Trace Context, sections 3.2.2 and 4.
     """
-    found = _TRACEPARENT.fullmatch(value) if isinstance(value, str) else None
-    return None if found is None or (found[1] == "00" and found[2]) else found[0][:_TRACEPARENT_CHARACTERS]
+    match = _TRACEPARENT.fullmatch(value) if isinstance(value, str) else None
+    return None if match is None or (match[1] == "00" and match[2]) else match[0][:_TRACEPARENT_CHARACTERS]
 
 
 def request_of_client(
     agent: str,
-    said: Said,
+    message: MessageInput,
     *,
     caller: Caller,
     session_id: str | None,
@@ -93,7 +93,7 @@ def request_of_client(
 
     Args:
         agent: the agent's registered name.
-        said: the message.
+        message: the message.
         caller: as identified by the gate.
         session_id: the client's, or None.
         key: the idempotency key, or None; without a session id, it names the session.
@@ -110,13 +110,13 @@ def request_of_client(
         The request.
     """
     if session_id is None:
-        session_id = derived_id("session", agent, key, *_whose(caller), secret) if key else new_id()
+        session_id = derived_id("session", agent, key, *_principal_of(caller), secret) if key else new_id()
     return TurnRequest(
         agent=agent,
         session_id=session_id,
         turn_id=turn_of_key(agent, session_id, key, caller, secret) if key else new_id(),
-        message=said.text,
-        contents=said.contents,
+        message=message.text,
+        contents=message.contents,
         response_format=response_format,
         enable_tool_calls=enable_tool_calls,
         options=options or {},
@@ -138,10 +138,10 @@ def turn_of_key(agent: str, session_id: str, key: str, caller: Caller, secret: s
         caller: whose the key is.
         secret: of the app; empty for the ids that earlier versions gave.
     """
-    return derived_id("turn", agent, session_id, key, *_whose(caller), *([secret] if secret else []))
+    return derived_id("turn", agent, session_id, key, *_principal_of(caller), *([secret] if secret else []))
 
 
-def _whose(caller: Caller) -> tuple[str, ...]:
+def _principal_of(caller: Caller) -> tuple[str, ...]:
     principal = caller.principal
     return (principal.tenant, principal.id) if principal is not None else ()
 
@@ -170,23 +170,25 @@ def request_of_run(
     message: Any = fields.get("message")
     if not isinstance(message, str | list) or not message:
         raise RequestError("the operation 'run' needs an object with a 'message'")
-    said = Said(message) if isinstance(message, str) else read_message(message)
+    message_input = MessageInput(message) if isinstance(message, str) else read_message(message)
     created_at = str(fields.get("created_at") or now)
-    asked: list[Any] = [
+    hashed_values: list[Any] = [
         message,
         *(fields.get(name) for name in ("role", "response_format", "enable_tool_calls", "options")),
     ]
     return TurnRequest(
         agent=agent,
         session_id=session_id,
-        turn_id=str(fields.get("correlationId") or derived_id(agent, session_id, created_at, _named(message))),
-        message=said.text,
-        contents=said.contents,
+        turn_id=str(
+            fields.get("correlationId") or derived_id(agent, session_id, created_at, _message_as_text(message))
+        ),
+        message=message_input.text,
+        contents=message_input.contents,
         role=str(fields.get("role") or "user"),
         response_format=schema_of(fields.get("response_format")),
         enable_tool_calls=fields.get("enable_tool_calls", True) is not False,
         created_at=created_at,
-        request_hash=hash_of(asked),
+        request_hash=hash_of(hashed_values),
         options=fields.get("options") or {},
         orchestration_id=fields.get("orchestrationId"),
         principal=_text(fields, "principal"),
@@ -210,13 +212,13 @@ def request_of_call(agent: str, call_id: str, message: Any, *, created_at: str) 
     Raises:
         RequestError: a part is invalid.
     """
-    said = read_message(message) if isinstance(message, list) else Said(message)
+    message_input = read_message(message) if isinstance(message, list) else MessageInput(message)
     return TurnRequest(
         agent=agent,
         session_id=derived_id("call", call_id),
         turn_id=call_id,
-        message=said.text,
-        contents=said.contents,
+        message=message_input.text,
+        contents=message_input.contents,
         created_at=created_at,
     )
 
@@ -240,42 +242,42 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
     """
     if not isinstance(wire, Mapping):
         raise RequestError("the input is not an object: give an object with 'agent' and 'message'")
-    given = _with_contents(cast("Mapping[str, Any]", wire))
+    fields = _with_contents(cast("Mapping[str, Any]", wire))
     for name in ("agent", "message"):
-        if not given.get(name) and not (name == "message" and (given.get("contents") or given.get("stored"))):
+        if not fields.get(name) and not (name == "message" and (fields.get("contents") or fields.get("stored"))):
             raise RequestError(f"the input has no {name!r}: give an object with 'agent' and 'message'")
-    for name, (kind, said) in _KINDS.items():
-        if name in given and not isinstance(given[name], kind):
-            raise RequestError(f"{name!r} is {type(given[name]).__name__}: give {said}")
-        if isinstance(given.get(name), str) and _SURROGATE.search(given[name]):
+    for name, (kind, expected_type) in _KINDS.items():
+        if name in fields and not isinstance(fields[name], kind):
+            raise RequestError(f"{name!r} is {type(fields[name]).__name__}: give {expected_type}")
+        if isinstance(fields.get(name), str) and _SURROGATE.search(fields[name]):
             raise RequestError(f"{name!r} has half of a surrogate pair, which is no character: send whole characters")
-    if given.get("role", "user") != "user":
-        raise RequestError(f"'role' is {given['role']!r}: a turn begins with a message of role 'user'")
-    if given.get("policy", "queue") not in get_args(Policy):
-        raise RequestError(f"'policy' is {given['policy']!r}: use {', '.join(get_args(Policy))}")
-    if given.get("turn_id", instance_id) != instance_id:
+    if fields.get("role", "user") != "user":
+        raise RequestError(f"'role' is {fields['role']!r}: a turn begins with a message of role 'user'")
+    if fields.get("policy", "queue") not in get_args(Policy):
+        raise RequestError(f"'policy' is {fields['policy']!r}: use {', '.join(get_args(Policy))}")
+    if fields.get("turn_id", instance_id) != instance_id:
         raise RequestError(
-            f"'turn_id' is {given['turn_id']!r}, and the orchestration has the instance id {instance_id!r}: "
+            f"'turn_id' is {fields['turn_id']!r}, and the orchestration has the instance id {instance_id!r}: "
             "start it with the turn's id as its instance id, or leave turn_id out"
         )
-    given["session_id"] = check_session_id(
-        given.get("session_id") or derived_id("session", instance_id), most=MAX_WHOLE_ID_CHARACTERS
+    fields["session_id"] = check_session_id(
+        fields.get("session_id") or derived_id("session", instance_id), most=MAX_WHOLE_ID_CHARACTERS
     )
-    given["traceparent"] = valid_traceparent(given.get("traceparent"))
-    filled = {"turn_id": instance_id, "created_at": created_at}
-    request = decode_turn_request(filled | given)
-    asked = [request.message, request.role, request.response_format, request.enable_tool_calls, request.options]
-    asked += [list(request.contents)] if request.contents else []
-    return request if request.request_hash else replace(request, request_hash=hash_of(asked))
+    fields["traceparent"] = valid_traceparent(fields.get("traceparent"))
+    defaults = {"turn_id": instance_id, "created_at": created_at}
+    request = decode_turn_request(defaults | fields)
+    hashed_values = [request.message, request.role, request.response_format, request.enable_tool_calls, request.options]
+    hashed_values += [list(request.contents)] if request.contents else []
+    return request if request.request_hash else replace(request, request_hash=hash_of(hashed_values))
 
 
 def _with_contents(wire: Mapping[str, Any]) -> dict[str, Any]:
     """Read a message of several parts, if it is one; omit None values."""
-    given = {name: value for name, value in wire.items() if value is not None}
-    if not isinstance(given.get("message"), list):
-        return given
-    said = read_message(given["message"])
-    return given | {"message": said.text, "contents": list(said.contents)}
+    fields = {name: value for name, value in wire.items() if value is not None}
+    if not isinstance(fields.get("message"), list):
+        return fields
+    message_input = read_message(fields["message"])
+    return fields | {"message": message_input.text, "contents": list(message_input.contents)}
 
 
 _KINDS: Final[Mapping[str, tuple[type[Any], str]]] = {
@@ -289,7 +291,7 @@ _KINDS: Final[Mapping[str, tuple[type[Any], str]]] = {
 }
 
 
-def _named(message: Any) -> str:
+def _message_as_text(message: Any) -> str:
     """Write a message as part of an id: a text is itself."""
     return message if isinstance(message, str) else json.dumps(message, sort_keys=True, default=str)
 

@@ -46,9 +46,9 @@ def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
     Returns:
         The request.
     """
-    known = {name: value for name, value in wire.items() if name in _REQUEST_FIELDS}
-    known["contents"] = tuple(wire.get("contents") or ())
-    return TurnRequest(**known)
+    known_fields = {name: value for name, value in wire.items() if name in _REQUEST_FIELDS}
+    known_fields["contents"] = tuple(wire.get("contents") or ())
+    return TurnRequest(**known_fields)
 
 
 def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, dict[str, Any] | None]:
@@ -75,15 +75,15 @@ def raw_fields(request: TurnRequest) -> dict[str, Any]:
     return {name: wire[name] for name in _LARGE if name in wire}
 
 
-def join_request(request: TurnRequest, stored: Mapping[str, Any]) -> TurnRequest:
+def join_request(request: TurnRequest, stored_fields: Mapping[str, Any]) -> TurnRequest:
     """Reassemble a split request. Guarantee: pure.
 
     Args:
         request: as it travelled.
-        stored: the fields removed by `split_request`.
+        stored_fields: the fields removed by `split_request`.
     """
-    large = {name: stored[name] for name in _LARGE if name in stored}
-    return replace(request, stored=None, raw=None, **large | {"contents": tuple(stored.get("contents") or ())})
+    large = {name: stored_fields[name] for name in _LARGE if name in stored_fields}
+    return replace(request, stored=None, raw=None, **large | {"contents": tuple(stored_fields.get("contents") or ())})
 
 
 def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
@@ -127,14 +127,14 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
     Returns:
         The outcome.
     """
-    known = {name: value for name, value in wire.items() if name in _OUTCOME_FIELDS}
-    known["entries"] = tuple(wire.get("entries") or ())
-    known["pending"] = tuple(wire.get("pending") or ())
+    known_fields = {name: value for name, value in wire.items() if name in _OUTCOME_FIELDS}
+    known_fields["entries"] = tuple(wire.get("entries") or ())
+    known_fields["pending"] = tuple(wire.get("pending") or ())
     if sealing := wire.get("sealing"):
-        known["sealing"] = decode_sealing(sealing)
-    known["spent"] = decode_spent(wire.get("spent"))
-    known["stats"] = decode_stats(wire.get("stats") or {})
-    return TurnOutcome(**known)
+        known_fields["sealing"] = decode_sealing(sealing)
+    known_fields["spent"] = decode_spent(wire.get("spent"))
+    known_fields["stats"] = decode_stats(wire.get("stats") or {})
+    return TurnOutcome(**known_fields)
 
 
 def check_turn_outcome(wire: Any) -> None:
@@ -162,7 +162,7 @@ def check_turn_outcome(wire: Any) -> None:
     if not all(isinstance(error.get(name, ""), str) for name in ("type", "message")):
         raise RequestError("'error' of a turn's end has a 'type' or a 'message' that is no text")
     entries: Any = wire.get("entries") or []
-    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in cast("list[Any]", entries)):
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in cast("list[Any]", entries)):
         raise RequestError("'entries' of a turn's end is no list of objects")
 
 
@@ -176,7 +176,7 @@ def check_figures(wire: Mapping[str, Any]) -> None:
         figures: Any = wire.get(name) or {}
         if not isinstance(figures, dict):
             raise RequestError(f"{name!r} of a turn's end is no object")
-        if not all(isinstance(one, int | float) for one in cast("dict[str, Any]", figures).values()):
+        if not all(isinstance(figure, int | float) for figure in cast("dict[str, Any]", figures).values()):
             raise RequestError("'stats' or 'spent' of a turn's end has a figure that is no number")
 
 
@@ -191,7 +191,7 @@ def check_turn_named(wire: Any) -> None:
         raise RequestError("the operation takes an object with the 'turn_id' of a turn, a text")
 
 
-def decode_ended(turn_id: str, wire: Mapping[str, Any]) -> TurnOutcome:
+def decode_turn_end(turn_id: str, wire: Mapping[str, Any]) -> TurnOutcome:
     """Decode how a repeated turn had ended, as in histories of the first versions. Guarantee: pure.
 
     Args:

@@ -16,9 +16,9 @@ from durable_agent_host.model.log_entry import LogPage, LogRecord
 from durable_agent_host.turn_log.protocol import TurnLog
 
 _FIRST_PAUSE_SECONDS: Final = 0.020
-_FIRST_PAUSE_BESIDE_WRITER_SECONDS: Final = 0.25
-_LONGEST_PAUSE_SECONDS: Final = 0.250
-_LONGEST_PAUSE_BESIDE_WRITER_SECONDS: Final = 2.0
+_FIRST_PAUSE_WITH_WRITER_SECONDS: Final = 0.25
+_MAX_PAUSE_SECONDS: Final = 0.250
+_MAX_PAUSE_WITH_WRITER_SECONDS: Final = 2.0
 _LAST_READ_SECONDS: Final = 2.0
 _MAILBOX_BYTES: Final = 256 * 1024
 
@@ -51,12 +51,12 @@ class _Mailbox(Waiter):
                 self._records.extend(records)
             self._bytes += size_bytes  # once full, it stays full until emptied: the rest is read
 
-    def take(self) -> list[LogRecord]:
+    def drain(self) -> list[LogRecord]:
         """Empty the mailbox."""
         self._is_woken = False
         with self._lock:
-            taken, self._records, self._bytes = self._records, [], 0
-        return taken
+            records, self._records, self._bytes = self._records, [], 0
+        return records
 
     def wake(self, *_: object) -> None:
         """Wake the follower, now or at its next wait; called in its loop only."""
@@ -103,19 +103,19 @@ class Followers:
         self._mailboxes: dict[str, set[_Mailbox]] = {}
         self._is_closed = False
 
-    def announce(self, appended: Iterable[Appended]) -> None:
+    def announce(self, appends: Iterable[Appended]) -> None:
         """Deliver appended records to the followers of their logs, and wake them.
 
         Args:
-            appended: in the order of the offsets.
+            appends: in the order of the offsets.
         """
-        woken: set[_Mailbox] = set()
+        mailboxes_to_wake: set[_Mailbox] = set()
         with self._lock:
-            for log_id, records, size_bytes in appended:
+            for log_id, records, size_bytes in appends:
                 for mailbox in self._mailboxes.get(log_id, ()):
                     mailbox.put(records, size_bytes)
-                    woken.add(mailbox)
-        wake_all(woken)
+                    mailboxes_to_wake.add(mailbox)
+        wake_all(mailboxes_to_wake)
 
     def close(self) -> None:
         """End all followers."""
@@ -148,40 +148,40 @@ class Followers:
             Pages with at least one record, and empty ones after a silence.
         """
         with self._subscribe(log_id, min(max_bytes, _MAILBOX_BYTES), until) as mailbox:
-            pause, offset, arrived = _FIRST_PAUSE_SECONDS, from_offset, list[LogRecord]()
-            told_at = mailbox.loop.time()
+            pause, offset, announced_records = _FIRST_PAUSE_SECONDS, from_offset, list[LogRecord]()
+            yielded_at = mailbox.loop.time()
             while not self._is_closed:
-                if arrived and arrived[0].offset <= offset <= arrived[-1].offset:
-                    page = LogPage(arrived[offset - arrived[0].offset :], arrived[-1].offset + 1)
+                if announced_records and announced_records[0].offset <= offset <= announced_records[-1].offset:
+                    page = LogPage(
+                        announced_records[offset - announced_records[0].offset :], announced_records[-1].offset + 1
+                    )
                 else:
-                    reading = asyncio.ensure_future(log.read(log_id, offset, max_bytes=max_bytes))
+                    read_task = asyncio.ensure_future(log.read(log_id, offset, max_bytes=max_bytes))
                     try:
-                        while not await _is_read(reading, until, idle_seconds, told_at):
+                        while not await _is_read(read_task, until, idle_seconds, yielded_at):
                             if until is not None and until.done():
                                 return
                             yield LogPage((), offset)
-                            told_at = mailbox.loop.time()
-                        page = reading.result()
+                            yielded_at = mailbox.loop.time()
+                        page = read_task.result()
                     finally:
-                        reading.cancel()
+                        read_task.cancel()
                 offset = page.next_offset
-                silence = mailbox.loop.time() - told_at
+                silence = mailbox.loop.time() - yielded_at
                 if page.records:
-                    pause = _FIRST_PAUSE_BESIDE_WRITER_SECONDS if mailbox.has_local_writer else _FIRST_PAUSE_SECONDS
+                    pause = _FIRST_PAUSE_WITH_WRITER_SECONDS if mailbox.has_local_writer else _FIRST_PAUSE_SECONDS
                 if page.records or (idle_seconds is not None and silence >= idle_seconds):
                     yield page
-                    told_at, silence = mailbox.loop.time(), 0.0
+                    yielded_at, silence = mailbox.loop.time(), 0.0
                 if until is not None and until.done():
                     return
                 if not page.has_more:
-                    rest = pause if idle_seconds is None else min(pause, max(idle_seconds - silence, 0.0))
-                    if not await mailbox.wait(rest):
+                    wait_seconds = pause if idle_seconds is None else min(pause, max(idle_seconds - silence, 0.0))
+                    if not await mailbox.wait(wait_seconds):
                         # A local writer announces what it writes; polls only find another process that takes over.
-                        longest = (
-                            _LONGEST_PAUSE_BESIDE_WRITER_SECONDS if mailbox.has_local_writer else _LONGEST_PAUSE_SECONDS
-                        )
-                        pause = min(pause * 2, longest)
-                arrived = mailbox.take()
+                        max_pause = _MAX_PAUSE_WITH_WRITER_SECONDS if mailbox.has_local_writer else _MAX_PAUSE_SECONDS
+                        pause = min(pause * 2, max_pause)
+                announced_records = mailbox.drain()
 
     @contextmanager
     def _subscribe(self, log_id: str, capacity_bytes: int, until: asyncio.Future[Any] | None) -> Generator[_Mailbox]:
@@ -203,16 +203,16 @@ class Followers:
 
 
 async def _is_read(
-    reading: asyncio.Future[LogPage], until: asyncio.Future[Any] | None, idle_seconds: float | None, told_at: float
+    read_task: asyncio.Future[LogPage], until: asyncio.Future[Any] | None, idle_seconds: float | None, yielded_at: float
 ) -> bool:
     """Wait for a page until the silence is too long, and only briefly once the caller wants no more."""
     if until is None and idle_seconds is None:
-        await asyncio.wait({reading})
+        await asyncio.wait({read_task})
         return True
-    loop = reading.get_loop()
-    silence = None if idle_seconds is None else max(told_at + idle_seconds - loop.time(), 0.0)
-    ends = set[asyncio.Future[Any]]() if until is None or until.done() else {until}
-    await asyncio.wait({reading, *ends}, timeout=silence, return_when=asyncio.FIRST_COMPLETED)
-    if until is not None and until.done() and not reading.done():
-        await asyncio.wait({reading}, timeout=_LAST_READ_SECONDS)
-    return reading.done()
+    loop = read_task.get_loop()
+    silence = None if idle_seconds is None else max(yielded_at + idle_seconds - loop.time(), 0.0)
+    stop_futures = set[asyncio.Future[Any]]() if until is None or until.done() else {until}
+    await asyncio.wait({read_task, *stop_futures}, timeout=silence, return_when=asyncio.FIRST_COMPLETED)
+    if until is not None and until.done() and not read_task.done():
+        await asyncio.wait({read_task}, timeout=_LAST_READ_SECONDS)
+    return read_task.done()

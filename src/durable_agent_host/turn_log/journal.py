@@ -105,40 +105,40 @@ class Recorded:
         kind = record.entry.kind
         data = record.entry.data
         if kind == EVENT:
-            self._note_event(data, record.offset)
+            self._add_event(data, record.offset)
             return
         if kind == OUTCOME:
             self.outcome = {name: value for name, value in data.items() if name != AT}
-        elif not self._note_step(record):
+        elif not self._add_step(record):
             return
         self.discard_from = None
 
-    def _note_step(self, record: LogRecord) -> bool:
+    def _add_step(self, record: LogRecord) -> bool:
         """Add a step; return whether the events before it are confirmed."""
         step = decode_journal_entry(record.entry)
         match step:
             case ModelFinished():
                 self.responses[step.position] = step.response
-                self._settle(step.position, None, is_measured=_tells_usage(step.response))
-                self._note_end(step.position, step.state, record.offset)
+                self._release_reservation(step.position, None, is_measured=_has_usage(step.response))
+                self._add_completion(step.position, step.state, record.offset)
             case ToolStarted():
                 self.tools.setdefault(step.key, RecordedTool()).starts += 1
             case ToolFinished():
                 self.tools.setdefault(step.key, RecordedTool()).finished = step
-                self._note_end(step.key, step.state, record.offset)
+                self._add_completion(step.key, step.state, record.offset)
             case ModelBegun():
                 self.continuations[step.position] = step.continuation
                 return False
             case SideCallFinished():
                 self.side_calls[step.position, step.number] = step.response
-                self._settle(step.position, step.number, is_measured=_tells_usage(step.response))
+                self._release_reservation(step.position, step.number, is_measured=_has_usage(step.response))
                 return False
             case InnerCallFinished():
                 self.inner_calls.append(step)
-                self._settle(INNER, step.number, is_measured=is_measured(step.usage))
+                self._release_reservation(INNER, step.number, is_measured=is_measured(step.usage))
                 return False
             case CallReserved() | CallRaised() | CallReleased():
-                self._note_open_call(step)
+                self._add_open_call(step)
                 return False
             case Worked():
                 self.worked_seconds = max(self.worked_seconds, step.seconds)
@@ -147,7 +147,7 @@ class Recorded:
                 return False
         return True
 
-    def _note_open_call(self, step: CallReserved | CallRaised | CallReleased) -> None:
+    def _add_open_call(self, step: CallReserved | CallRaised | CallReleased) -> None:
         open_calls = self.reserved.setdefault((step.position, step.number), [])
         match step:
             case CallReserved():
@@ -156,21 +156,21 @@ class Recorded:
             case CallRaised():
                 open_calls[-1:] = [step.reservation]
             case CallReleased():
-                self._settle(step.position, step.number)
+                self._release_reservation(step.position, step.number)
 
-    def _settle(self, position: int, number: int | None, *, is_measured: bool = True) -> None:
+    def _release_reservation(self, position: int, number: int | None, *, is_measured: bool = True) -> None:
         """Forget the latest reservation of a call whose end is known; those before it stay without one."""
         if open_calls := self.reserved.get((position, number)):
             last = open_calls.pop()
             if not is_measured:
                 self.unmeasured.append(last)
 
-    def _note_end(self, step: int | ToolKey, state: Mapping[str, Any] | None, offset: int) -> None:
+    def _add_completion(self, step: int | ToolKey, state: Mapping[str, Any] | None, offset: int) -> None:
         self.finished_at[step] = offset
         if state:
             self.state_changes.append((offset, state))
 
-    def _note_event(self, data: Mapping[str, Any], offset: int) -> None:
+    def _add_event(self, data: Mapping[str, Any], offset: int) -> None:
         event = data["event"]
         if event == event_names.APPROVAL_REQUESTED:
             self.asked.add(data["data"]["call_id"])
@@ -182,7 +182,7 @@ class Recorded:
             self.discard_from = offset
 
 
-def _tells_usage(response: Mapping[str, Any]) -> bool:
+def _has_usage(response: Mapping[str, Any]) -> bool:
     usage = response.get("usage")
     return bool(usage) and is_measured(decode_usage(usage))
 

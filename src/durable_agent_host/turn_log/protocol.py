@@ -68,7 +68,7 @@ class TurnLog(Protocol):
 
     Guarantee: every method is callable from any event loop and thread of the process, and from any process that shares
     the store. Readers see only durable entries, in the order of their offsets. The store retries lost connections,
-    throttling and server errors with backoff, up to its ``give_up_seconds``; a retried append is stored once.
+    throttling and server errors with backoff, up to its ``retry_seconds``; a retried append is stored once.
 
     Raises (every method): LogError: the store does not answer, or holds something that is not a log.
 

@@ -90,7 +90,7 @@ class Pipelines:
         send: sends commands and returns an answer or an error for each; raises if the answers are unknown.
         explain: returns the error for the caller, or None if it may be gone at the next try.
         on_answers: gets commands and answers before the callers do.
-        give_up_seconds: how long a command is retried.
+        retry_seconds: how long a command is retried.
     """
 
     def __init__(
@@ -99,17 +99,17 @@ class Pipelines:
         send: Callable[[Sequence[Command]], Awaitable[Sequence[Any]]],
         *,
         explain: Callable[[Exception], Exception | None],
-        on_answers: Callable[[Sequence[tuple[Command, Any]]], None],
-        give_up_seconds: float,
+        on_replies: Callable[[Sequence[tuple[Command, Any]]], None],
+        retry_seconds: float,
     ) -> None:
         self._loop = loop
         self._send = send
         self._explain = explain
-        self._on_answers = on_answers
-        self._give_up_seconds = give_up_seconds
-        self._waiting: deque[Command] = deque()
+        self._on_replies = on_replies
+        self._retry_seconds = retry_seconds
+        self._pending: deque[Command] = deque()
         self._resting: dict[Command, asyncio.TimerHandle] = {}
-        self._most = _MOST_COMMANDS
+        self._max_commands = _MOST_COMMANDS
         self._under_way: set[asyncio.Task[None]] = set()
         self._current: asyncio.Task[None] | None = None
         self._is_woken = False
@@ -127,16 +127,16 @@ class Pipelines:
         """Refuse what waits; called after running pipelines have ended."""
         for timer in self._resting.values():
             timer.cancel()
-        for command in (*self._waiting, *self._resting):
-            self._refuse(command, LogError("the turn log is closed"))
-        self._waiting.clear()
+        for command in (*self._pending, *self._resting):
+            self._reject(command, LogError("the turn log is closed"))
+        self._pending.clear()
         self._resting.clear()
 
     def _add(self, command: Command) -> None:
         self._resting.pop(command, None)
         if command.backoff is None:
-            command.backoff = Backoff("Redis", self._give_up_seconds)
-        self._waiting.append(command)
+            command.backoff = Backoff("Redis", self._retry_seconds)
+        self._pending.append(command)
         if self._current is None and not self._is_woken:
             self._is_woken = True  # commands posted in the same step join
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -169,11 +169,11 @@ class Pipelines:
     def _next_group(self) -> list[Command]:
         group: list[Command] = []
         size_bytes = 0
-        while self._waiting and len(group) < self._most:
-            size_bytes += self._waiting[0].size_bytes
+        while self._pending and len(group) < self._max_commands:
+            size_bytes += self._pending[0].size_bytes
             if group and size_bytes > _MOST_BYTES:
                 break
-            command = self._waiting.popleft()
+            command = self._pending.popleft()
             if not command.promise.future.done():  # the caller was cancelled
                 group.append(command)
         return group
@@ -182,44 +182,44 @@ class Pipelines:
         for command in group:
             command.tries += 1
         try:
-            answers = await self._send(group)
+            replies = await self._send(group)
         except Exception as error:  # noqa: BLE001 (raised in the callers, who would wait forever)
-            self._most = max(1, len(group) // 2)
-            self._settle(group, [error] * len(group))
+            self._max_commands = max(1, len(group) // 2)
+            self._complete(group, [error] * len(group))
         except BaseException:  # the store is closed
             for command in group:
-                self._refuse(command, LogError("the turn log is closed"))
+                self._reject(command, LogError("the turn log is closed"))
             raise
         else:
-            self._most = min(self._most * 2, _MOST_COMMANDS)
-            self._settle(group, answers)
+            self._max_commands = min(self._max_commands * 2, _MOST_COMMANDS)
+            self._complete(group, replies)
 
-    def _settle(self, group: Sequence[Command], answers: Sequence[Any]) -> None:
+    def _complete(self, group: Sequence[Command], replies: Sequence[Any]) -> None:
         done: list[tuple[Command, Any]] = []
-        for command, answer in zip(group, answers, strict=True):
-            if isinstance(answer, Exception):
-                self._fail(command, answer)
+        for command, reply in zip(group, replies, strict=True):
+            if isinstance(reply, Exception):
+                self._fail(command, reply)
             else:
-                done.append((command, answer))
-        self._on_answers(done)
-        for command, answer in done:
-            self._loop.answer(command.promise, answer)
+                done.append((command, reply))
+        self._on_replies(done)
+        for command, reply in done:
+            self._loop.answer(command.promise, reply)
 
     def _fail(self, command: Command, error: Exception) -> None:
         """Refuse a command, or schedule its next try."""
         refusal = self._explain(error)
         if refusal is not None:
-            self._refuse(command, refusal)
+            self._reject(command, refusal)
             return
         assert command.backoff is not None
         try:
             pause = command.backoff.next_pause(error)
-        except LogError as given_up:
-            self._refuse(command, given_up)
+        except LogError as timeout_error:
+            self._reject(command, timeout_error)
         else:
             self._resting[command] = asyncio.get_running_loop().call_later(pause, self._add, command)
 
-    def _refuse(self, command: Command, error: Exception) -> None:
+    def _reject(self, command: Command, error: Exception) -> None:
         self._loop.answer(command.promise, None, error)
 
 
@@ -270,7 +270,7 @@ class RedisListener:
         self._errors = errors
         self._on_news = on_news
         self._followed: dict[str, _Followed] = {}
-        self._heard: set[str] = set()
+        self._subscribed: set[str] = set()
         self._is_out_of_tune = True
         self._listening: asyncio.Task[None] | None = None
 
@@ -294,7 +294,7 @@ class RedisListener:
         found = self._followed.get(log_id)
         if found is not None:
             found.written_at = asyncio.get_running_loop().time()
-            if log_id in self._heard:
+            if log_id in self._subscribed:
                 self._is_out_of_tune = True
 
     def gave_way(self, log_id: str) -> None:
@@ -314,7 +314,7 @@ class RedisListener:
         while True:
             try:
                 async with self._subscribe() as channels:
-                    self._heard = set()
+                    self._subscribed = set()
                     self._is_out_of_tune = True
                     await channels.subscribe(f"{_PREFIX}:{self._name}")  # a connection without one cannot wait
                     tuned_at = loop.time()
@@ -323,23 +323,23 @@ class RedisListener:
                             self._is_out_of_tune = False
                             tuned_at = loop.time()
                             await self._tune(channels)
-                        self._hear(await channels.get_message(timeout=_WAKE_SECONDS))
+                        self._handle_message(await channels.get_message(timeout=_WAKE_SECONDS))
             except self._errors:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _tune(self, channels: Any) -> None:
         """Change the subscriptions to those wanted now."""
         quiet_since = asyncio.get_running_loop().time() - _QUIET_SECONDS
-        wanted = {log_id for log_id, found in self._followed.items() if found.written_at < quiet_since}
-        added = wanted - self._heard
-        dropped = self._heard - wanted
-        self._heard = wanted
-        if added:
-            await channels.subscribe(*map(channel_of, added))
-        if dropped:
-            await channels.unsubscribe(*map(channel_of, dropped))
+        required = {log_id for log_id, found in self._followed.items() if found.written_at < quiet_since}
+        added_ids = required - self._subscribed
+        dropped_ids = self._subscribed - required
+        self._subscribed = required
+        if added_ids:
+            await channels.subscribe(*map(channel_of, added_ids))
+        if dropped_ids:
+            await channels.unsubscribe(*map(channel_of, dropped_ids))
 
-    def _hear(self, message: Any) -> None:
+    def _handle_message(self, message: Any) -> None:
         """Report a publication of another process, and a new subscription: it may have missed some."""
         if message is None:
             return
@@ -422,7 +422,7 @@ class RedisTurnLog:
 
     Args:
         url: ``redis://`` or ``rediss://``, with user, password and database where needed.
-        give_up_seconds: how long a command is retried while the server does not answer.
+        retry_seconds: how long a command is retried while the server does not answer.
         kept_seconds: the server expires a log after this time without an append.
 
     Attributes:
@@ -431,22 +431,22 @@ class RedisTurnLog:
 
     interval_seconds = INTERVAL_SECONDS
 
-    def __init__(self, url: str, *, give_up_seconds: float = 30.0, kept_seconds: int = _KEPT_SECONDS) -> None:
+    def __init__(self, url: str, *, retry_seconds: float = 30.0, kept_seconds: int = _KEPT_SECONDS) -> None:
         self.durable_writes = 0
         self._url = url
-        self._give_up_seconds = give_up_seconds
+        self._retry_seconds = retry_seconds
         self._kept_seconds = kept_seconds
         self._loop = LoopThread("turn-log-redis")
         self._followers = Followers()
         self._name = uuid.uuid4().hex[:12]
         self._batches = itertools.count()
-        self._made: Any = None
+        self._redis: Any = None
         self._pipelines = Pipelines(
             self._loop,
             self._send,
             explain=lambda error: None if _is_passing(error) else _explain(error),
-            on_answers=self._on_answers,
-            give_up_seconds=give_up_seconds,
+            on_replies=self._on_replies,
+            retry_seconds=retry_seconds,
         )
         self._listener = RedisListener(
             self._name,
@@ -485,14 +485,14 @@ class RedisTurnLog:
 
             async def ask() -> tuple[list[Any], int]:
                 nonlocal count
-                asked = count  # after an answer cut off by a bad network, ask for half
+                requested_count = count  # after an answer cut off by a bad network, ask for half
                 count = max(count // 2, 1)
-                rows = await self._client().xrange(_stream(log_id), f"{next_offset}-0", "+", count=asked)
-                count = asked
-                return rows, asked
+                rows = await self._client().xrange(_stream(log_id), f"{next_offset}-0", "+", count=requested_count)
+                count = requested_count
+                return rows, requested_count
 
             while True:
-                rows, asked = await self._retry(ask)
+                rows, page_size = await self._retry(ask)
                 for entry_id, fields in rows:
                     line = fields[b"e"]
                     if records and len(line) > left:
@@ -501,7 +501,7 @@ class RedisTurnLog:
                     offset = int(entry_id.partition(b"-")[0])
                     records.append(LogRecord(offset, int(fields[b"a"]), decode_log_entry(line)))
                     next_offset = offset + 1
-                if len(rows) < asked:
+                if len(rows) < page_size:
                     return LogPage(records, next_offset)
 
         return await self._loop.run(work())
@@ -575,7 +575,7 @@ class RedisTurnLog:
     async def check(self) -> None:
         """Check that the server is writable; see the protocol."""
         key = _cancel("check")
-        await self._run(lambda: self._client().set(key, 1, ex=self._kept_seconds), give_up_seconds=CHECK_SECONDS)
+        await self._run(lambda: self._client().set(key, 1, ex=self._kept_seconds), retry_seconds=CHECK_SECONDS)
 
     async def close(self) -> None:
         """Close the connections and stop the loop."""
@@ -593,13 +593,13 @@ class RedisTurnLog:
     async def _send(self, commands: Sequence[Command]) -> Sequence[Any]:
         """Send commands in one pipeline, and resend those whose script the server does not know."""
         some = [command.arguments() for command in commands]
-        answers = await self._pipeline(some)
-        unknown = [index for index, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
+        replies = await self._pipeline(some)
+        unknown = [index for index, answer in enumerate(replies) if isinstance(answer, NoScriptError)]
         if unknown:  # the server is new, or has restarted
             again = await self._pipeline([("EVAL", _APPEND, *some[index][2:]) for index in unknown])
             for index, answer in zip(unknown, again, strict=True):
-                answers[index] = answer
-        return answers
+                replies[index] = answer
+        return replies
 
     async def _pipeline(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         pipeline = self._client().pipeline(transaction=False)
@@ -607,10 +607,10 @@ class RedisTurnLog:
             pipeline.execute_command(*arguments)
         return await pipeline.execute(raise_on_error=False)
 
-    def _on_answers(self, answers: Sequence[tuple[Command, Any]]) -> None:
+    def _on_replies(self, replies: Sequence[tuple[Command, Any]]) -> None:
         """Announce all appends of a pipeline to the followers of this process."""
-        appended: list[Appended] = []
-        for command, first in answers:
+        appends: list[Appended] = []
+        for command, first in replies:
             if not isinstance(command, _Append):
                 continue
             if first < 0:
@@ -618,8 +618,8 @@ class RedisTurnLog:
                 continue
             self.durable_writes += 1
             self._listener.wrote(command.log_id)
-            appended.append((command.log_id, command.records(first), command.size_bytes))
-        self._followers.announce(appended)
+            appends.append((command.log_id, command.records(first), command.size_bytes))
+        self._followers.announce(appends)
 
     async def _delete(self, log_id: str) -> None:
         await self._retry(lambda: self._client().delete(_state(log_id), _stream(log_id), _cancel(log_id)))
@@ -630,12 +630,12 @@ class RedisTurnLog:
 
     async def _disconnect(self) -> None:
         self._pipelines.close()
-        if self._made is not None:
-            await self._made.aclose()
-            await self._made.connection_pool.disconnect()
+        if self._redis is not None:
+            await self._redis.aclose()
+            await self._redis.connection_pool.disconnect()
 
     def _client(self) -> Any:
-        if self._made is None:
+        if self._redis is None:
             pool = cast("Any", BlockingConnectionPool).from_url(
                 self._url,
                 max_connections=_CONNECTIONS,
@@ -645,16 +645,16 @@ class RedisTurnLog:
                 health_check_interval=30,
                 retry=Retry(NoBackoff(), 0),
             )
-            self._made = Redis(connection_pool=pool)
-        return self._made
+            self._redis = Redis(connection_pool=pool)
+        return self._redis
 
-    async def _run(self, call: Callable[[], Awaitable[Any]], *, give_up_seconds: float | None = None) -> Any:
-        return await self._loop.run(self._retry(call, give_up_seconds))
+    async def _run(self, call: Callable[[], Awaitable[Any]], *, retry_seconds: float | None = None) -> Any:
+        return await self._loop.run(self._retry(call, retry_seconds))
 
-    async def _retry(self, call: Callable[[], Awaitable[Any]], give_up_seconds: float | None = None) -> Any:
-        seconds = self._give_up_seconds if give_up_seconds is None else give_up_seconds
+    async def _retry(self, call: Callable[[], Awaitable[Any]], retry_seconds: float | None = None) -> Any:
+        seconds = self._retry_seconds if retry_seconds is None else retry_seconds
         try:
-            return await retry(call, _is_passing, what="Redis", give_up_seconds=seconds)
+            return await retry(call, _is_passing, label="Redis", retry_seconds=seconds)
         except RedisError as error:
             raise _explain(error) from error
 

@@ -72,8 +72,8 @@ class Begin(Change):
         self.appended: Appended | None = None
 
     def _begin(self, connection: sqlite3.Connection) -> int:
-        known = find_log(connection, self._log_id)
-        attempt, offset = (1, 0) if known is None else (known.attempt + 1, known.next_offset)
+        log = find_log(connection, self._log_id)
+        attempt, offset = (1, 0) if log is None else (log.attempt + 1, log.next_offset)
         key: int = connection.execute(_BEGIN, (self._log_id, attempt, offset + 1, time.time())).fetchone()[0]
         entry = LogEntry(ATTEMPT, {"number": attempt})
         line = encode_log_entry(entry)
@@ -105,28 +105,28 @@ class Append(Job):
         self.attempt = attempt
         self.appended: Appended | None = None
 
-    def place(self, known: "KnownLog | None") -> list[tuple[int, int, str]]:
+    def build_rows(self, log: "KnownLog | None") -> list[tuple[int, int, str]]:
         """Return the rows for ``entries``; none, and a `refusal`, if the attempt may not write or the log is damaged.
 
         Args:
-            known: the log within the transaction, whose next offset advances; None if it does not exist.
+            log: the log within the transaction, whose next offset advances; None if it does not exist.
         """
         self.refusal = None
-        if known is not None and known.is_damaged:
-            self.refusal = LogError(_said_of_damage(self.log_id))
+        if log is not None and log.is_damaged:
+            self.refusal = LogError(_describe_damage(self.log_id))
             return []
-        if known is None or known.attempt != self.attempt:
+        if log is None or log.attempt != self.attempt:
             self.refusal = FencedError(
                 f"attempt {self.attempt} of the turn log {self.log_id} may not write: another one has begun"
             )
             return []
-        first = known.next_offset
-        known.next_offset = known.next_offset + len(self.lines)
+        first = log.next_offset
+        log.next_offset = log.next_offset + len(self.lines)
         records = [LogRecord(offset, self.attempt, entry) for offset, entry in enumerate(self.entries, first)]
         self.result = first
         self.appended = (self.log_id, records, self.size_bytes)
-        start = known.key * OFFSETS + first
-        return [(place, self.attempt, line) for place, line in enumerate(self.lines, start)]
+        start = log.key * OFFSETS + first
+        return [(row_key, self.attempt, line) for row_key, line in enumerate(self.lines, start)]
 
 
 @dataclass
@@ -152,19 +152,19 @@ def find_log(connection: sqlite3.Connection, log_id: str) -> KnownLog | None:
     Raises:
         CorruptStateError: it is damaged.
     """
-    known = _find_logs(connection, [log_id]).get(log_id)
-    if known is not None and known.is_damaged:
-        raise CorruptStateError(_said_of_damage(log_id))
-    return known
+    log = _find_logs(connection, [log_id]).get(log_id)
+    if log is not None and log.is_damaged:
+        raise CorruptStateError(_describe_damage(log_id))
+    return log
 
 
 def _find_logs(connection: sqlite3.Connection, log_ids: Sequence[str]) -> dict[str, KnownLog]:
     """Read the rows of many logs, as one row of JSON, which cannot hold all that is in a damaged row."""
     [found] = connection.execute(_FIND_LOGS, (json.dumps(log_ids),)).fetchone()
-    return {log_id: KnownLog(key, not is_whole, *rest) for log_id, key, is_whole, *rest in json.loads(found)}
+    return {log_id: KnownLog(key, not is_intact, *position) for log_id, key, is_intact, *position in json.loads(found)}
 
 
-def _said_of_damage(log_id: str) -> str:
+def _describe_damage(log_id: str) -> str:
     return (
         f"what the file of the turn logs stores of the log {log_id} is damaged: its turn cannot be continued or "
         "followed; restore a copy, or delete the session"
@@ -183,16 +183,16 @@ def append_all(connection: sqlite3.Connection, appends: Sequence[Append]) -> Non
     """
     logs = _find_logs(connection, [append.log_id for append in appends])
     rows: list[tuple[int, int, str]] = []
-    changed: dict[int, KnownLog] = {}
+    changed_logs: dict[int, KnownLog] = {}
     for append in appends:
-        known = logs.get(append.log_id)
-        if not (own := append.place(known)) or known is None:
+        log_row = logs.get(append.log_id)
+        if not (new_rows := append.build_rows(log_row)) or log_row is None:
             continue
-        changed[known.key] = known
+        changed_logs[log_row.key] = log_row
         if append.size_bytes > _LARGE_BYTES:
-            connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", own)
+            connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", new_rows)
         else:
-            rows += own
+            rows += new_rows
     connection.execute(
         "INSERT INTO entries SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), "
         "json_extract(value, '$[2]') FROM json_each(?)",
@@ -201,7 +201,7 @@ def append_all(connection: sqlite3.Connection, appends: Sequence[Append]) -> Non
     connection.execute(
         "UPDATE logs SET next_offset = json_extract(changed.value, '$[1]'), appended_at = ? "
         "FROM json_each(?) AS changed WHERE logs.id = json_extract(changed.value, '$[0]')",
-        (time.time(), json.dumps([(log.key, log.next_offset) for log in changed.values()])),
+        (time.time(), json.dumps([(log.key, log.next_offset) for log in changed_logs.values()])),
     )
 
 
@@ -226,15 +226,15 @@ class SqliteTurnLog:
 
     Args:
         path: of the file; the first use creates it and its folder.
-        give_up_seconds: how long a write is retried while the file is locked or its disk is full.
+        retry_seconds: how long a write is retried while the file is locked or its disk is full.
     """
 
     interval_seconds = 0.015  # a commit is local, and shared by the turns of the process
 
-    def __init__(self, path: str | Path, *, give_up_seconds: float = 30.0) -> None:
+    def __init__(self, path: str | Path, *, retry_seconds: float = 30.0) -> None:
         self._followers = Followers()
         self._worker = SqliteWorker(
-            SqliteFile(Path(path), _CONTENT), "turn-log", give_up_seconds, write=_write_all, on_commit=self._announce
+            SqliteFile(Path(path), _CONTENT), "turn-log", retry_seconds, write=_write_all, on_commit=self._announce
         )
 
     @property
@@ -253,7 +253,7 @@ class SqliteTurnLog:
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
         """Read the entries that are there now; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> LogPage:
+        def select_records(connection: sqlite3.Connection) -> LogPage:
             found = find_log(connection, log_id)
             if found is None:
                 return LogPage([], from_offset)
@@ -265,14 +265,14 @@ class SqliteTurnLog:
             records: list[LogRecord] = []
             left = max_bytes
             with closing(rows):  # an error keeps this frame: an open cursor would keep its transaction, too
-                for place, attempt, body in rows:
+                for row_key, attempt, body in rows:
                     if records and len(body) > left:
                         return LogPage(records, records[-1].offset + 1, has_more=True)
                     left -= len(body)
-                    records.append(LogRecord(place % OFFSETS, attempt, decode_log_entry(body)))
+                    records.append(LogRecord(row_key % OFFSETS, attempt, decode_log_entry(body)))
             return LogPage(records, max(from_offset, found.next_offset))
 
-        return await self._worker.read(work)
+        return await self._worker.read(select_records)
 
     def follow(
         self,
@@ -289,7 +289,7 @@ class SqliteTurnLog:
     async def truncate(self, log_id: str, before_offset: int) -> None:
         """Delete the entries before an offset; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> None:
+        def delete_entries(connection: sqlite3.Connection) -> None:
             found = find_log(connection, log_id)
             if found is not None:
                 start = found.key * OFFSETS
@@ -298,32 +298,32 @@ class SqliteTurnLog:
                     (start, start + min(before_offset, found.next_offset)),
                 )
 
-        await self._worker.write(Change(work))
+        await self._worker.write(Change(delete_entries))
 
     async def delete(self, *log_ids: str) -> None:
         """Delete logs and their cancel marks; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> None:
+        def delete_logs(connection: sqlite3.Connection) -> None:
             for log_id in log_ids:
                 _delete_log(connection, log_id)
 
-        await self._worker.write(Change(work))
+        await self._worker.write(Change(delete_logs))
         await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
 
     async def sweep(self, *, older_than_seconds: float) -> int:
         """Delete logs without an append for that long; see the protocol."""
 
-        def work(connection: sqlite3.Connection) -> int:
+        def delete_old_logs(connection: sqlite3.Connection) -> int:
             before = time.time() - older_than_seconds
-            gone = connection.execute("SELECT log_id FROM logs WHERE appended_at < ?", (before,)).fetchall()
-            for (log_id,) in gone:
+            old_logs = connection.execute("SELECT log_id FROM logs WHERE appended_at < ?", (before,)).fetchall()
+            for (log_id,) in old_logs:
                 _delete_log(connection, log_id)
             connection.execute(
                 "DELETE FROM cancels WHERE requested_at < ? AND log_id NOT IN (SELECT log_id FROM logs)", (before,)
             )
-            return len(gone)
+            return len(old_logs)
 
-        swept = await self._worker.write(Change(work))
+        swept = await self._worker.write(Change(delete_old_logs))
         if swept:
             await self._worker.clean()
         return swept
@@ -331,26 +331,26 @@ class SqliteTurnLog:
     async def request_cancel(self, log_id: str) -> None:
         """Mark the turn to be cancelled."""
 
-        def work(connection: sqlite3.Connection) -> None:
+        def insert_cancel(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR IGNORE INTO cancels VALUES (?, ?)", (log_id, time.time()))
 
-        await self._worker.write(Change(work))
+        await self._worker.write(Change(insert_cancel))
 
     async def is_cancel_requested(self, log_id: str) -> bool:
         """Return whether the turn is marked."""
 
-        def work(connection: sqlite3.Connection) -> bool:
+        def select_cancel(connection: sqlite3.Connection) -> bool:
             return connection.execute("SELECT 1 FROM cancels WHERE log_id = ?", (log_id,)).fetchone() is not None
 
-        return await self._worker.read(work)
+        return await self._worker.read(select_cancel)
 
     async def check(self) -> None:
         """Check that the file is writable; see the protocol. Fails at once while the writer is failing."""
 
-        def work(connection: sqlite3.Connection) -> None:
+        def insert_check(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO cancels VALUES ('check', ?)", (time.time(),))
 
-        await self._worker.check(Change(work, is_retried=False))
+        await self._worker.check(Change(insert_check, is_retried=False))
 
     async def close(self) -> None:
         """Stop the threads and close the file, after pending writes."""

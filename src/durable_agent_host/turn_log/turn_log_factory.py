@@ -46,11 +46,11 @@ def sweep_regularly(
     Returns:
         Ends the thread when it is set.
     """
-    ended = threading.Event()
+    stop_event = threading.Event()
 
     def run() -> None:
         pause = first_seconds
-        while not ended.wait(pause):
+        while not stop_event.wait(pause):
             pause = every_seconds
             try:
                 swept = asyncio.run(log.sweep(older_than_seconds=older_than_seconds))
@@ -60,7 +60,7 @@ def sweep_regularly(
                 _LOGGER.info("%d old turn logs were deleted", swept)
 
     threading.Thread(target=run, name="turn-log-retention", daemon=True).start()
-    return ended
+    return stop_event
 
 
 @dataclass(frozen=True)

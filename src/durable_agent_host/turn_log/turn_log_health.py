@@ -24,21 +24,21 @@ class Probe:
     not writable is logged once.
 
     Args:
-        what: the store, for messages.
+        label: the store, for messages.
         trusted_seconds: how long an answer is reused.
         answer_seconds: timeout of a check.
     """
 
     def __init__(
-        self, what: str, *, trusted_seconds: float = TRUSTED_SECONDS, answer_seconds: float = ANSWER_SECONDS
+        self, label: str, *, trusted_seconds: float = TRUSTED_SECONDS, answer_seconds: float = ANSWER_SECONDS
     ) -> None:
-        self._what = what
+        self._label = label
         self._trusted_seconds = trusted_seconds
         self._answer_seconds = answer_seconds
-        self._asked: asyncio.Task[Exception | None] | None = None
-        self._asked_at = 0.0
-        self._answered_at = 0.0
-        self._was_told = False
+        self._check_task: asyncio.Task[Exception | None] | None = None
+        self._check_started_at = 0.0
+        self._check_completed_at = 0.0
+        self._was_reported = False
 
     async def problem(self, ask: Callable[[], Awaitable[Any]]) -> Exception | None:
         """Return what is wrong with the store.
@@ -49,21 +49,21 @@ class Probe:
         Returns:
             The error, a `TimeoutError` without an answer in time, or None if the write succeeded.
         """
-        asked = self._asked
-        if asked is None or asked.get_loop() is not asyncio.get_running_loop() or self._is_stale(asked):
-            asked = self._asked = asyncio.create_task(self._ask(ask))
-            self._asked_at = time.monotonic()
-        left = self._asked_at + self._answer_seconds - time.monotonic()
-        done, _ = await asyncio.wait({asked}, timeout=max(left, 0.0))
-        error = asked.result() if done else TimeoutError(f"no answer for {self._answer_seconds:g} s")
-        self._tell(error)
+        check_task = self._check_task
+        if check_task is None or check_task.get_loop() is not asyncio.get_running_loop() or self._is_stale(check_task):
+            check_task = self._check_task = asyncio.create_task(self._ask(ask))
+            self._check_started_at = time.monotonic()
+        left = self._check_started_at + self._answer_seconds - time.monotonic()
+        done, _ = await asyncio.wait({check_task}, timeout=max(left, 0.0))
+        error = check_task.result() if done else TimeoutError(f"no answer for {self._answer_seconds:g} s")
+        self._report(error)
         return error
 
-    def _is_stale(self, asked: "asyncio.Task[Exception | None]") -> bool:
-        if not asked.done():
+    def _is_stale(self, check_task: "asyncio.Task[Exception | None]") -> bool:
+        if not check_task.done():
             return False
-        is_full = isinstance(asked.result(), DiskFullError)  # a deletion may just have been given room
-        return is_full or time.monotonic() > self._answered_at + self._trusted_seconds
+        is_full = isinstance(check_task.result(), DiskFullError)  # a deletion may just have been given room
+        return is_full or time.monotonic() > self._check_completed_at + self._trusted_seconds
 
     async def _ask(self, ask: Callable[[], Awaitable[Any]]) -> Exception | None:
         try:
@@ -71,16 +71,16 @@ class Probe:
         except Exception as error:  # noqa: BLE001 - any error is the problem
             return error
         finally:
-            self._answered_at = time.monotonic()
+            self._check_completed_at = time.monotonic()
         return None
 
-    def _tell(self, error: Exception | None) -> None:
-        if error is not None and not self._was_told:
+    def _report(self, error: Exception | None) -> None:
+        if error is not None and not self._was_reported:
             reason = _KEYS.sub("...", " ".join(str(error).split())[:400])
-            _LOGGER.warning("%s cannot be written: %s: %s", self._what, type(error).__name__, reason)
-        elif error is None and self._was_told:
-            _LOGGER.warning("%s can be written again", self._what)
-        self._was_told = error is not None
+            _LOGGER.warning("%s cannot be written: %s: %s", self._label, type(error).__name__, reason)
+        elif error is None and self._was_reported:
+            _LOGGER.warning("%s can be written again", self._label)
+        self._was_reported = error is not None
 
 
 class LogProbe(Probe):

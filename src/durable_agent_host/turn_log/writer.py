@@ -19,7 +19,7 @@ from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, TurnLog
 # writes take less time.
 
 SHORTEST_TICK_SECONDS: Final = 0.005
-LONGEST_TICK_SECONDS: Final = 0.1
+MAX_TICK_SECONDS: Final = 0.1
 _LATE_SECONDS: Final = 0.01
 
 
@@ -47,7 +47,7 @@ class Ticks:
         self._latest = max(self._latest, tick)
         return tick
 
-    def passed(self, due: float, now: float) -> None:
+    def record_start(self, due: float, now: float) -> None:
         """Record that a tick's writes start, and adapt the length of ticks.
 
         Args:
@@ -58,7 +58,7 @@ class Ticks:
             return
         self._anchor = due
         if now - due > max(_LATE_SECONDS, self._length / 2):
-            self._length = min(self._length * 1.5, LONGEST_TICK_SECONDS)
+            self._length = min(self._length * 1.5, MAX_TICK_SECONDS)
         else:
             self._length = max(self._length * 0.9, SHORTEST_TICK_SECONDS)
 
@@ -122,12 +122,12 @@ class TurnLogWriter:
         self._batch_bytes = batch_bytes
         self._waiting_bytes = waiting_bytes
         self._clock = clock
-        self._waiting: list[tuple[LogEntry, asyncio.Future[int] | None]] = []
+        self._pending_entries: list[tuple[LogEntry, asyncio.Future[int] | None]] = []
         self._bytes = 0
         self._is_urgent = False
         self._loop = asyncio.get_running_loop()
         self._ticks = ticks_of(self._loop)
-        self._written = asyncio.Event()
+        self._write_event = asyncio.Event()
         self._written_at = float("-inf")
         self._is_writing = False
         self._task: asyncio.Task[None] | None = None
@@ -148,10 +148,10 @@ class TurnLogWriter:
         """
         check_appended(event)
         entry = LogEntry(EVENT, {"event": event, "data": data})
-        self._add(entry if rule_of_stored(event).is_delta else self._stamped(entry), _size_of(data))
+        self._add(entry if rule_of_stored(event).is_delta else self._with_time(entry), _size_of(data))
         while self._bytes > self._waiting_bytes and self._error is None:
-            self._written.clear()
-            await self._written.wait()
+            self._write_event.clear()
+            await self._write_event.wait()
         self._check()
 
     def note(self, entry: LogEntry, *, size_bytes: int = _ENTRY_BYTES, within_seconds: float = 0.0) -> None:
@@ -167,10 +167,10 @@ class TurnLogWriter:
             LogError: an earlier write failed finally.
         """
         if not within_seconds:
-            self._add(self._stamped(entry), size_bytes)
+            self._add(self._with_time(entry), size_bytes)
             return
         self._check()
-        self._waiting.append((self._stamped(entry), None))
+        self._pending_entries.append((self._with_time(entry), None))
         self._bytes += size_bytes
         self._loop.call_later(within_seconds, self._wake)
 
@@ -189,9 +189,9 @@ class TurnLogWriter:
         """
         self._check()
         durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        first, *others = map(self._stamped, entries)
-        self._waiting.append((first, durable))
-        self._waiting.extend((entry, None) for entry in others)
+        first, *others = map(self._with_time, entries)
+        self._pending_entries.append((first, durable))
+        self._pending_entries.extend((entry, None) for entry in others)
         self._hurry()
         return await durable
 
@@ -202,7 +202,7 @@ class TurnLogWriter:
             FencedError: a later attempt has begun; this one must stop.
             LogError: the store failed finally.
         """
-        while self._error is None and (self._waiting or self._is_writing):
+        while self._error is None and (self._pending_entries or self._is_writing):
             self._hurry()
             if self._task is not None:
                 await asyncio.wait([self._task])
@@ -214,11 +214,11 @@ class TurnLogWriter:
 
     def _add(self, entry: LogEntry, size_bytes: int) -> None:
         self._check()
-        self._waiting.append((entry, None))
+        self._pending_entries.append((entry, None))
         self._bytes += size_bytes
         self._wake()
 
-    def _stamped(self, entry: LogEntry) -> LogEntry:
+    def _with_time(self, entry: LogEntry) -> LogEntry:
         return LogEntry(entry.kind, {**entry.data, AT: int(self._clock() * 1000)})
 
     def _hurry(self) -> None:
@@ -227,7 +227,7 @@ class TurnLogWriter:
 
     def _wake(self) -> None:
         """Start or schedule a write of what waits: now if it is urgent or large, else at the next tick."""
-        if self._is_writing or not self._waiting:
+        if self._is_writing or not self._pending_entries:
             return
         if self._is_urgent or self._bytes >= self._batch_bytes:
             self._begin()
@@ -237,8 +237,8 @@ class TurnLogWriter:
 
     def _on_time(self, due: float) -> None:
         self._timer = None
-        if self._waiting and not self._is_writing:
-            self._ticks.passed(due, self._loop.time())
+        if self._pending_entries and not self._is_writing:
+            self._ticks.record_start(due, self._loop.time())
             self._begin()
 
     def _begin(self) -> None:
@@ -255,15 +255,15 @@ class TurnLogWriter:
     async def _write_all(self) -> None:
         """Write what waits, and continue while more is urgent. The first error of the store is final."""
         try:
-            while self._waiting:
-                batch = self._waiting
-                self._waiting = []
+            while self._pending_entries:
+                batch = self._pending_entries
+                self._pending_entries = []
                 size_bytes = self._bytes
                 self._is_urgent = False
                 self._written_at = self._loop.time()
                 await self._write(batch)
                 self._bytes = 0 if self._error else self._bytes - size_bytes
-                self._written.set()
+                self._write_event.set()
                 if not self._is_urgent and self._bytes < self._batch_bytes:
                     break
         finally:
@@ -284,12 +284,12 @@ class TurnLogWriter:
             if not durable.done():
                 durable.set_result(first + index)
 
-    def _fail(self, error: BaseException, promised: Sequence[asyncio.Future[int]]) -> None:
+    def _fail(self, error: BaseException, futures: Sequence[asyncio.Future[int]]) -> None:
         self._error = error
-        later = [durable for _, durable in self._waiting if durable is not None]
-        self._waiting.clear()
-        self._written.set()
-        for durable in (*promised, *later):
+        later = [durable for _, durable in self._pending_entries if durable is not None]
+        self._pending_entries.clear()
+        self._write_event.set()
+        for durable in (*futures, *later):
             if durable.done():
                 continue
             if isinstance(error, Exception):
@@ -312,8 +312,8 @@ def _merge(
 
     def close_delta() -> None:
         if open_delta is not None:
-            name, others = open_delta
-            entries.append(LogEntry(EVENT, {"event": name, "data": others | {"text": "".join(texts)}}))
+            name, other_fields = open_delta
+            entries.append(LogEntry(EVENT, {"event": name, "data": other_fields | {"text": "".join(texts)}}))
             texts.clear()
 
     for entry, durable in batch:
@@ -337,8 +337,8 @@ def _delta_of(entry: LogEntry) -> tuple[str, dict[str, Any], str] | None:
         return None
     data = entry.data["data"]
     text = data.get("text")
-    others = {key: value for key, value in data.items() if key != "text"}
-    return (entry.data["event"], others, text) if isinstance(text, str) else None
+    other_fields = {key: value for key, value in data.items() if key != "text"}
+    return (entry.data["event"], other_fields, text) if isinstance(text, str) else None
 
 
 def _size_of(data: Mapping[str, Any]) -> int:

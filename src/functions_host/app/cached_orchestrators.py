@@ -71,12 +71,12 @@ def _reads_telltale(code: CodeType) -> bool:
     return any(name in code.co_names for name in _TELLTALES) or any(_reads_telltale(part) for part in inner)
 
 
-def _watch(context_class: Any, note: Callable[[], None]) -> Any:
-    """Make a context class that calls ``note`` when the orchestrator reads an attribute that differs in a replay."""
+def _watch(context_class: Any, on_read: Callable[[], None]) -> Any:
+    """Make a context class that calls ``on_read`` when the orchestrator reads an attribute that differs in a replay."""
 
     def make(name: str) -> property:
         def read(context: Any) -> Any:
-            note()
+            on_read()
             return getattr(context_class, name).fget(context)
 
         return property(read)
@@ -97,13 +97,15 @@ class CachedOrchestrator:
         self._timer = tasks.TimerTask
         self._function: Any = handle.orchestrator_function
         self._variables = contextvars.copy_context()
-        self._answered: list[Any] = []
+        self._played_tasks: list[Any] = []
         self._executor: Any = executors.TaskOrchestrationExecutor()
         self._set_value: Any = self._executor.set_task_value
-        self._executor.set_task_value = self._note_answer
-        self._has_looked = False
-        self._context: Any = _watch(contexts.DurableOrchestrationContext, self._note_look).from_json(context_json)
-        self._has_looked = False  # the SDK itself may have, just now
+        self._executor.set_task_value = self._record_and_set_value
+        self._has_read_telltale = False
+        self._context: Any = _watch(contexts.DurableOrchestrationContext, self._record_telltale_read).from_json(
+            context_json
+        )
+        self._has_read_telltale = False  # the SDK itself may have, just now
         self._context._input_expected_type = getattr(handle, "_df_input_type", None)  # noqa: SLF001 - see above
 
     @property
@@ -111,21 +113,21 @@ class CachedOrchestrator:
         """Return whether the generator can be resumed with the same result as a replay."""
         generator = getattr(self._executor, "generator", None)
         is_own = isinstance(generator, GeneratorType) and generator.gi_code is self._function.__code__
-        return is_own and not self._has_looked and not self._executor.has_execution_completed
+        return is_own and not self._has_read_telltale and not self._executor.has_execution_completed
 
     def start(self) -> str:
         """Run the whole history; returns the answer of ``handle``."""
         execute = partial(self._executor.execute, self._context, self._context._histories, self._function)  # noqa: SLF001 - see above
         state: str = self._variables.run(execute)
-        self._settle()
+        self._clear_actions()
         return state
 
     def resume(self, events_json: str) -> str:
         """Feed new events; returns an answer that lists new actions."""
-        for answered in self._answered:
-            for task in _with_parents(answered):
+        for played_task in self._played_tasks:
+            for task in _with_parents(played_task):
                 task.set_is_played(True)
-        self._answered.clear()
+        self._played_tasks.clear()
         events = [self._event(**body) for body in json.loads(events_json)]
         self._context._histories.extend(events)  # noqa: SLF001 - see above
         try:
@@ -133,8 +135,8 @@ class CachedOrchestrator:
         except Exception as error:
             if OUT_OF_PROC_LABEL not in str(error):
                 raise
-            raise Exception(mark_partial(str(error), self._settle())) from error  # noqa: TRY002 - as the SDK raises
-        return mark_partial(state, self._settle())
+            raise Exception(mark_partial(str(error), self._clear_actions())) from error  # noqa: TRY002 - as the SDK raises
+        return mark_partial(state, self._clear_actions())
 
     def _process(self, events: list[Any]) -> str:
         for event in events:
@@ -143,25 +145,25 @@ class CachedOrchestrator:
                 break
         return self._executor.get_orchestrator_state_str()
 
-    def _note_look(self) -> None:
-        self._has_looked = True
+    def _record_telltale_read(self) -> None:
+        self._has_read_telltale = True
 
-    def _note_answer(self, event: Any, is_success: bool, id_key: str) -> None:
-        found: Any = self._context.open_tasks.get(getattr(event, id_key))
-        waits: Any = cast("list[Any]", found if isinstance(found, list) else [found])
-        task: Any = waits[-1] if waits else None
+    def _record_and_set_value(self, event: Any, is_success: bool, id_key: str) -> None:
+        open_task: Any = self._context.open_tasks.get(getattr(event, id_key))
+        waiting_tasks: Any = cast("list[Any]", open_task if isinstance(open_task, list) else [open_task])
+        task: Any = waiting_tasks[-1] if waiting_tasks else None
         if isinstance(task, self._task):
-            self._answered += _with_parents(task)
+            self._played_tasks += _with_parents(task)
         self._set_value(event, is_success, id_key)
 
-    def _settle(self) -> list[int]:
+    def _clear_actions(self) -> list[int]:
         """Clear the reported actions; returns the timers cancelled since the last call."""
         self._context._action_payload_v2.clear()  # noqa: SLF001 - see above
         tasks: dict[Any, Any] = self._context.open_tasks
-        cancelled = [key for key, task in tasks.items() if isinstance(task, self._timer) and task.is_cancelled]
-        for key in cancelled:
+        cancelled_timers = [key for key, task in tasks.items() if isinstance(task, self._timer) and task.is_cancelled]
+        for key in cancelled_timers:
             del tasks[key]
-        return cancelled
+        return cancelled_timers
 
 
 def _with_parents(task: Any) -> Iterator[Any]:
@@ -183,8 +185,8 @@ class OrchestratorCache:
         self._tokens = itertools.count()
 
     def wrap(self, handle: Callable[[Any], str]) -> Callable[[Any], str]:
-        """Wrap an orchestrator's ``handle`` to accept the texts of ``open`` and ``take``."""
-        may_be_kept = is_own_generator(cast("Any", handle).orchestrator_function)
+        """Wrap an orchestrator's ``handle`` to accept the texts of ``open`` and ``check_out``."""
+        is_cacheable = is_own_generator(cast("Any", handle).orchestrator_function)
 
         def handle_or_resume(context: Any) -> str:
             body: Any = context.body
@@ -192,16 +194,16 @@ class OrchestratorCache:
                 return handle(context)
             head, _, text = body.partition("\n")
             if head.startswith(_RESUME):
-                found = self._busy[head.removeprefix(_RESUME)]
-                assert found is not None, head
-                return found.resume(text)
-            if not may_be_kept:
+                busy_orchestrator = self._busy[head.removeprefix(_RESUME)]
+                assert busy_orchestrator is not None, head
+                return busy_orchestrator.resume(text)
+            if not is_cacheable:
                 return handle(SimpleNamespace(body=text))
-            cached = CachedOrchestrator(handle, text)
-            state = cached.start()
+            orchestrator = CachedOrchestrator(handle, text)
+            state = orchestrator.start()
             token = head.removeprefix(_KEEP)
             if token in self._busy:  # not given up meanwhile
-                self._busy[token] = cached
+                self._busy[token] = orchestrator
             return state
 
         return handle_or_resume
@@ -212,23 +214,23 @@ class OrchestratorCache:
         self._busy[token] = None
         return token, f"{_KEEP}{token}\n{context_json}"
 
-    def take(self, token: str, events_json: str) -> str | None:
+    def check_out(self, token: str, events_json: str) -> str | None:
         """Return the text that resumes an orchestrator; None when it was evicted."""
-        cached = self._idle.pop(token, None)
-        if cached is None:
+        orchestrator = self._idle.pop(token, None)
+        if orchestrator is None:
             return None
-        self._busy[token] = cached
+        self._busy[token] = orchestrator
         return f"{_RESUME}{token}\n{events_json}"
 
     def put_back(self, token: str, *, keep: bool) -> bool:
-        """End a call begun by ``open`` or ``take``; returns whether the orchestrator stays cached."""
-        cached = self._busy.pop(token, None)
-        is_kept = cached is not None and keep and cached.is_waiting
-        if cached is not None and is_kept:
-            self._idle[token] = cached
+        """End a call begun by ``open`` or ``check_out``; returns whether the orchestrator stays cached."""
+        orchestrator = self._busy.pop(token, None)
+        is_cached = orchestrator is not None and keep and orchestrator.is_waiting
+        if orchestrator is not None and is_cached:
+            self._idle[token] = orchestrator
             if len(self._idle) > self._capacity:
                 self._idle.popitem(last=False)
-        return is_kept
+        return is_cached
 
     def release(self, token: str) -> None:
         """Drop an orchestrator."""
@@ -254,8 +256,8 @@ def _compare_both_ways() -> None:
         [EpisodeStarted(), EventRaised("Go", '"x"')],
         [EpisodeStarted(), ActivityCompleted(3, "7")],
     ]
-    cached: CachedOrchestrator | None = None
-    listed: list[Any] = []
+    orchestrator_cached: CachedOrchestrator | None = None
+    all_actions: list[Any] = []
     texts: list[str] = []
     for number, events in enumerate(episodes):
         fresh = [encode_event(event, 1.0 + number) for event in events]
@@ -264,22 +266,25 @@ def _compare_both_ways() -> None:
             texts, instance_id="sample", parent_id=None, input_json=None, is_replaying=number > 0
         )
         full = decode_orchestrator_answer(handle(SimpleNamespace(body=context)))
-        if cached is None:
-            cached = CachedOrchestrator(handle, context)
-            part = decode_orchestrator_answer(cached.start())
+        if orchestrator_cached is None:
+            orchestrator_cached = CachedOrchestrator(handle, context)
+            part = decode_orchestrator_answer(orchestrator_cached.start())
         else:
-            part = decode_orchestrator_answer(cached.resume(encode_events(fresh)))
-        listed += part.actions
+            part = decode_orchestrator_answer(orchestrator_cached.resume(encode_events(fresh)))
+        all_actions += part.actions
         same = (full.is_done, full.output_json, full.custom_status_json) == (
             part.is_done,
             part.output_json,
             part.custom_status_json,
         )
         assert same, (full, part)
-        assert [type(action) for action in full.actions] == [type(action) for action in listed], (full, listed)
+        assert [type(action) for action in full.actions] == [type(action) for action in all_actions], (
+            full,
+            all_actions,
+        )
         assert part.cancelled_timers == ((2,) if number == 2 else ()), part  # noqa: PLR2004 - the third episode
-    assert cached is not None
-    assert not cached.is_waiting, "it has returned"
+    assert orchestrator_cached is not None
+    assert not orchestrator_cached.is_waiting, "it has returned"
 
 
 def _sample(context: Any) -> Generator[Any, Any, list[Any]]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-_REMEMBERED = 10_000  # also of invocations that have ended: a task may outlive the one that started it
+_MAX_TRACKED = 10_000  # also of invocations that have ended: a task may outlive the one that started it
 _names: dict[str, str] = {}
 
 
@@ -31,21 +31,21 @@ _when_ended: list[Callable[[Running], None]] = []
 
 
 @contextmanager
-def remember(invocation_id: str, function_name: str) -> Generator[None]:
+def track_invocation(invocation_id: str, function_name: str) -> Generator[None]:
     """Register an invocation while it runs; notifies listeners of its end."""
     _names[invocation_id] = function_name
-    if len(_names) > _REMEMBERED:
+    if len(_names) > _MAX_TRACKED:
         _names.pop(next(iter(_names)), None)
     try:
         yield
     finally:
-        for tell in _when_ended:
-            tell(Running(function_name, invocation_id))
+        for listener in _when_ended:
+            listener(Running(function_name, invocation_id))
 
 
-def call_when_ended(tell: Callable[[Running], None]) -> None:
+def call_when_ended(listener: Callable[[Running], None]) -> None:
     """Register a listener for the end of every invocation."""
-    _when_ended.append(tell)
+    _when_ended.append(listener)
 
 
 def find_name(invocation_id: str) -> str:

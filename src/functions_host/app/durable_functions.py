@@ -37,14 +37,14 @@ class AppDurableFunctions:
             if function.durable_name is not None:
                 self._by_trigger.setdefault(function.trigger, {})[function.durable_name.lower()] = function
         self.catalog = Catalog(
-            orchestrators=frozenset(self._named("orchestrationTrigger")),
-            activities=frozenset(self._named("activityTrigger")),
-            entities=frozenset(self._named("entityTrigger")),
+            orchestrators=frozenset(self._functions_by_name("orchestrationTrigger")),
+            activities=frozenset(self._functions_by_name("activityTrigger")),
+            entities=frozenset(self._functions_by_name("entityTrigger")),
         )
         self._cache = None if always_replay else self._make_cache()
 
     def _make_cache(self) -> OrchestratorCache | None:
-        orchestrators = self._named("orchestrationTrigger").values()
+        orchestrators = self._functions_by_name("orchestrationTrigger").values()
         if not orchestrators or not is_supported():
             return None
         cache = OrchestratorCache()
@@ -66,7 +66,7 @@ class AppDurableFunctions:
         self, name: str, token: str, events_json: str
     ) -> tuple[Returned | Raised, str | None] | None:
         """Resume a cached orchestrator with new events; None when it is no longer cached."""
-        text = self._cache.take(token, events_json) if self._cache is not None else None
+        text = self._cache.check_out(token, events_json) if self._cache is not None else None
         return None if text is None else await self._run_cached(name, token, text)
 
     def release_orchestrator(self, token: str) -> None:
@@ -82,8 +82,8 @@ class AppDurableFunctions:
             result = await self._run("orchestrationTrigger", name, text)
             keep = isinstance(result, Returned)
         finally:
-            is_kept = cache.put_back(token, keep=keep)
-        return result, token if is_kept else None
+            is_cached = cache.put_back(token, keep=keep)
+        return result, token if is_cached else None
 
     async def run_entity(self, name: str, batch_json: str) -> Returned | Raised:
         """Call an entity's ``handle``."""
@@ -95,14 +95,14 @@ class AppDurableFunctions:
             return await run_http_activity(input_json)
         return await self._run("activityTrigger", name, input_json)
 
-    def _named(self, trigger: str) -> Mapping[str, AppFunction]:
+    def _functions_by_name(self, trigger: str) -> Mapping[str, AppFunction]:
         return self._by_trigger.get(trigger, {})
 
     async def _run(self, trigger: str, name: str, text: str) -> Returned | Raised:
-        function = self._named(trigger).get(name.lower())
+        function = self._functions_by_name(trigger).get(name.lower())
         if function is None:
             kind = trigger.removesuffix("Trigger")
             return Raised("LookupError", f"The app has no {kind} function named '{name}'.")
         clients = client_inputs(function, self._addresses)
         result = await self._invoker.invoke(function, [(function.parameter, Datum(text, "string")), *clients])
-        return result.raised or Returned(str(result.returned.value))
+        return result.failure or Returned(str(result.return_value.value))

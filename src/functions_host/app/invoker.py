@@ -15,9 +15,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from functions_host.app.bindings import UNSERVED_KIND, refuse_call, refuse_outputs
+from functions_host.app.bindings import UNSUPPORTED_KIND, unsupported_call_reason, unsupported_outputs_reason
 from functions_host.app.client_binding import ClientAddresses, encode_client_binding
-from functions_host.app.current_invocation import remember
+from functions_host.app.current_invocation import track_invocation
 from functions_host.app.function import AppFunction
 from functions_host.app.sdk_version import explain_missing_name
 from functions_host.app.sync_threads import SyncThreads, start_sync_threads
@@ -70,8 +70,8 @@ class Datum:
 class Invocation:
     """The result of a function: the return value as the library encoded it, or the failure."""
 
-    returned: Any = None
-    raised: Raised | None = None
+    return_value: Any = None
+    failure: Raised | None = None
 
 
 @dataclass(slots=True)
@@ -147,11 +147,11 @@ class Invoker:
             message = f"Timeout value of {limit} was exceeded by function: Functions.{function.name}"
             if not function.is_async and self._threads is not None:
                 self._threads.add_thread()  # a few functions that hang must not stop all others
-            return Invocation(raised=Raised(TIMEOUT_KIND, message))
+            return Invocation(failure=Raised(TIMEOUT_KIND, message))
         except asyncio.CancelledError as error:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
-            return Invocation(raised=Raised("CancelledError", str(error) or "the function cancelled itself"))
+            return Invocation(failure=Raised("CancelledError", str(error) or "the function cancelled itself"))
 
     async def _on_app_loop(self, call: Coroutine[Any, Any, Invocation]) -> Invocation:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
@@ -159,36 +159,36 @@ class Invoker:
     async def _invoke_here(
         self, function: AppFunction, inputs: Sequence[tuple[str, Datum]], retry: Retry | None
     ) -> Invocation:
-        if refusal := refuse_call(function.name, function.bindings):
-            return Invocation(raised=Raised(UNSERVED_KIND, refusal))
+        if refusal := unsupported_call_reason(function.name, function.bindings):
+            return Invocation(failure=Raised(UNSUPPORTED_KIND, refusal))
         failure = _Failure()
         token = _current_failure.set(failure)
         attempt = {} if retry is None else {"retry_count": retry.count, "max_retry_count": retry.limit}
         invocation_id = str(uuid.uuid4())
         try:
-            with remember(invocation_id, function.name):
-                ok, returned, outputs, text, trace = await self._native.invocation_request_native(
+            with track_invocation(invocation_id, function.name):
+                ok, return_value, outputs, text, trace = await self._native.invocation_request_native(
                     invocation_id, function.function_id, inputs, {}, **attempt
                 )
         except asyncio.CancelledError:
             raise  # `invoke` knows whose it is
         except BaseException as error:  # noqa: BLE001 - of the function, not of the host: the library takes only `Exception`
-            return Invocation(raised=_describe_failure(error, "", ""))
+            return Invocation(failure=_describe_failure(error, "", ""))
         finally:
             _current_failure.reset(token)
         if ok:
-            return _read_outputs(function, returned, dict(outputs))
-        return Invocation(raised=_describe_failure(failure.error, text, trace))
+            return _read_outputs(function, return_value, dict(outputs))
+        return Invocation(failure=_describe_failure(failure.error, text, trace))
 
 
-def _read_outputs(function: AppFunction, returned: Any, outputs: dict[str, Any]) -> Invocation:
+def _read_outputs(function: AppFunction, return_value: Any, outputs: dict[str, Any]) -> Invocation:
     """Return the function's response; fails for outputs that no binding would store."""
-    names = set(outputs) if returned is None or returned.value is None else {*outputs, "$return"}
-    if refusal := refuse_outputs(function.name, function.bindings, names):
-        return Invocation(raised=Raised(UNSERVED_KIND, refusal))
+    names = set(outputs) if return_value is None or return_value.value is None else {*outputs, "$return"}
+    if refusal := unsupported_outputs_reason(function.name, function.bindings, names):
+        return Invocation(failure=Raised(UNSUPPORTED_KIND, refusal))
     if function.http is None:
-        return Invocation(returned=returned)
-    return Invocation(returned=outputs.get(function.bindings.http_output or "", returned))
+        return Invocation(return_value=return_value)
+    return Invocation(return_value=outputs.get(function.bindings.http_output or "", return_value))
 
 
 def _describe_failure(error: BaseException | None, text: str, trace: str) -> Raised:

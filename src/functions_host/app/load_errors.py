@@ -75,11 +75,11 @@ _PREFIX = re.compile(r"[Ff]unction (\S+) (does not have .*?)\.(?: |$)", re.DOTAL
 def explain_refusal(error: Exception) -> str:
     """Explain in one sentence which function the worker refused, why, and the fix."""
     text = " ".join(str(error).split())
-    fix = next((advice for part, advice in _FIXES if part in text), "")
-    if loaded := _LOAD_ERROR.match(text):
-        text = f"Function {loaded[1]!r} cannot be loaded: {loaded[2].strip()}"
-    elif named := _PREFIX.match(text):
-        text = f"Function {named[1]!r} {named[2]}"
+    fix = next((fix_text for part, fix_text in _FIXES if part in text), "")
+    if load_match := _LOAD_ERROR.match(text):
+        text = f"Function {load_match[1]!r} cannot be loaded: {load_match[2].strip()}"
+    elif prefix_match := _PREFIX.match(text):
+        text = f"Function {prefix_match[1]!r} {prefix_match[2]}"
     elif isinstance(error, NameError):
         text = f"Function {_function_in(error.__traceback__)!r} cannot be loaded: an annotation is not known: {text}"
         fix = "import the name where the function is, outside of TYPE_CHECKING"
@@ -98,17 +98,17 @@ def _function_in(trace: TracebackType | None) -> str:
 
 def explain_import(error: Exception, app_dir: Path) -> str:
     """Explain in one sentence why and where the import failed; names the package to install if one is missing."""
-    place = _find_place(error, app_dir)
+    location = _find_location(error, app_dir)
     if missing := explain_missing_name(error):
         fix = f"; {missing}"
     elif isinstance(error, ImportError) and (package := _find_package(error, app_dir)):
         fix = f"; install {package}, where the host runs, and list it in requirements.txt"
-    elif isinstance(error, ValueError | TypeError) and (advice := _advice_for(str(error))):
-        fix = f"; {advice}"
+    elif isinstance(error, ValueError | TypeError) and (hint := _find_fix(str(error))):
+        fix = f"; {hint}"
     else:
         fix = ""
     message = str(error).rstrip(".")
-    return f"The app cannot be imported: {type(error).__name__}: {message} ({place}){fix}."
+    return f"The app cannot be imported: {type(error).__name__}: {message} ({location}){fix}."
 
 
 def trace_of_app(error: Exception, app_dir: Path) -> str:
@@ -118,18 +118,20 @@ def trace_of_app(error: Exception, app_dir: Path) -> str:
     """
     if not getattr(error, "needs_traceback", True):
         return ""
-    told = traceback.TracebackException.from_exception(error)
-    own = (place for place, frame in enumerate(told.stack) if Path(frame.filename).is_relative_to(app_dir))
-    del told.stack[: next(own, len(told.stack))]
-    return "".join(told.format())
+    formatted_trace = traceback.TracebackException.from_exception(error)
+    app_frame_indexes = (
+        index for index, frame in enumerate(formatted_trace.stack) if Path(frame.filename).is_relative_to(app_dir)
+    )
+    del formatted_trace.stack[: next(app_frame_indexes, len(formatted_trace.stack))]
+    return "".join(formatted_trace.format())
 
 
 def explain_missing_script(app_dir: Path, script: str) -> str:
     """Explain a folder without the app's script."""
-    described = sorted(path.relative_to(app_dir) for path in app_dir.glob("*/function.json"))
-    if described:
+    v1_files = sorted(path.relative_to(app_dir) for path in app_dir.glob("*/function.json"))
+    if v1_files:
         return (
-            f"{app_dir} is an app of the v1 programming model, with {described[0]} and no {script}, which this host "
+            f"{app_dir} is an app of the v1 programming model, with {v1_files[0]} and no {script}, which this host "
             "does not run; move its functions to the v2 model, with decorators in that file, or run it with func start."
         )
     return f"There is no {script} in {app_dir}; start in the app's folder or pass --app DIR."
@@ -169,11 +171,11 @@ def _own_frames(error: BaseException, app_dir: Path) -> list[traceback.FrameSumm
     return [frame for frame in frames if Path(frame.filename).is_relative_to(app_dir)]
 
 
-def _advice_for(text: str) -> str:
-    return next((advice for part, advice in _FIXES if part in text), "")
+def _find_fix(text: str) -> str:
+    return next((fix for part, fix in _FIXES if part in text), "")
 
 
-def _find_place(error: Exception, app_dir: Path) -> str:
+def _find_location(error: Exception, app_dir: Path) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

@@ -48,14 +48,14 @@ def load_app(app_dir: Path) -> tuple[AppFunction, ...]:
     return describe_app(_index(app_dir, script))
 
 
-def describe_app(indexed: Iterable[worker_messages.RpcFunctionMetadata]) -> tuple[AppFunction, ...]:
+def describe_app(functions_metadata: Iterable[worker_messages.RpcFunctionMetadata]) -> tuple[AppFunction, ...]:
     """Describe the indexed functions, without those that a setting disables.
 
     Raises:
         StartupError: the Functions host does not accept a function's name.
     """
     _parse_own_times_directly()
-    functions = tuple(_describe(metadata) for metadata in indexed)
+    functions = tuple(_describe(metadata) for metadata in functions_metadata)
     for function in functions:
         if not _NAME.fullmatch(function.name) or function.name.lower() == "host":
             raise StartupError(
@@ -128,10 +128,10 @@ def copy_functions(functions: Iterable[AppFunction]) -> tuple[AppFunction, ...]:
 
 def _describe(metadata: worker_messages.RpcFunctionMetadata) -> AppFunction:
     runtime: Any = importlib.import_module("azure_functions_runtime.handle_event")
-    registered: Any = runtime._functions.get_function(metadata.function_id)  # noqa: SLF001 - the runtime's registry
+    runtime_function: Any = runtime._functions.get_function(metadata.function_id)  # noqa: SLF001 - the runtime's registry
     # The worker's id is made of the name alone; with one that is unique, several apps fit into one process.
     function_id = str(uuid.uuid4())
-    runtime._functions._functions[function_id] = registered  # noqa: SLF001
+    runtime._functions._functions[function_id] = runtime_function  # noqa: SLF001
     bindings: list[dict[str, Any]] = [json.loads(text) for text in metadata.raw_bindings]
     trigger = next(binding for binding in bindings if str(binding["type"]).lower().endswith("trigger"))
     kind = str(trigger["type"])
@@ -146,7 +146,7 @@ def _describe(metadata: worker_messages.RpcFunctionMetadata) -> AppFunction:
         function_id=function_id,
         trigger=kind,
         parameter=str(trigger["name"]),
-        is_async=bool(registered.is_async),
+        is_async=bool(runtime_function.is_async),
         http=http,
         durable_name=str(trigger.get(name_key) or metadata.name) if name_key else None,
         clients=tuple(
@@ -154,10 +154,10 @@ def _describe(metadata: worker_messages.RpcFunctionMetadata) -> AppFunction:
             for binding in bindings
             if binding["type"] == "durableClient"
         ),
-        has_return=bool(registered.has_return),
+        has_return=bool(runtime_function.has_return),
         binding=trigger,
         retry=metadata.retry_options,
-        cannot_be_awaited=_is_async(_find_durable_code(registered.func)),
+        cannot_be_awaited=_is_async(_find_durable_code(runtime_function.func)),
         bindings=read_bindings(bindings, trigger),
     )
 

@@ -83,11 +83,11 @@ class Console(logging.StreamHandler[TextIO]):
         running = find_current()
         if running is not None:
             record.origin = f"{record.name} [{running}]"
-        if record.levelno < find_level(self.levels, category_of(running)) or self._is_shown_otherwise(record):
+        if record.levelno < find_level(self.levels, category_of(running)) or self._is_printed_by_app(record):
             return False
         return super().filter(record)
 
-    def _is_shown_otherwise(self, record: logging.LogRecord) -> bool:
+    def _is_printed_by_app(self, record: logging.LogRecord) -> bool:
         """Return whether a handler of the app writes the record to the console."""
         logger: logging.Logger | None = logging.getLogger(record.name) if record.name != "root" else logging.getLogger()
         while logger is not None:
@@ -99,13 +99,13 @@ class Console(logging.StreamHandler[TextIO]):
 
 
 def _is_hosts_own(name: str) -> bool:
-    return any(name == own or name.startswith(f"{own}.") for own in _HOSTS_OWN)
+    return any(name == logger_name or name.startswith(f"{logger_name}.") for logger_name in _HOSTS_OWN)
 
 
 def _is_console(handler: logging.Handler) -> bool:
     stream: Any = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
     streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
-    return stream is not None and any(stream is one for one in streams)
+    return stream is not None and any(stream is standard_stream for standard_stream in streams)
 
 
 class Prints:
@@ -124,9 +124,9 @@ class Prints:
         if running is None:
             return self._stream.write(text)
         with self._lock:
-            *lines, rest = (self._open.pop(running.id, "") + text).split("\n")
-            if rest:
-                self._open[running.id] = rest
+            *lines, unfinished_line = (self._open.pop(running.id, "") + text).split("\n")
+            if unfinished_line:
+                self._open[running.id] = unfinished_line
         for line in lines:
             self._show(line, running)
         return len(text)
@@ -149,9 +149,9 @@ class Prints:
     def end_line(self, running: Running) -> None:
         """Write the unfinished line of an invocation."""
         with self._lock:
-            rest = self._open.pop(running.id, "")
-        if rest:
-            self._show(rest, running)
+            unfinished_line = self._open.pop(running.id, "")
+        if unfinished_line:
+            self._show(unfinished_line, running)
 
     def _show(self, line: str, running: Running) -> None:
         """Write a line directly to the console: a handler of the app may print its records, which would recurse."""

@@ -34,18 +34,18 @@ def run_reloading(arguments: Sequence[str], app_dir: Path, data_dir: Path) -> in
             return False
         return not any(part in _IGNORED_FOLDERS for part in path.relative_to(app_dir).parts[:-1])
 
-    stopped = threading.Event()
+    stop_event = threading.Event()
 
     def stop(*_: Any) -> None:
-        stopped.set()
+        stop_event.set()
 
     # Ctrl-C goes to the host itself as well; SIGTERM is handed on.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, stop)
     child = _Child(arguments)
     try:
         for changes in watchfiles.watch(
-            app_dir, watch_filter=is_watched, stop_event=stopped, raise_interrupt=False, debounce=200, step=50
+            app_dir, watch_filter=is_watched, stop_event=stop_event, raise_interrupt=False, debounce=200, step=50
         ):
             names = ", ".join(sorted({str(Path(name).relative_to(app_dir)) for _, name in changes}))
             sys.stderr.write(f"Changed: {names}. Restarting.\n")

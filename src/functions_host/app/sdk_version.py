@@ -19,14 +19,14 @@ def newer_durable_sdk() -> str | None:
     In version 2, orchestrators, entities and clients use gRPC.
     """
     try:
-        installed = version(_PACKAGE)
+        installed_version = version(_PACKAGE)
     except PackageNotFoundError:
         return None
-    major = installed.partition(".")[0]
-    return installed if major.isdecimal() and int(major) > 1 else None
+    major = installed_version.partition(".")[0]
+    return installed_version if major.isdecimal() and int(major) > 1 else None
 
 
-def refuse_newer_durable_sdk(functions: Iterable[AppFunction] | None = None) -> None:
+def check_durable_sdk_version(functions: Iterable[AppFunction] | None = None) -> None:
     """Refuse an app that uses an unsupported SDK.
 
     Args:
@@ -35,8 +35,8 @@ def refuse_newer_durable_sdk(functions: Iterable[AppFunction] | None = None) -> 
     Raises:
         StartupError: the SDK is unsupported; the message names the version to install.
     """
-    installed = newer_durable_sdk()
-    if installed is None:
+    installed_version = newer_durable_sdk()
+    if installed_version is None:
         return
     if functions is None:
         is_used = "azure.durable_functions" in sys.modules
@@ -44,7 +44,7 @@ def refuse_newer_durable_sdk(functions: Iterable[AppFunction] | None = None) -> 
         is_used = any(function.durable_name is not None or function.clients for function in functions)
     if is_used:
         raise StartupError(
-            f"{_PACKAGE} {installed} is installed, and this host runs apps of version 1: "
+            f"{_PACKAGE} {installed_version} is installed, and this host runs apps of version 1: "
             f"run pip install '{_PACKAGE}<2', and pin it in requirements.txt."
         )
 
@@ -52,17 +52,22 @@ def refuse_newer_durable_sdk(functions: Iterable[AppFunction] | None = None) -> 
 def explain_missing_name(error: BaseException) -> str | None:
     """Explain in a part of a sentence that the installed SDK lacks a name; None when the error is another one."""
     if isinstance(error, AttributeError):
-        place = error.obj.__name__ if isinstance(error.obj, ModuleType) else getattr(error.obj, "__module__", None)
+        module_name = (
+            error.obj.__name__ if isinstance(error.obj, ModuleType) else getattr(error.obj, "__module__", None)
+        )
     else:
-        place = error.name if isinstance(error, ImportError) else None
-    module = next((one for one in _PACKAGES if place is not None and f"{place}.".startswith(f"{one}.")), None)
+        module_name = error.name if isinstance(error, ImportError) else None
+    module = next(
+        (package for package in _PACKAGES if module_name is not None and f"{module_name}.".startswith(f"{package}.")),
+        None,
+    )
     if module is None:
         return None
     try:
-        installed = version(_PACKAGES[module])
+        installed_version = version(_PACKAGES[module])
     except PackageNotFoundError:
         return None
     return (
-        f"{_PACKAGES[module]} {installed} is installed, and this host runs apps of version 1: write the app for that "
-        "version, and not for 2"
+        f"{_PACKAGES[module]} {installed_version} is installed, and this host runs apps of version 1: write the app "
+        "for that version, and not for 2"
     )

@@ -37,11 +37,11 @@ class SyncThreads(ThreadPoolExecutor):
 
     def __init__(self, count: int) -> None:
         super().__init__(count, thread_name_prefix="sync-function")
-        self._waiting: dict[int, tuple[str, float]] = {}
+        self._queued_calls: dict[int, tuple[str, float]] = {}
         self._running: dict[int, str] = {}
         self._next = 0
         self._is_watched = False
-        self._is_told = False
+        self._has_warned = False
 
     @property
     def count(self) -> int:
@@ -56,46 +56,46 @@ class SyncThreads(ThreadPoolExecutor):
     def submit[**P, T](self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run a function on a thread; the library's first argument is the invocation id."""
         self._next += 1
-        number = self._next
-        self._waiting[number] = find_name(str(args[0])) if args else fn.__name__, time.monotonic()
+        call_number = self._next
+        self._queued_calls[call_number] = find_name(str(args[0])) if args else fn.__name__, time.monotonic()
 
         def run() -> T:
-            self._running[number] = self._waiting.pop(number)[0]
+            self._running[call_number] = self._queued_calls.pop(call_number)[0]
             try:
                 return fn(*args, **kwargs)
             except GeneratorExit as error:  # would close the coroutines that wait for it, up to the host's own
                 raise RuntimeError(f"the function raised {error!r}") from error
             finally:
-                del self._running[number]
+                del self._running[call_number]
 
         future = super().submit(run)
-        future.add_done_callback(lambda _: self._waiting.pop(number, None))  # one that was cancelled
-        if len(self._running) + len(self._waiting) > self.count:
+        future.add_done_callback(lambda _: self._queued_calls.pop(call_number, None))  # one that was cancelled
+        if len(self._running) + len(self._queued_calls) > self.count:
             self._watch()
         return future
 
     def _watch(self) -> None:
         if not self._is_watched:
             self._is_watched = True
-            asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._look)
+            asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._check_queue)
 
-    def _look(self) -> None:
+    def _check_queue(self) -> None:
         self._is_watched = False
-        waiting = list(self._waiting.values())
-        if not waiting:
-            self._is_told = False
+        queued_calls = list(self._queued_calls.values())
+        if not queued_calls:
+            self._has_warned = False
             return
         self._watch()
-        name, since = min(waiting, key=lambda one: one[1])
+        name, since = min(queued_calls, key=lambda item: item[1])
         seconds = time.monotonic() - since
-        if self._is_told or seconds < PATIENCE_SECONDS:
+        if self._has_warned or seconds < PATIENCE_SECONDS:
             return
-        self._is_told = True
+        self._has_warned = True
         _logger.warning("%s", self._describe(name, seconds))
 
     def _describe(self, name: str, seconds: float) -> str:
-        held = Counter(self._running.values()).most_common()
-        holders = ", ".join(f"{holder!r} ({count})" if count > 1 else repr(holder) for holder, count in held)
+        running_counts = Counter(self._running.values()).most_common()
+        holders = ", ".join(f"{holder!r} ({count})" if count > 1 else repr(holder) for holder, count in running_counts)
         return (
             f"Function {name!r} has waited {seconds:.0f} s for a thread: all {self.count} threads for functions that "
             f"are not async are held by {holders}. Orchestrators and entities need these threads too. Make blocking "

@@ -4,7 +4,7 @@ import asyncio
 import heapq
 from collections.abc import Callable, Iterable
 
-_LONGEST_SLEEP_SECONDS = 86_400.0
+_MAX_SLEEP_SECONDS = 86_400.0
 
 
 class Alarm:
@@ -34,7 +34,7 @@ class Alarm:
         if self._handle is not None:
             self._handle.cancel()
         if self._times:
-            delay = min(max(0.0, self._times[0][0] - self._clock()), _LONGEST_SLEEP_SECONDS)
+            delay = min(max(0.0, self._times[0][0] - self._clock()), _MAX_SLEEP_SECONDS)
             self._handle = asyncio.get_running_loop().call_later(delay, self._wake)
 
     def _wake(self) -> None:

@@ -20,24 +20,24 @@ _threads = ThreadPoolExecutor(max_workers=32, thread_name_prefix="call-http")
 async def run_http_activity(request_json: str) -> Returned | Raised:
     """Send the request of an orchestrator; every HTTP status is a result, not a failure."""
     try:
-        wanted = cast("dict[str, Any]", json.loads(request_json))
-        return Returned(await asyncio.get_running_loop().run_in_executor(_threads, _send, wanted))
+        http_request = cast("dict[str, Any]", json.loads(request_json))
+        return Returned(await asyncio.get_running_loop().run_in_executor(_threads, _send, http_request))
     except (OSError, ValueError) as error:
         return Raised("HttpRequestException", str(error))
 
 
-def _send(wanted: dict[str, Any]) -> str:
-    if wanted.get("tokenSource"):
+def _send(http_request: dict[str, Any]) -> str:
+    if http_request.get("tokenSource"):
         raise ValueError("call_http with a managed identity works on Azure only; this host has no identity.")
-    uri = str(wanted["uri"])
+    uri = str(http_request["uri"])
     if not uri.startswith(("http://", "https://")):
         raise ValueError(f"call_http needs an http or https address, got {uri!r}.")
-    content = wanted.get("content")
-    headers = cast("dict[str, str]", wanted.get("headers") or {})
+    content = http_request.get("content")
+    headers = cast("dict[str, str]", http_request.get("headers") or {})
     if content is not None and "content-type" not in {name.lower() for name in headers}:
         headers = {**headers, "Content-Type": "application/json"}
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
-        uri, None if content is None else str(content).encode(), headers, method=str(wanted["method"])
+        uri, None if content is None else str(content).encode(), headers, method=str(http_request["method"])
     )
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310

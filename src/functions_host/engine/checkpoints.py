@@ -19,14 +19,14 @@ _logger = logging.getLogger(__name__)
 _COMMITS_BETWEEN = 250
 _BUSY_SECONDS = 1.0
 _LONG_LOG_BYTES = 8 * 1024 * 1024
-_LONGEST_LOG_BYTES = 32 * 1024 * 1024
+_MAX_LOG_BYTES = 32 * 1024 * 1024
 _COLLECT_SECONDS = 0.1
 _PAUSE_FACTOR = 2
 """How much longer than a search the pause after it: of a large file, each takes time."""
 _SHORT_BUSY_MILLISECONDS = 50
 _ROUNDS = 3
 _FIRST_RETRY_SECONDS = 1.0
-_LONGEST_RETRY_SECONDS = 8.0
+_MAX_RETRY_SECONDS = 8.0
 
 
 class Checkpointer:
@@ -52,7 +52,7 @@ class Checkpointer:
         self._is_due = threading.Event()
         self._erasing = False
         self._retry_seconds = _FIRST_RETRY_SECONDS
-        self._cleared = False
+        self._has_cleared_pages = False
         self._stopping = threading.Event()
         if erase_first:
             with closing(self._connect()) as connection:
@@ -66,7 +66,7 @@ class Checkpointer:
         if self._commits < _COMMITS_BETWEEN:
             return
         self._commits = 0
-        if self._is_longer_than(_LONGEST_LOG_BYTES):
+        if self._is_longer_than(_MAX_LOG_BYTES):
             with self._folding:
                 self._fold(writer, "TRUNCATE")
         else:
@@ -77,14 +77,14 @@ class Checkpointer:
         self._erasing = True
         self._is_due.set()
 
-    def take_cleared(self) -> bool:
+    def pop_cleared_flag(self) -> bool:
         """Return whether pages were cleared since the last call: pages that the writer has cached are outdated then.
 
         The writer asks while it holds ``writing``, before a transaction.
         """
-        cleared = self._cleared
-        self._cleared = False
-        return cleared
+        has_cleared_pages = self._has_cleared_pages
+        self._has_cleared_pages = False
+        return has_cleared_pages
 
     def stop(self) -> None:
         """End the thread after the current checkpoint, with everything erased."""
@@ -122,12 +122,12 @@ class Checkpointer:
                 if not self._empty_log(connection, pages):
                     self.erase()  # another process reads; again when it may have finished
                     self._stopping.wait(self._retry_seconds)
-                    self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY_SECONDS)
+                    self._retry_seconds = min(2 * self._retry_seconds, _MAX_RETRY_SECONDS)
                     return
                 self._retry_seconds = _FIRST_RETRY_SECONDS
-                began = time.monotonic()
+                started_at = time.monotonic()
                 pages = self._remnants.find()
-                self._stopping.wait(_PAUSE_FACTOR * (time.monotonic() - began))
+                self._stopping.wait(_PAUSE_FACTOR * (time.monotonic() - started_at))
                 if not pages:
                     return
         except OSError as error:
@@ -146,7 +146,7 @@ class Checkpointer:
             is_empty = self._fold(connection, "TRUNCATE")
             if is_empty and pages:
                 self._remnants.clear(pages)
-                self._cleared = True
+                self._has_cleared_pages = True
         connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
         return is_empty
 

@@ -38,13 +38,13 @@ def read_json(body: bytes) -> str | None:
     if _is_deep(body):
         raise BadRequestError(f"The body is nested deeper than {MAX_DEPTH} lists and objects; send it as a text.")
     try:
-        json.loads(text, parse_constant=_refuse, parse_float=_check_finite)
+        json.loads(text, parse_constant=_reject_constant, parse_float=_check_finite)
     except (ValueError, RecursionError) as error:
         raise BadRequestError(f"The body is not valid JSON: {error}") from None
     return text
 
 
-def _refuse(word: str) -> None:
+def _reject_constant(word: str) -> None:
     raise ValueError(f"{word} is no JSON number")
 
 

@@ -40,20 +40,20 @@ class CommitMark:
             database: its path.
             count: number of its commits.
         """
-        number, _, at = os.pread(self._file, 100, 0).decode(errors="replace").strip().partition(" ")
+        count_text, _, at = os.pread(self._file, 100, 0).decode(errors="replace").strip().partition(" ")
         try:
-            marked = int(number or 0)
+            marked_count = int(count_text or 0)
             last = datetime.fromtimestamp(float(at or 0), UTC)
         except (ValueError, OverflowError):
             _logger.warning("The mark %s cannot be read; what was lost before, if anything, is not known.", self._path)
             return
-        if count < marked:
+        if count < marked_count:
             _logger.error(
                 "The database %s lacks the last %d of %d commits that were acknowledged, up to %s: its -wal file was "
                 "damaged, deleted or replaced, or an older copy was put in its place. Orchestrations and entities go "
                 "on from what is there; restore a copy if you have one.",
                 database,
-                marked - count,
-                marked,
+                marked_count - count,
+                marked_count,
                 last.isoformat(timespec="seconds"),
             )

@@ -34,9 +34,9 @@ _logger = logging.getLogger(__name__)
 _CHECKED_BYTES = 256 * 1024 * 1024
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 _REWRITTEN_BYTES = 256 * 1024 * 1024
-_LEAST_FREE_BYTES = 1024 * 1024
-_KEPT_PAGES = 256
-_KEPT_PART = 8
+_MIN_FREE_BYTES = 1024 * 1024
+_MIN_FREE_PAGES = 256
+_FREE_PAGES_DIVISOR = 8
 _SLICE_PAGES = 256
 _OPEN_SECONDS = 5.0
 _BUSY_MILLISECONDS = 10
@@ -69,7 +69,7 @@ class StoreDamagedError(StoreError):
     retryable = False
 
 
-class StoreGoneError(StoreDamagedError):
+class StoreMissingError(StoreDamagedError):
     """The file was deleted or replaced while the host runs, and is not written to again."""
 
 
@@ -133,14 +133,16 @@ class Database:
 
     def _open(self, schema: str, version: int, max_bytes: int | None) -> None:
         execute = self._connection.execute
-        found = execute("PRAGMA user_version").fetchone()[0]
-        if found not in {0, version, *self._upgrades}:
-            raise StoreVersionError(f"{self._path} has schema version {found}, this host reads {version}; move it away")
-        if found and self._path.stat().st_size <= _CHECKED_BYTES:
+        stored_version = execute("PRAGMA user_version").fetchone()[0]
+        if stored_version not in {0, version, *self._upgrades}:
+            raise StoreVersionError(
+                f"{self._path} has schema version {stored_version}, this host reads {version}; move it away"
+            )
+        if stored_version and self._path.stat().st_size <= _CHECKED_BYTES:
             complaint = execute("PRAGMA quick_check(1)").fetchone()[0]
             if complaint != "ok":
-                raise self._damaged(complaint)
-        if not found:  # another keeps its own, and setting it would write
+                raise self._mark_damaged(complaint)
+        if not stored_version:  # another keeps its own, and setting it would write
             execute("PRAGMA auto_vacuum=INCREMENTAL")
         execute("PRAGMA secure_delete=ON")
         execute("PRAGMA journal_mode=WAL")
@@ -150,21 +152,21 @@ class Database:
         execute("PRAGMA wal_autocheckpoint=20000")  # a safety net; the checkpointer comes much earlier
         if max_bytes is not None:
             execute(f"PRAGMA max_page_count={max(1, max_bytes // execute('PRAGMA page_size').fetchone()[0])}")
-        if found == 0:
+        if stored_version == 0:
             self._connection.executescript(f"BEGIN;{schema}PRAGMA user_version={version};COMMIT;")
         if execute("SELECT count(*) FROM sqlite_master WHERE name = 'commits'").fetchone()[0] == 0:
             self._connection.executescript(f"BEGIN;{_COUNTER}COMMIT;")
-        if found:
-            self._bring_up(found, version)
+        if stored_version:
+            self._bring_up(stored_version, version)
         self._count = execute("SELECT count FROM commits").fetchone()[0]
 
-    def _bring_up(self, found: int, version: int) -> None:
+    def _bring_up(self, stored_version: int, version: int) -> None:
         """Make a file of an earlier version one of this version."""
         execute = self._connection.execute
-        if found != version:
-            _logger.info("The database %s is converted from version %d to %d.", self._path, found, version)
+        if stored_version != version:
+            _logger.info("The database %s is converted from version %d to %d.", self._path, stored_version, version)
             execute("BEGIN IMMEDIATE")
-            for earlier in range(found, version):
+            for earlier in range(stored_version, version):
                 self._upgrades[earlier](self._connection)
             execute(f"PRAGMA user_version={version}")
             execute("COMMIT")
@@ -188,8 +190,8 @@ class Database:
         """Record the identity of the files; the write-ahead log keeps its own while the database is open."""
         self.read("SELECT count FROM commits")  # makes the log
         for path in (str(self._path), f"{self._path}-wal"):
-            found = os.stat(path)  # noqa: PTH116 - twice as fast, several times a step
-            self._identities[path] = (found.st_dev, found.st_ino)
+            file_status = os.stat(path)  # noqa: PTH116 - twice as fast, several times a step
+            self._identities[path] = (file_status.st_dev, file_status.st_ino)
 
     def close(self) -> None:
         """Checkpoint the write-ahead log and close the file."""
@@ -204,8 +206,8 @@ class Database:
         Raises:
             StoreDamagedError: they are not, or are damaged.
         """
-        if self._damage is None and any(_identity(path) != known for path, known in self._identities.items()):
-            self._damage = StoreGoneError(
+        if self._damage is None and any(_identity(path) != identity for path, identity in self._identities.items()):
+            self._damage = StoreMissingError(
                 f"The database {self._path} was deleted or replaced while the host ran, and what is in memory cannot "
                 "be kept: stop the host, put the data folder back, and start again"
             )
@@ -213,7 +215,7 @@ class Database:
         if self._damage is not None:
             raise self._damage
 
-    def check_room(self) -> None:
+    def check_free_space(self) -> None:
         """Check for free space if the last commit found none.
 
         Raises:
@@ -231,8 +233,8 @@ class Database:
         """
         self.check_files()
         space = os.statvfs(self._path.parent)
-        if space.f_bavail * space.f_frsize < _LEAST_FREE_BYTES:
-            raise self._no_room("its disk has less than 1 MiB left")
+        if space.f_bavail * space.f_frsize < _MIN_FREE_BYTES:
+            raise self._mark_full("its disk has less than 1 MiB left")
         with self.transaction("proof"):
             pass
         self._full = None
@@ -261,13 +263,13 @@ class Database:
             StoreError: nothing was written.
         """
         free, count, mode = (self.read(f"PRAGMA {name}")[0][0] for name in _SPACE)
-        spare = free - max(_KEPT_PAGES, count // _KEPT_PART)
+        spare = free - max(_MIN_FREE_PAGES, count // _FREE_PAGES_DIVISOR)
         if spare <= 0 or not mode:
             return 0
-        given = min(spare, _SLICE_PAGES)
+        page_count = min(spare, _SLICE_PAGES)
         with self.transaction("shrink") as db:
-            db.execute(f"PRAGMA incremental_vacuum({given})").fetchall()
-        return given
+            db.execute(f"PRAGMA incremental_vacuum({page_count})").fetchall()
+        return page_count
 
     @contextmanager
     def transaction(self, kind: str) -> Generator[sqlite3.Connection]:
@@ -281,7 +283,7 @@ class Database:
         """
         self.check_files()
         with self._writing:
-            if self._checkpointer.take_cleared():
+            if self._checkpointer.pop_cleared_flag():
                 self._connection.execute("PRAGMA shrink_memory")
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -302,25 +304,25 @@ class Database:
 
     def _explain(self, error: sqlite3.Error) -> StoreError:
         name = getattr(error, "sqlite_errorname", "")
-        if any(name.startswith(damaged) for damaged in _DAMAGED):
-            return self._damaged(str(error))
+        if any(name.startswith(error_name) for error_name in _DAMAGED):
+            return self._mark_damaged(str(error))
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return StoreBusyError(
                 f"The database {self._path} is locked by another program ({error}): end that program's transaction. "
                 "Nothing was written, and what could not be written is tried again"
             )
         if name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR"):
-            return self._no_room(str(error))
+            return self._mark_full(str(error))
         return StoreError(f"The database {self._path} cannot be used ({error}); see that it can be read and written")
 
-    def _no_room(self, complaint: str) -> StoreFullError:
+    def _mark_full(self, complaint: str) -> StoreFullError:
         self._full = StoreFullError(
             f"The database {self._path} cannot grow ({complaint}); make room on its disk. Nothing was lost, and "
             "what could not be written is tried again"
         )
         return self._full
 
-    def _damaged(self, complaint: str) -> StoreDamagedError:
+    def _mark_damaged(self, complaint: str) -> StoreDamagedError:
         self._damage = StoreDamagedError(
             f"The database {self._path} is damaged ({complaint}) and is not written to any more; stop the host, move "
             "the file away together with its -wal file, and restore a copy"
@@ -328,27 +330,27 @@ class Database:
         return self._damage
 
 
-async def when_unlocked[T](work: Callable[[], Awaitable[T] | T], seconds: float) -> T:
+async def when_unlocked[T](operation: Callable[[], Awaitable[T] | T], seconds: float) -> T:
     """Do work that writes; while another program holds the file locked, wait and let the loop continue.
 
     Args:
-        work: changes nothing when it raises `StoreBusyError`.
+        operation: changes nothing when it raises `StoreBusyError`.
         seconds: how long to wait.
 
     Raises:
         StoreBusyError: the file stayed locked.
     """
-    began = time.monotonic()
+    started_at = time.monotonic()
     was_logged = False
     while True:
         try:
-            result = work()
+            result = operation()
             return cast("T", await result if isawaitable(result) else result)
         except StoreBusyError as error:
-            waited = time.monotonic() - began
-            if waited > seconds:
+            waited_seconds = time.monotonic() - started_at
+            if waited_seconds > seconds:
                 raise
-            if waited > _LONG_WAIT_SECONDS and not was_logged:
+            if waited_seconds > _LONG_WAIT_SECONDS and not was_logged:
                 was_logged = True
                 _logger.warning("%s", error)
         await asyncio.sleep(_BUSY_PAUSE_SECONDS)
@@ -356,7 +358,7 @@ async def when_unlocked[T](work: Callable[[], Awaitable[T] | T], seconds: float)
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - see `Database._watch_files`
+        file_status = os.stat(path)  # noqa: PTH116 - see `Database._watch_files`
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return file_status.st_dev, file_status.st_ino

@@ -42,7 +42,7 @@ from functions_host.engine.events import (
     EntitySignalled,
     EventRaised,
     Operation,
-    OrchestratorAnswer,
+    OrchestratorResult,
     Scheduling,
     SignalEntity,
     TaskRewound,
@@ -72,44 +72,44 @@ def select_arrivals(ledger: Ledger, arrivals: Sequence[Completion]) -> tuple[lis
     """
     deliver: list[int] = []
     drop: list[int] = []
-    raised: Counter[str] = Counter()
-    answered: set[int] = set()
+    raised_counts: Counter[str] = Counter()
+    completed_ids: set[int] = set()
     for index, arrival in enumerate(arrivals):
         if isinstance(arrival, EventRaised):
-            name = ledger.find_wait(arrival.name, raised)
+            name = ledger.find_wait(arrival.name, raised_counts)
             if name is not None:
-                raised[name] += 1
+                raised_counts[name] += 1
                 deliver.append(index)
         elif isinstance(arrival, TaskRewound):
             (deliver if arrival.task_id in ledger.open else drop).append(index)
-        elif arrival.task_id in ledger.open and arrival.task_id not in answered:
-            answered.add(arrival.task_id)
+        elif arrival.task_id in ledger.open and arrival.task_id not in completed_ids:
+            completed_ids.add(arrival.task_id)
             deliver.append(index)
         else:
             drop.append(index)
     return (deliver[:1] if ledger.open_retries else deliver), drop
 
 
-def name_as_awaited(ledger: Ledger, delivered: Sequence[Completion]) -> list[Completion]:
+def name_as_awaited(ledger: Ledger, delivered_events: Sequence[Completion]) -> list[Completion]:
     """Rename events to the waits that they answer: the host ignores case, the SDK does not."""
-    raised: Counter[str] = Counter()
-    named: list[Completion] = []
-    for event in delivered:
+    raised_counts: Counter[str] = Counter()
+    renamed_events: list[Completion] = []
+    for event in delivered_events:
         if isinstance(event, EventRaised):
-            name = ledger.find_wait(event.name, raised) or event.name
-            raised[name] += 1
-            named.append(event if name == event.name else EventRaised(name, event.input_json))
+            name = ledger.find_wait(event.name, raised_counts) or event.name
+            raised_counts[name] += 1
+            renamed_events.append(event if name == event.name else EventRaised(name, event.input_json))
         else:
-            named.append(event)
-    return named
+            renamed_events.append(event)
+    return renamed_events
 
 
 def decide_episode(
     ledger: Ledger,
-    delivered: Sequence[Completion],
-    answer: OrchestratorAnswer,
+    delivered_events: Sequence[Completion],
+    answer: OrchestratorResult,
     *,
-    retried: Mapping[int, RetriedAction],
+    retried_actions: Mapping[int, RetriedAction],
     catalog: Catalog,
     generation: Generation,
     now: float,
@@ -117,11 +117,11 @@ def decide_episode(
     """Turn the answer of one episode into changes.
 
     Args:
-        ledger: the generation before ``delivered``; not changed.
-        delivered: the new events of this episode.
+        ledger: the generation before ``delivered_events``; not changed.
+        delivered_events: the new events of this episode.
         answer: of the orchestrator.
-        retried: actions with a retry policy by their first number, from earlier decisions; needed with a partial
-            answer.
+        retried_actions: actions with a retry policy by their first number, from earlier decisions; needed with a
+            partial answer.
         catalog: the functions that exist.
         generation: instance, execution and orchestrator name.
         now: time of the episode, for retry timers.
@@ -131,38 +131,38 @@ def decide_episode(
     """
     decision = Decision(custom_status_json=answer.custom_status_json)
     draft = _Draft(decision, ledger, catalog, generation, ledger.next_id)
-    listed = [action for action in answer.actions if not isinstance(action, WaitForEvent | ContinueAsNew)]
-    waits = Counter(action.name for action in answer.actions if isinstance(action, WaitForEvent))
-    problem = None if answer.is_partial else _find_divergence(ledger, listed)
+    all_actions = [action for action in answer.actions if not isinstance(action, WaitForEvent | ContinueAsNew)]
+    wait_counts = Counter(action.name for action in answer.actions if isinstance(action, WaitForEvent))
+    problem = None if answer.is_partial else _find_divergence(ledger, all_actions)
     if problem is not None and answer.error is not None:  # an orchestrator that fails asks for nothing more
         problem = answer.error
     if problem is None:
         if answer.is_partial:
-            fresh = listed
-            cancelled = [number for number in answer.cancelled_timers if number in ledger.open]
-            waits += ledger.waits
+            fresh = all_actions
+            cancelled_ids = [task_id for task_id in answer.cancelled_timers if task_id in ledger.open]
+            wait_counts += ledger.wait_counts
         else:
-            fresh = listed[len(ledger.listed) :]
-            cancelled = _find_cancelled(ledger, listed)
-            retried = decision.retried = _find_retried(ledger, listed)
-        draft.retry(delivered, retried, now)
-        draft.rerun(delivered, listed, now)
+            fresh = all_actions[len(ledger.all_actions) :]
+            cancelled_ids = _find_cancelled(ledger, all_actions)
+            retried_actions = decision.retried_actions = _find_retried(ledger, all_actions)
+        draft.retry(delivered_events, retried_actions, now)
+        draft.rerun(delivered_events, all_actions, now)
         for action in fresh:
             draft.schedule(action)
-        decision.cancelled_timers += cancelled
-        decision.waits = dict(waits)
+        decision.cancelled_timers += cancelled_ids
+        decision.wait_counts = dict(wait_counts)
         problem = draft.problem
     decision.is_over = answer.is_done or (problem or answer.error) is not None
-    if decision.is_over and (problem or _is_renewal(answer) or not draft.is_held_open(delivered)):
+    if decision.is_over and (problem or _is_renewal(answer) or not draft.should_stay_running(delivered_events)):
         decision.outcome = _decide_outcome(answer, problem or answer.error, generation)
     return decision
 
 
-def _is_renewal(answer: OrchestratorAnswer) -> bool:
+def _is_renewal(answer: OrchestratorResult) -> bool:
     return answer.error is None and bool(answer.actions) and isinstance(answer.actions[-1], ContinueAsNew)
 
 
-def _decide_outcome(answer: OrchestratorAnswer, problem: str | None, generation: Generation) -> Outcome | None:
+def _decide_outcome(answer: OrchestratorResult, problem: str | None, generation: Generation) -> Outcome | None:
     if problem is not None:
         return Failed(f"Orchestrator function '{generation.name}' failed: {problem}")
     if not answer.is_done:
@@ -171,19 +171,19 @@ def _decide_outcome(answer: OrchestratorAnswer, problem: str | None, generation:
     return Renewed(last.input_json) if isinstance(last, ContinueAsNew) else Completed(answer.output_json)
 
 
-def _find_retried(ledger: Ledger, listed: Sequence[Action]) -> dict[int, RetriedAction]:
-    actions = {origin: listed[ledger.position[origin]] for origin in ledger.attempts}
+def _find_retried(ledger: Ledger, all_actions: Sequence[Action]) -> dict[int, RetriedAction]:
+    actions = {origin: all_actions[ledger.position[origin]] for origin in ledger.attempts}
     return {origin: action for origin, action in actions.items() if isinstance(action, CallActivity | CallChild)}
 
 
-def _find_cancelled(ledger: Ledger, listed: Sequence[Action]) -> list[int]:
-    cancelled: list[int] = []
+def _find_cancelled(ledger: Ledger, all_actions: Sequence[Action]) -> list[int]:
+    cancelled_ids: list[int] = []
     for task_id, task in ledger.open.items():
         if task.kind == "timer" and task.retry_of is None:
-            action = listed[ledger.position[task_id]]
-            if isinstance(action, CreateTimer) and action.cancelled:
-                cancelled.append(task_id)
-    return cancelled
+            action = all_actions[ledger.position[task_id]]
+            if isinstance(action, CreateTimer) and action.is_cancelled:
+                cancelled_ids.append(task_id)
+    return cancelled_ids
 
 
 def _describe(action: Action) -> tuple[str, str]:
@@ -200,10 +200,10 @@ def _describe(action: Action) -> tuple[str, str]:
             return "timer", ""
 
 
-def _find_divergence(ledger: Ledger, listed: Sequence[Action]) -> str | None:
+def _find_divergence(ledger: Ledger, all_actions: Sequence[Action]) -> str | None:
     """Compare kinds and names, not inputs: inputs may hold a clock's time."""
-    for index, before in enumerate(ledger.listed):
-        after = _describe(listed[index]) if index < len(listed) else ("nothing", "")
+    for index, before in enumerate(ledger.all_actions):
+        after = _describe(all_actions[index]) if index < len(all_actions) else ("nothing", "")
         if before != after:
             was, is_now = (f"{kind} {name!r}" if name else kind for kind, name in (before, after))
             return (
@@ -229,25 +229,27 @@ class _Draft:
     next_id: int
     problem: str | None = None
 
-    def retry(self, delivered: Sequence[Completion], retried: Mapping[int, RetriedAction], now: float) -> None:
-        for event in delivered:
+    def retry(
+        self, delivered_events: Sequence[Completion], retried_actions: Mapping[int, RetriedAction], now: float
+    ) -> None:
+        for event in delivered_events:
             if isinstance(event, EventRaised | TaskRewound):
                 continue
             task = self.ledger.open.get(event.task_id)
             if task is None or task.retry_of is None:
                 continue
-            action = retried.get(task.retry_of)
+            action = retried_actions.get(task.retry_of)
             if action is not None and action.retry is not None:
                 self._next_attempt(event, task, task.retry_of, action, now)
 
-    def rerun(self, delivered: Sequence[Completion], listed: Sequence[Action], now: float) -> None:
+    def rerun(self, delivered_events: Sequence[Completion], all_actions: Sequence[Action], now: float) -> None:
         """Schedule tasks again under their numbers."""
-        for event in delivered:
+        for event in delivered_events:
             task = self.ledger.open.get(event.task_id) if isinstance(event, TaskRewound) else None
             if not isinstance(event, TaskRewound) or task is None:
                 continue
             origin = event.task_id if task.retry_of is None else task.retry_of
-            match listed[self.ledger.position[origin]]:
+            match all_actions[self.ledger.position[origin]]:
                 case CallActivity() | CallChild() if task.kind == "timer":
                     self.decision.timers.append(TimerScheduled(event.task_id, now, origin))
                 case CallActivity(name, input_json):
@@ -261,11 +263,11 @@ class _Draft:
                 case _:
                     pass
 
-    def is_held_open(self, delivered: Sequence[Completion]) -> bool:
+    def should_stay_running(self, delivered_events: Sequence[Completion]) -> bool:
         """Return whether timers, activities or children are open: an instance of the extension ends only after them."""
-        done = {event.task_id for event in delivered if not isinstance(event, EventRaised | TaskRewound)}
+        done = {event.task_id for event in delivered_events if not isinstance(event, EventRaised | TaskRewound)}
         done.update(self.decision.cancelled_timers)
-        if any(task.kind in _HOLDING_KINDS and number not in done for number, task in self.ledger.open.items()):
+        if any(task.kind in _HOLDING_KINDS and task_id not in done for task_id, task in self.ledger.open.items()):
             return True
         return any(
             isinstance(event, ActivityScheduled | ChildScheduled | TimerScheduled) and event.task_id not in done
@@ -290,7 +292,7 @@ class _Draft:
         match action:
             case CallActivity() | CallChild():
                 if action.retry is not None:
-                    self.decision.retried[self.next_id] = action
+                    self.decision.retried_actions[self.next_id] = action
                 self._start_task(action, retry_of=self.next_id if action.retry else None)
             case CreateTimer(_, True):
                 self.decision.cancelled_timers.append(self._add(TimerScheduled(self.next_id, action.fire_at)))
@@ -333,8 +335,8 @@ class _Draft:
             self.problem = f"The sub-orchestration id {child_id!r} is not allowed: use another id than the parent's."
             return
         # A JSON string in a string: what the SDK's get_input expects of a text input.
-        work = ChildWork(task_id, action.name, child_id, encode_text(action.input_json), action.version or "")
-        self.decision.children.append(work)
+        child_work = ChildWork(task_id, action.name, child_id, encode_text(action.input_json), action.version or "")
+        self.decision.children.append(child_work)
 
     def _send(self, action: CallEntity | SignalEntity) -> None:
         if not _is_storable(action.entity_id + action.operation):
@@ -359,9 +361,9 @@ class _Draft:
         self.decision.operations.append(OperationWork(action.entity_id, operation))
         return request_id
 
-    def _require(self, name: str, is_built_in: bool, known: frozenset[str], kind: str) -> None:
-        if not is_built_in and name.lower() not in known and self.problem is None:
-            names = ", ".join(sorted(known)) or "none"
+    def _require(self, name: str, is_built_in: bool, function_names: frozenset[str], kind: str) -> None:
+        if not is_built_in and name.lower() not in function_names and self.problem is None:
+            names = ", ".join(sorted(function_names)) or "none"
             self.problem = (
                 f"The function '{name}' doesn't exist, is disabled, or is not an {kind} function. "
                 f"Additional info: the following are the known {kind} functions: {names}"

@@ -89,8 +89,8 @@ class Decision:
     operations: list[OperationWork] = field(default_factory=list[OperationWork])
     timers: list[TimerScheduled] = field(default_factory=list[TimerScheduled])
     cancelled_timers: list[int] = field(default_factory=list[int])
-    waits: dict[str, int] = field(default_factory=dict[str, int])
-    retried: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
+    wait_counts: dict[str, int] = field(default_factory=dict[str, int])
+    retried_actions: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
     outcome: Outcome | None = None
     is_over: bool = False
     custom_status_json: str | None = None

@@ -7,7 +7,7 @@ Source: ``TaskEntityShim.cs`` of azure-functions-durable-extension 2.13.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from functions_host.engine.events import Caller, EntityAnswer, EntityAnswered, Operation
+from functions_host.engine.events import Caller, EntityResponded, EntityResult, Operation
 from functions_host.engine.sdk_wire import encode_text
 
 
@@ -16,7 +16,7 @@ class Reply:
     """An answer to the calling orchestration."""
 
     caller: Caller
-    event: EntityAnswered
+    event: EntityResponded
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +45,23 @@ def format_entity_id(name: str, key: str) -> str:
     return f"@{name.lower()}@{key}"
 
 
-def decide_batch(operations: Sequence[Operation], answer: EntityAnswer) -> EntityChange:
+def decide_batch(operations: Sequence[Operation], answer: EntityResult) -> EntityChange:
     """Turn the answer to a batch into changes.
 
     A failed operation rolls no state back: so does the extension for out-of-process functions.
     """
     replies = tuple(
-        Reply(caller, EntityAnswered(caller.task_id, caller.request_id, result.result_json, result.failed))
+        Reply(caller, EntityResponded(caller.task_id, caller.request_id, result.result_json, result.has_failed))
         for operation, result in zip(operations, answer.results, strict=False)
         if (caller := operation.caller) is not None
     )
     return EntityChange(answer.exists, answer.state_json if answer.exists else None, replies)
 
 
-def refuse_batch(operations: Sequence[Operation], message: str) -> tuple[Reply, ...]:
+def reject_batch(operations: Sequence[Operation], message: str) -> tuple[Reply, ...]:
     """Answer every caller of a batch with an error; signals are discarded."""
     return tuple(
-        Reply(caller, EntityAnswered(caller.task_id, caller.request_id, encode_text(message), failed=True))
+        Reply(caller, EntityResponded(caller.task_id, caller.request_id, encode_text(message), has_failed=True))
         for operation in operations
         if (caller := operation.caller) is not None
     )

@@ -19,7 +19,7 @@ from functions_host.engine.events import (
     Event,
     ExecutionEnded,
     ExecutionStarted,
-    OrchestratorAnswer,
+    OrchestratorResult,
     Status,
     TaskRewound,
     TimerFired,
@@ -53,32 +53,32 @@ class Episode:
     run: Run
     now: float
     arrivals: list[Arrival]
-    delivered: list[Completion]
+    delivered_events: list[Completion]
     events: list[Event]
     texts: list[str]
-    retried: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
+    retried_actions: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
 
-    shown_count: int = 0
+    news_count: int = 0
 
     @property
     def needs_replay(self) -> bool:
         """Return whether an event was delivered that needs a full replay."""
-        return any(isinstance(event, TaskRewound) for event in self.delivered)
+        return any(isinstance(event, TaskRewound) for event in self.delivered_events)
 
     def encode_news(self) -> str:
         """Encode the events that a cached orchestrator has not seen."""
-        return encode_events([*self.run.replay[self.run.shown :], *self._encode_shown()])
+        return encode_events([*self.run.replay[self.run.fed_count :], *self._encode_replayed_events()])
 
-    def _encode_shown(self) -> list[str]:
-        shown = [text for event, text in zip(self.events, self.texts, strict=True) if is_replayed(event)]
-        self.shown_count = len(shown)
-        return shown
+    def _encode_replayed_events(self) -> list[str]:
+        replayed_texts = [text for event, text in zip(self.events, self.texts, strict=True) if is_replayed(event)]
+        self.news_count = len(replayed_texts)
+        return replayed_texts
 
     def encode_context(self) -> str:
         """Encode the orchestrator's input."""
         record = self.run.record
         return encode_orchestration(
-            [*self.run.replay, *self._encode_shown()],
+            [*self.run.replay, *self._encode_replayed_events()],
             instance_id=record.instance_id,
             parent_id=record.parent.instance_id if record.parent else None,
             input_json=record.input_json,
@@ -86,18 +86,18 @@ class Episode:
         )
 
 
-def open_episode(run: Run, arrivals: list[Arrival], delivered: list[Completion], now: float) -> Episode:
+def open_episode(run: Run, arrivals: list[Arrival], delivered_events: list[Completion], now: float) -> Episode:
     """Open an episode that delivers these arrivals."""
     opening: list[Event] = [EpisodeStarted()]
     if not run.length:
         record = run.record
         opening.append(ExecutionStarted(record.instance_id, record.execution_id, record.name, record.version))
     texts = [encode_event(event, now) for event in opening]
-    texts += [encode_named(arrival.text, event) for arrival, event in zip(arrivals, delivered, strict=True)]
-    return Episode(run, now, arrivals, delivered, [*opening, *delivered], texts)
+    texts += [encode_named(arrival.text, event) for arrival, event in zip(arrivals, delivered_events, strict=True)]
+    return Episode(run, now, arrivals, delivered_events, [*opening, *delivered_events], texts)
 
 
-def read_answer(result: Returned | Raised) -> OrchestratorAnswer:
+def read_answer(result: Returned | Raised) -> OrchestratorResult:
     """Read what the orchestrator's ``handle`` returned or raised."""
     if isinstance(result, Returned):
         return decode_orchestrator_answer(result.value)
@@ -107,7 +107,7 @@ def read_answer(result: Returned | Raised) -> OrchestratorAnswer:
 
 def close_episode(
     episode: Episode,
-    answer: OrchestratorAnswer,
+    answer: OrchestratorResult,
     *,
     catalog: Catalog,
     new_id: Callable[[], str],
@@ -120,27 +120,27 @@ def close_episode(
     generation = Generation(record.instance_id, record.execution_id, record.name)
     decision = decide_episode(
         run.ledger,
-        episode.delivered,
+        episode.delivered_events,
         answer,
-        retried=run.retried,
+        retried_actions=run.retried_actions,
         catalog=catalog,
         generation=generation,
         now=now,
     )
-    episode.retried = decision.retried
+    episode.retried_actions = decision.retried_actions
     commit = EpisodeCommit(
         key=record.key,
         at=now,
         first_seq=run.length,
         history=episode.texts,
-        consumed=[arrival.seq for arrival in episode.arrivals],
+        consumed_seqs=[arrival.seq for arrival in episode.arrivals],
         status="Running",
         custom_status_json=decision.custom_status_json,
         activities=decision.activities,
         operations=decision.operations,
         cancelled_timers=decision.cancelled_timers,
     )
-    _append(episode, *decision.events, EpisodeCompleted(decision.waits, decision.is_over))
+    _append(episode, *decision.events, EpisodeCompleted(decision.wait_counts, decision.is_over))
     for timer in decision.timers:
         text = encode_event(TimerFired(timer.task_id, timer.fire_at), timer.fire_at)
         commit.own_arrivals.append(OwnArrival(timer.task_id, timer.fire_at, text))

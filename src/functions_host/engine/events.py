@@ -28,12 +28,12 @@ class EpisodeStarted:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeCompleted:
-    """The orchestrator answered; ``waits`` counts its waits so far per event name.
+    """The orchestrator answered; ``wait_counts`` counts its waits so far per event name.
 
     ``is_over`` when it returned or raised: the instance still runs until its timers and tasks have ended.
     """
 
-    waits: dict[str, int]
+    wait_counts: dict[str, int]
     is_over: bool = False
 
 
@@ -151,13 +151,13 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
-class EntityAnswered:
+class EntityResponded:
     """An entity call ended; ``result_json`` is the result, or the message of the error as JSON text."""
 
     task_id: int
     request_id: str
     result_json: str
-    failed: bool
+    has_failed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ type Completion = (
     | ChildCompleted
     | ChildFailed
     | TimerFired
-    | EntityAnswered
+    | EntityResponded
     | EventRaised
     | TaskRewound
 )
@@ -217,7 +217,7 @@ class CreateTimer:
     """Set or cancel a timer."""
 
     fire_at: float
-    cancelled: bool = False
+    is_cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ type Action = CallActivity | CallChild | CreateTimer | CallEntity | SignalEntity
 
 
 @dataclass(frozen=True, slots=True)
-class OrchestratorAnswer:
+class OrchestratorResult:
     """The answer of one orchestrator call: all actions since the generation began, and its state.
 
     A partial answer, from a resumed orchestrator, has only the actions since the previous answer and the numbers of
@@ -299,11 +299,11 @@ class OperationResult:
     """How one operation ended; ``result_json`` holds the error message as JSON text when it failed."""
 
     result_json: str
-    failed: bool
+    has_failed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class EntityAnswer:
+class EntityResult:
     """What one call of an entity function said: the new state and one result per operation."""
 
     exists: bool

@@ -23,7 +23,7 @@ class KeyedJobs[Key: Hashable]:
         self._name = name
         self._limit = limit
         self._job = job
-        self._waiting: dict[Key, None] = {}
+        self._queued_keys: dict[Key, None] = {}
         self._running: dict[Key, asyncio.Task[None]] = {}
         self._woken_again: set[Key] = set()
         self._delays: dict[Key, float] = {}
@@ -33,27 +33,27 @@ class KeyedJobs[Key: Hashable]:
         if key in self._running:
             self._woken_again.add(key)
         else:
-            self._waiting[key] = None
-            self._start_waiting()
+            self._queued_keys[key] = None
+            self._start_queued()
 
     @property
     def is_idle(self) -> bool:
         """Return whether no job runs or waits."""
-        return not self._running and not self._waiting
+        return not self._running and not self._queued_keys
 
     def cancel(self) -> list[asyncio.Task[None]]:
         """Cancel all jobs; returns the tasks to await."""
-        self._waiting.clear()
+        self._queued_keys.clear()
         self._limit = 0
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
         return tasks
 
-    def _start_waiting(self) -> None:
-        while self._waiting and len(self._running) < self._limit:
-            key = next(iter(self._waiting))
-            del self._waiting[key]
+    def _start_queued(self) -> None:
+        while self._queued_keys and len(self._running) < self._limit:
+            key = next(iter(self._queued_keys))
+            del self._queued_keys[key]
             task = asyncio.create_task(self._run(key))
             self._running[key] = task
             task.add_done_callback(partial(self._end, key))
@@ -82,9 +82,9 @@ class KeyedJobs[Key: Hashable]:
             _logger.exception("%s %r failed and is tried again in %g s", self._name, key, self._wake_later(key))
         except BaseException as error:  # noqa: BLE001 - the same
             if self._limit:  # otherwise it was cancelled
-                told = f"{self._name} {key!r} failed and is tried again in {self._wake_later(key):g} s"
-                asyncio.get_running_loop().call_exception_handler({"message": told, "exception": error})
+                message = f"{self._name} {key!r} failed and is tried again in {self._wake_later(key):g} s"
+                asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
         if key in self._woken_again:
             self._woken_again.discard(key)
-            self._waiting[key] = None
-        self._start_waiting()
+            self._queued_keys[key] = None
+        self._start_queued()

@@ -15,8 +15,8 @@ from functions_host.engine.events import (
     ChildCompleted,
     ChildFailed,
     ChildScheduled,
-    EntityAnswered,
     EntityCalled,
+    EntityResponded,
     EntitySignalled,
     EpisodeCompleted,
     Event,
@@ -44,12 +44,12 @@ class Ledger:
     """
 
     next_id: int = 0
-    listed: list[tuple[TaskKind, str]] = field(default_factory=list[tuple[TaskKind, str]])
+    all_actions: list[tuple[TaskKind, str]] = field(default_factory=list[tuple[TaskKind, str]])
     position: dict[int, int] = field(default_factory=dict[int, int])
     open: dict[int, OpenTask] = field(default_factory=dict[int, OpenTask])
     attempts: Counter[int] = field(default_factory=Counter[int])
-    waits: Counter[str] = field(default_factory=Counter[str])
-    raised: Counter[str] = field(default_factory=Counter[str])
+    wait_counts: Counter[str] = field(default_factory=Counter[str])
+    raised_counts: Counter[str] = field(default_factory=Counter[str])
     open_retries: int = 0
 
     def apply(self, event: Event) -> None:
@@ -67,17 +67,17 @@ class Ledger:
                 self._schedule(task_id, "entity", entity_id, None)
             case EntitySignalled(task_id, entity_id, _, _):
                 self._list(task_id, "signal", entity_id)
-            case EpisodeCompleted(waits):
-                self.waits = Counter(waits)
+            case EpisodeCompleted(wait_counts):
+                self.wait_counts = Counter(wait_counts)
             case EventRaised(name, _):
-                self.raised[name] += 1
+                self.raised_counts[name] += 1
             case (
                 ActivityCompleted(task_id)
                 | ActivityFailed(task_id)
                 | ChildCompleted(task_id)
                 | ChildFailed(task_id)
                 | TimerFired(task_id)
-                | EntityAnswered(task_id)
+                | EntityResponded(task_id)
             ):
                 self.close(task_id)
             case _:
@@ -89,7 +89,7 @@ class Ledger:
         if task is not None and task.retry_of is not None:
             self.open_retries -= 1
 
-    def find_wait(self, name: str, taken: Counter[str]) -> str | None:
+    def find_wait(self, name: str, used_counts: Counter[str]) -> str | None:
         """Return the open wait that an event answers; None without one.
 
         An exact match of the names takes precedence over one that ignores case. Events are delivered only to open
@@ -97,17 +97,22 @@ class Ledger:
 
         Args:
             name: of the event.
-            taken: waits that earlier events of the same episode answer, by name.
+            used_counts: waits that earlier events of the same episode answer, by name.
         """
-        if self._has_open_wait(name, taken):
+        if self._has_open_wait(name, used_counts):
             return name
-        folded = name.casefold()
+        folded_name = name.casefold()
         return next(
-            (wait for wait in self.waits if wait.casefold() == folded and self._has_open_wait(wait, taken)), None
+            (
+                wait
+                for wait in self.wait_counts
+                if wait.casefold() == folded_name and self._has_open_wait(wait, used_counts)
+            ),
+            None,
         )
 
-    def _has_open_wait(self, name: str, taken: Counter[str]) -> bool:
-        return self.waits[name] > self.raised[name] + taken[name]
+    def _has_open_wait(self, name: str, used_counts: Counter[str]) -> bool:
+        return self.wait_counts[name] > self.raised_counts[name] + used_counts[name]
 
     def _schedule(self, task_id: int, kind: TaskKind, name: str, retry_of: int | None) -> None:
         if retry_of is None or retry_of == task_id:
@@ -117,8 +122,8 @@ class Ledger:
         self._open(task_id, OpenTask(kind, retry_of))
 
     def _list(self, task_id: int, kind: TaskKind, name: str) -> None:
-        self.position[task_id] = len(self.listed)
-        self.listed.append((kind, name))
+        self.position[task_id] = len(self.all_actions)
+        self.all_actions.append((kind, name))
         self.next_id = task_id + 1
 
     def _open(self, task_id: int, task: OpenTask) -> None:

@@ -19,14 +19,14 @@ def pack_text(text: str | None) -> str | bytes | None:
     return zlib.compress(text.encode("utf-8", "surrogatepass"))
 
 
-def unpack_text(packed: str | bytes | None) -> str | None:
+def unpack_text(packed_text: str | bytes | None) -> str | None:
     """Read a text, compressed or not; bytes that are damaged are returned as they are, as characters."""
-    if not isinstance(packed, bytes):
-        return packed
+    if not isinstance(packed_text, bytes):
+        return packed_text
     try:
-        return zlib.decompress(packed).decode("utf-8", "surrogatepass")
+        return zlib.decompress(packed_text).decode("utf-8", "surrogatepass")
     except (zlib.error, UnicodeDecodeError):
-        return packed.decode("latin-1")
+        return packed_text.decode("latin-1")
 
 
 def pack_history(texts: Sequence[str]) -> bytes:
@@ -34,6 +34,6 @@ def pack_history(texts: Sequence[str]) -> bytes:
     return zlib.compress(json.dumps(texts, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
-def unpack_history(packed: bytes) -> list[str]:
+def unpack_history(packed_history: bytes) -> list[str]:
     """Read the events of a compressed history."""
-    return json.loads(zlib.decompress(packed).decode("utf-8", "surrogatepass"))
+    return json.loads(zlib.decompress(packed_history).decode("utf-8", "surrogatepass"))

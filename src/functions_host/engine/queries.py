@@ -19,21 +19,21 @@ class InstanceFilter:
     limit: int = -1
 
 
-def list_instances(store: SqliteStore, wanted: InstanceFilter) -> list[InstanceRecord]:
+def list_instances(store: SqliteStore, instance_filter: InstanceFilter) -> list[InstanceRecord]:
     """List instances in the order of their creation."""
-    clauses, values = _conditions(wanted)
+    clauses, values = _conditions(instance_filter)
     sql = f"SELECT {INSTANCE_COLUMNS} FROM instances WHERE {clauses} ORDER BY key LIMIT ?"  # noqa: S608 - values are bound
-    return [read_instance(row) for row in store.read(sql, [*values, wanted.limit])]
+    return [read_instance(row) for row in store.read(sql, [*values, instance_filter.limit])]
 
 
-def list_ended(store: SqliteStore, wanted: InstanceFilter) -> list[tuple[int, str]]:
+def list_ended(store: SqliteStore, instance_filter: InstanceFilter) -> list[tuple[int, str]]:
     """List the rows and ids of the instances that have ended, in the order of their creation."""
-    clauses, values = _conditions(wanted)
+    clauses, values = _conditions(instance_filter)
     sql = (
         f"SELECT key, id FROM instances WHERE {clauses} AND status NOT IN ('Pending', 'Running')"  # noqa: S608 - bound
         " ORDER BY key LIMIT ?"
     )
-    return [(key, instance_id) for key, instance_id in store.read(sql, [*values, wanted.limit])]
+    return [(key, instance_id) for key, instance_id in store.read(sql, [*values, instance_filter.limit])]
 
 
 def list_entities(
@@ -52,20 +52,20 @@ def list_entities(
     return [EntityRecord(*row) for row in store.read(sql, values)]
 
 
-def _conditions(wanted: InstanceFilter) -> tuple[str, list[Any]]:
+def _conditions(instance_filter: InstanceFilter) -> tuple[str, list[Any]]:
     clauses = ["key > ?"]
-    values = list[Any]([wanted.after_key])
-    if wanted.created_from is not None:
+    values = list[Any]([instance_filter.after_key])
+    if instance_filter.created_from is not None:
         clauses.append("created_at >= ?")
-        values.append(wanted.created_from)
-    if wanted.created_to is not None:
+        values.append(instance_filter.created_from)
+    if instance_filter.created_to is not None:
         clauses.append("created_at <= ?")
-        values.append(wanted.created_to)
-    if wanted.prefix:
+        values.append(instance_filter.created_to)
+    if instance_filter.prefix:
         clauses.append("substr(id, 1, ?) = ?")
-        values += [len(wanted.prefix), wanted.prefix]
-    if wanted.statuses:
-        shown = "CASE WHEN suspended AND status IN ('Pending', 'Running') THEN 'Suspended' ELSE status END"
-        clauses.append(f"{shown} IN ({', '.join('?' * len(wanted.statuses))})")
-        values += sorted(wanted.statuses)
+        values += [len(instance_filter.prefix), instance_filter.prefix]
+    if instance_filter.statuses:
+        runtime_status_sql = "CASE WHEN suspended AND status IN ('Pending', 'Running') THEN 'Suspended' ELSE status END"
+        clauses.append(f"{runtime_status_sql} IN ({', '.join('?' * len(instance_filter.statuses))})")
+        values += sorted(instance_filter.statuses)
     return " AND ".join(clauses), values

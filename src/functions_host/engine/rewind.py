@@ -23,7 +23,7 @@ from functions_host.engine.events import (
     ChildCompleted,
     ChildFailed,
     ChildScheduled,
-    EntityAnswered,
+    EntityResponded,
     EpisodeCompleted,
     EpisodeStarted,
     Event,
@@ -46,7 +46,7 @@ class RewindPlan:
     """
 
     length: int
-    redelivered: tuple[tuple[int | None, str], ...]
+    redelivered_texts: tuple[tuple[int | None, str], ...]
     rerun: tuple[int, ...]
     children: tuple[tuple[int, str], ...]
 
@@ -62,32 +62,34 @@ def plan_rewind(texts: Sequence[str]) -> RewindPlan:
         if isinstance(event, ChildScheduled):
             child_ids[event.task_id] = event.instance_id
     left = set(before.open)
-    redelivered: list[tuple[int | None, str]] = []
+    redelivered_texts: list[tuple[int | None, str]] = []
     children: list[tuple[int, str]] = []
     rerun: list[int] = []
     for event, text in zip(events[length:], texts[length:], strict=True):
         match event:
             case EventRaised():
-                redelivered.append((None, text))
+                redelivered_texts.append((None, text))
             case ActivityFailed(number) if number in left:
                 left.discard(number)
                 rerun.append(number)
             case ChildFailed(number) if number in left:
                 left.discard(number)
                 children.append((number, child_ids[number]))
-            case ActivityCompleted(number) | ChildCompleted(number) | TimerFired(number) | EntityAnswered(number) if (
+            case ActivityCompleted(number) | ChildCompleted(number) | TimerFired(number) | EntityResponded(number) if (
                 number in left
             ):
                 left.discard(number)
-                redelivered.append((number, text))
+                redelivered_texts.append((number, text))
             case _:
                 pass
-    return RewindPlan(length, tuple(redelivered), tuple(sorted({*rerun, *left})), tuple(children))
+    return RewindPlan(length, tuple(redelivered_texts), tuple(sorted({*rerun, *left})), tuple(children))
 
 
 def _find_cut(events: Sequence[Event]) -> int:
-    ends = [(index, event.is_over) for index, event in enumerate(events) if isinstance(event, EpisodeCompleted)]
-    end = next((index for index, is_over in ends if is_over), ends[-1][0])
+    episode_completions = [
+        (index, event.is_over) for index, event in enumerate(events) if isinstance(event, EpisodeCompleted)
+    ]
+    end = next((index for index, is_over in episode_completions if is_over), episode_completions[-1][0])
     start = _episode_start(events, end)
     ledger = Ledger()
     retry_of: dict[int, int] = {}

@@ -18,21 +18,21 @@ _CAPACITY = 1000
 class Run:
     """A generation: its row, the fold of its history, and the events that the SDK replays.
 
-    ``busy`` while an episode runs; ``closed`` after a change from outside, which invalidates the running episode.
-    While the orchestrator is cached, ``token`` names it, ``shown`` counts the events of ``replay`` that it has seen,
-    and ``replayed_length`` is the history's length at the last full replay.
+    ``busy`` while an episode runs; ``is_closed`` after a change from outside, which invalidates the running episode.
+    While the orchestrator is cached, ``token`` names it, ``fed_count`` counts the events of ``replay`` that it has
+    seen, and ``replayed_length`` is the history's length at the last full replay.
     """
 
     record: InstanceRecord
-    suspended: bool
+    is_suspended: bool
     ledger: Ledger = field(default_factory=Ledger)
     replay: list[str] = field(default_factory=list[str])
-    retried: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
+    retried_actions: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
     length: int = 0
     busy: bool = False
-    closed: bool = False
+    is_closed: bool = False
     token: str | None = None
-    shown: int = 0
+    fed_count: int = 0
     replayed_length: int = 0
 
     @property
@@ -74,10 +74,10 @@ class RunCache:
         record = self._store.find_instance(instance_id)
         if record is None or record.is_terminal:
             return None
-        run = Run(record, record.suspended)
+        run = Run(record, record.is_suspended)
         for text in self._store.read_history(record.key):
             run.append(decode_event(text), text)
-        self._make_room()
+        self._evict_oldest()
         self._runs[instance_id] = run
         return run
 
@@ -92,7 +92,7 @@ class RunCache:
             self._release(run.token)
         return run
 
-    def _make_room(self) -> None:
+    def _evict_oldest(self) -> None:
         if len(self._runs) >= _CAPACITY:
             idle = next((key for key, run in self._runs.items() if not run.busy), None)
             if idle is not None:

@@ -64,9 +64,9 @@ def pack_instance(db: sqlite3.Connection, key: int) -> None:
     """Compress what an instance that has ended was given and what it said."""
     sql = "SELECT input, output, custom_status FROM instances WHERE key = ?"
     texts = db.execute(sql, (key,)).fetchone()
-    packed = tuple(pack_text(unpack_text(text)) for text in texts)
-    if packed != texts:
-        db.execute("UPDATE instances SET input = ?, output = ?, custom_status = ? WHERE key = ?", (*packed, key))
+    packed_texts = tuple(pack_text(unpack_text(text)) for text in texts)
+    if packed_texts != texts:
+        db.execute("UPDATE instances SET input = ?, output = ?, custom_status = ? WHERE key = ?", (*packed_texts, key))
 
 
 def end_history(db: sqlite3.Connection, key: int, last: Sequence[str] = ()) -> None:
@@ -96,8 +96,8 @@ def reopen_history(db: sqlite3.Connection, key: int, length: int) -> None:
 def _to_version_2(db: sqlite3.Connection) -> None:
     for statement in "".join(_TO_VERSION_2).split(";"):
         db.execute(statement)
-    ended = "SELECT key FROM instances WHERE status NOT IN ('Pending', 'Running') ORDER BY key"
-    for (key,) in db.execute(ended).fetchall():
+    ended_query = "SELECT key FROM instances WHERE status NOT IN ('Pending', 'Running') ORDER BY key"
+    for (key,) in db.execute(ended_query).fetchall():
         end_history(db, key)
         pack_instance(db, key)
 

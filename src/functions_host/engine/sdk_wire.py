@@ -24,9 +24,9 @@ from functions_host.engine.events import (
     Completion,
     ContinueAsNew,
     CreateTimer,
-    EntityAnswer,
-    EntityAnswered,
     EntityCalled,
+    EntityResponded,
+    EntityResult,
     EntitySignalled,
     EpisodeCompleted,
     EpisodeStarted,
@@ -36,7 +36,7 @@ from functions_host.engine.events import (
     ExecutionStarted,
     Operation,
     OperationResult,
-    OrchestratorAnswer,
+    OrchestratorResult,
     RetryPolicy,
     SignalEntity,
     Status,
@@ -135,8 +135,8 @@ def _event_fields(event: Event) -> tuple[Code, int, dict[str, Any]]:
     match event:
         case EpisodeStarted():
             return Code.ORCHESTRATOR_STARTED, -1, {}
-        case EpisodeCompleted(waits, is_over):
-            return Code.ORCHESTRATOR_COMPLETED, -1, {"Waits": waits} | ({"Over": True} if is_over else {})
+        case EpisodeCompleted(wait_counts, is_over):
+            return Code.ORCHESTRATOR_COMPLETED, -1, {"Waits": wait_counts} | ({"Over": True} if is_over else {})
         case ExecutionStarted(instance_id, execution_id, name, version):
             instance = {"InstanceId": instance_id, "ExecutionId": execution_id}
             return Code.EXECUTION_STARTED, -1, {"OrchestrationInstance": instance, "Name": name, "Version": version}
@@ -179,8 +179,8 @@ def _completion_fields(event: Event) -> tuple[Code, int, dict[str, Any]]:
             return Code.CHILD_FAILED, -1, {"TaskScheduledId": task_id, "Reason": reason, "Details": details}
         case TimerFired(task_id, fire_at):
             return Code.TIMER_FIRED, -1, {"TimerId": task_id, "FireAt": format_time(fire_at)}
-        case EntityAnswered(task_id, request_id, result_json, failed):
-            answer = {"result": result_json} | ({"exceptionType": "System.Exception"} if failed else {})
+        case EntityResponded(task_id, request_id, result_json, has_failed):
+            answer = {"result": result_json} | ({"exceptionType": "System.Exception"} if has_failed else {})
             return Code.EVENT_RAISED, -1, {"TaskScheduledId": task_id, "Name": request_id, "Input": json.dumps(answer)}
         case EventRaised(name, input_json):
             return Code.EVENT_RAISED, -1, {"Name": name, "Input": input_json}
@@ -214,7 +214,7 @@ def decode_completion(text: str) -> Completion:
         | ChildCompleted
         | ChildFailed
         | TimerFired
-        | EntityAnswered
+        | EntityResponded
         | EventRaised
         | TaskRewound,
     ):
@@ -233,7 +233,7 @@ def _decode_event_raised(body: dict[str, Any]) -> Event:
     if "TaskScheduledId" not in body:
         return EventRaised(body["Name"], body["Input"])
     answer = cast("dict[str, Any]", json.loads(body["Input"]))
-    return EntityAnswered(body["TaskScheduledId"], body["Name"], answer["result"], "exceptionType" in answer)
+    return EntityResponded(body["TaskScheduledId"], body["Name"], answer["result"], "exceptionType" in answer)
 
 
 def _decode_ended(body: dict[str, Any]) -> Event:
@@ -283,7 +283,7 @@ def encode_orchestration(
     ``input_json`` is inserted unchanged: a Python client's input is JSON text in a string, a webhook's an object.
     Timer limits are omitted: this engine has none.
     """
-    rest = json.dumps(
+    context_json = json.dumps(
         {
             "instanceId": instance_id,
             "isReplaying": is_replaying,
@@ -295,16 +295,16 @@ def encode_orchestration(
             "defaultHttpAsyncRequestSleepTimeMillseconds": http_poll_milliseconds,
         }
     )
-    return f'{{"history":[{",".join(history)}],"input":{input_json or "null"},{rest[1:]}'
+    return f'{{"history":[{",".join(history)}],"input":{input_json or "null"},{context_json[1:]}'
 
 
-def decode_orchestrator_answer(text: str) -> OrchestratorAnswer:
+def decode_orchestrator_answer(text: str) -> OrchestratorResult:
     """Read the state returned by an orchestrator's ``handle``, with its actions flattened in order."""
     state = cast("dict[str, Any]", json.loads(text))
     actions = tuple(_flatten(action for group in state["actions"] for action in group))
     output = state.get("output")
     custom_status = state.get("customStatus")
-    return OrchestratorAnswer(
+    return OrchestratorResult(
         actions=actions,
         is_done=bool(state.get("isDone")),
         output_json=None if output is None else json.dumps(output),
@@ -327,11 +327,11 @@ def mark_partial(state: str, cancelled_timers: Sequence[int]) -> str:
     return f'{state[:-1]},"isPartial":true,"cancelledTimers":{json.dumps(list(cancelled_timers))}}}'
 
 
-def decode_orchestrator_failure(message: str) -> OrchestratorAnswer:
+def decode_orchestrator_failure(message: str) -> OrchestratorResult:
     """Read the exception text of an orchestrator; its actions, if any, follow a label."""
     _, label, state = message.rpartition(OUT_OF_PROC_LABEL)
     if not label:
-        return OrchestratorAnswer(actions=(), is_done=False, error=message)
+        return OrchestratorResult(actions=(), is_done=False, error=message)
     return decode_orchestrator_answer(state)
 
 
@@ -383,11 +383,11 @@ def encode_entity_batch(
     return json.dumps({"self": {"name": name, "key": key}, "exists": exists, "state": state_json, "batch": batch})
 
 
-def decode_entity_answer(text: str) -> EntityAnswer:
+def decode_entity_answer(text: str) -> EntityResult:
     """Read the state and the results returned by an entity's ``handle``."""
     body = cast("dict[str, Any]", json.loads(text))
     results = tuple(OperationResult(item["result"] or "null", bool(item["isError"])) for item in body["results"])
-    return EntityAnswer(exists=bool(body["entityExists"]), state_json=body["entityState"], results=results)
+    return EntityResult(exists=bool(body["entityExists"]), state_json=body["entityState"], results=results)
 
 
 def encode_text(text: str) -> str:

@@ -49,7 +49,9 @@ _ADD_OPERATION = (
 def read_instance(row: tuple[Any, ...]) -> InstanceRecord:
     """Read a row of ``INSTANCE_COLUMNS``."""
     parent = None if row[10] is None else Parent(row[10], row[11], row[12])
-    key, instance_id, name, version, execution_id, status, suspended, input_json, output_json, custom_status = row[:10]
+    key, instance_id, name, version, execution_id, status, is_suspended, input_json, output_json, custom_status = row[
+        :10
+    ]
     return InstanceRecord(
         key=key,
         instance_id=instance_id,
@@ -57,7 +59,7 @@ def read_instance(row: tuple[Any, ...]) -> InstanceRecord:
         version=version,
         execution_id=execution_id,
         status=status,
-        suspended=bool(suspended),
+        is_suspended=bool(is_suspended),
         input_json=unpack_text(input_json),
         output_json=unpack_text(output_json),
         custom_status_json=unpack_text(custom_status),
@@ -77,7 +79,7 @@ class SqliteStore:
         self._db = Database(path, SCHEMA, SCHEMA_VERSION, max_bytes, upgrades=UPGRADES)
         self.read = self._db.read
         self.check_files = self._db.check_files
-        self.check_room = self._db.check_room
+        self.check_free_space = self._db.check_free_space
         self.prove = self._db.prove
         self.erase = self._db.erase
         self.shrink = self._db.shrink
@@ -100,11 +102,11 @@ class SqliteStore:
         with self._transaction("start") as db:
             _replace_instance(db, new, at)
 
-    def set_suspended(self, key: int, suspended: bool, at: float) -> None:
+    def set_suspended(self, key: int, is_suspended: bool, at: float) -> None:
         """Suspend or resume an instance."""
         sql = "UPDATE instances SET suspended = ?, updated_at = ? WHERE key = ?"
         with self._transaction("suspend") as db:
-            db.execute(sql, (int(suspended), at, key))
+            db.execute(sql, (int(is_suspended), at, key))
 
     def end_instance(
         self, key: int, status: Status, output_json: str | None, at: float, reply: tuple[Parent, str] | None
@@ -139,9 +141,9 @@ class SqliteStore:
 
     def read_history(self, key: int) -> list[str]:
         """Read the history of an instance, oldest event first."""
-        packed = self.read("SELECT packed FROM ended_histories WHERE instance = ?", (key,))
-        if packed:
-            return unpack_history(packed[0][0])
+        packed_rows = self.read("SELECT packed FROM ended_histories WHERE instance = ?", (key,))
+        if packed_rows:
+            return unpack_history(packed_rows[0][0])
         sql = "SELECT event FROM history WHERE instance = ? ORDER BY seq"
         return [row[0] for row in self.read(sql, (key,))]
 
@@ -177,7 +179,7 @@ class SqliteStore:
     def commit_episode(self, commit: EpisodeCommit) -> list[ActivityItem]:
         """Commit one orchestration episode; returns the activities to run."""
         with self._transaction("episode") as db:
-            _delete_arrivals(db, commit.key, commit.consumed)
+            _delete_arrivals(db, commit.key, commit.consumed_seqs)
             for task_id in commit.cancelled_timers:
                 db.execute("DELETE FROM arrivals WHERE instance = ? AND task = ?", (commit.key, task_id))
             items = _insert_work(db, commit)
@@ -198,7 +200,7 @@ class SqliteStore:
             sql = "SELECT id FROM instances WHERE key = ? AND execution_id = ? AND status IN ('Pending', 'Running')"
             row = db.execute(sql, (item.instance_key, item.execution_id)).fetchone()
             if row is not None:
-                db.execute(_ADD_ARRIVAL, (item.instance_key, None, item.work.task_id, text))
+                db.execute(_ADD_ARRIVAL, (item.instance_key, None, item.activity.task_id, text))
         return None if row is None else row[0]
 
     def pending_activities(self) -> list[ActivityItem]:
@@ -313,16 +315,18 @@ def _insert_work(db: sqlite3.Connection, commit: EpisodeCommit) -> list[Activity
         db.execute(_ADD_ARRIVAL, (commit.key, arrival.due_at, arrival.task_id, arrival.text))
     for child in commit.children:
         _replace_instance(db, child, commit.at)
-    for work in commit.operations:
-        db.execute(_ADD_OPERATION, _operation_row(work.entity_id, work.operation))
+    for pending_work in commit.operations:
+        db.execute(_ADD_OPERATION, _operation_row(pending_work.entity_id, pending_work.operation))
     items: list[ActivityItem] = []
-    for work in commit.activities:
+    for pending_work in commit.activities:
         sql = (
             "INSERT INTO activities(instance, execution_id, task, name, input)"
             " SELECT key, execution_id, ?, ?, ? FROM instances WHERE key = ? RETURNING seq, execution_id"
         )
-        seq, execution_id = db.execute(sql, (work.task_id, work.name, work.input_json, commit.key)).fetchone()
-        items.append(ActivityItem(seq, commit.key, execution_id, work))
+        seq, execution_id = db.execute(
+            sql, (pending_work.task_id, pending_work.name, pending_work.input_json, commit.key)
+        ).fetchone()
+        items.append(ActivityItem(seq, commit.key, execution_id, pending_work))
     return items
 
 

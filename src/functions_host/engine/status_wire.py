@@ -31,23 +31,23 @@ def encode_json(value: Any) -> str:
         return json.dumps(json.loads(json.dumps(value), parse_constant=str))
 
 
-def encode_stored(stored: str | None) -> str:
+def encode_stored(stored_json: str | None) -> str:
     """Return JSON as it is stored, but for NaN and Infinity; as a text if it is damaged, so that answers are JSON."""
     try:
-        return strict_json(stored or "null")
+        return strict_json(stored_json or "null")
     except (ValueError, RecursionError):
-        return json.dumps(stored)
+        return json.dumps(stored_json)
 
 
-def strict_json(stored: str) -> str:
+def strict_json(stored_json: str) -> str:
     """Return JSON as it is stored, but for NaN and Infinity.
 
     Raises:
         ValueError, RecursionError: it is damaged.
     """
     constants: list[str] = []
-    value = json.loads(stored, parse_constant=lambda word: constants.append(word) or word)
-    return encode_json(value) if constants else stored
+    value = json.loads(stored_json, parse_constant=lambda word: constants.append(word) or word)
+    return encode_json(value) if constants else stored_json
 
 
 def encode_status(record: InstanceRecord, *, show_input: bool, history_json: str | None = None) -> str:
@@ -69,7 +69,7 @@ def _output(record: InstanceRecord) -> str:
     return encode_stored(json.loads(record.output_json or "null")) if record.output_json != '""' else '""'
 
 
-_SHOWN_NAMES: dict[int, str] = {
+_API_NAMES: dict[int, str] = {
     0: "ExecutionStarted",
     1: "ExecutionCompleted",
     2: "ExecutionFailed",
@@ -86,24 +86,26 @@ _SHOWN_NAMES: dict[int, str] = {
 
 def encode_status_history(texts: Iterable[str], show_output: bool) -> str:
     """Encode a history for the management API, which shows scheduled tasks with their completion."""
-    scheduled: dict[int, dict[str, Any]] = {}
-    shown: list[dict[str, Any]] = []
+    scheduled_bodies: dict[int, dict[str, Any]] = {}
+    api_events: list[dict[str, Any]] = []
     for text in texts:
         body = cast("dict[str, Any]", json.loads(text))
         code = body["EventType"]
         if code in {Code.TASK_SCHEDULED, Code.CHILD_CREATED, Code.TIMER_CREATED}:
-            scheduled[body["EventId"]] = body
-        if code in _SHOWN_NAMES:
-            shown.append(_shown_event(body, scheduled, show_output))
-    return json.dumps(shown)
+            scheduled_bodies[body["EventId"]] = body
+        if code in _API_NAMES:
+            api_events.append(_to_api_event(body, scheduled_bodies, show_output))
+    return json.dumps(api_events)
 
 
-def _shown_event(body: dict[str, Any], scheduled: dict[int, dict[str, Any]], show_output: bool) -> dict[str, Any]:
+def _to_api_event(
+    body: dict[str, Any], scheduled_bodies: dict[int, dict[str, Any]], show_output: bool
+) -> dict[str, Any]:
     hidden = {"EventId", "IsPlayed", "EventType", "TaskScheduledId", "TimerId", "Waits", "Over"}
     hidden |= set[str]() if show_output else {"Result"}
-    event = {"EventType": _SHOWN_NAMES[body["EventType"]]}
+    event = {"EventType": _API_NAMES[body["EventType"]]}
     event |= {key: value for key, value in body.items() if key not in hidden}
-    before = scheduled.get(body.get("TaskScheduledId", body.get("TimerId", -1)))
+    before = scheduled_bodies.get(body.get("TaskScheduledId", body.get("TimerId", -1)))
     if before is not None:
         event["ScheduledTime"] = before["Timestamp"]
         if "Name" in before:

@@ -26,7 +26,7 @@ class InstanceRecord:
     version: str
     execution_id: str
     status: Status
-    suspended: bool
+    is_suspended: bool
     input_json: str | None
     output_json: str | None
     custom_status_json: str | None
@@ -46,7 +46,7 @@ class InstanceRecord:
     @property
     def runtime_status(self) -> str:
         """The status as the management API names it."""
-        return "Suspended" if self.suspended and not self.is_terminal else self.status
+        return "Suspended" if self.is_suspended and not self.is_terminal else self.status
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ActivityItem:
     seq: int
     instance_key: int
     execution_id: str
-    work: ActivityWork
+    activity: ActivityWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class EpisodeCommit:
     at: float
     first_seq: int
     history: list[str]
-    consumed: list[int]
+    consumed_seqs: list[int]
     status: Status
     custom_status_json: str | None
     output_json: str | None = None

@@ -19,7 +19,7 @@ from functions_host.engine.worker import Worker
 _BAD_ID = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]")
 _MAX_ID_LENGTH = 100
 _PURGE_BATCH = 100
-_SETTLE_SECONDS = 0.25
+_COMMIT_WAIT_SECONDS = 0.25
 
 
 class TaskHubError(Exception):
@@ -34,7 +34,7 @@ class InstanceNotFoundError(TaskHubError):
     """There is no such instance."""
 
 
-class InstanceGoneError(TaskHubError):
+class InstanceCompletedError(TaskHubError):
     """The instance has already ended."""
 
 
@@ -64,9 +64,9 @@ class TaskHub:
             BadRequestError: no such orchestrator, or an id that is not allowed.
             ConflictError: an instance with this id has not ended yet.
         """
-        known = self._worker.functions.catalog.orchestrators
-        if name.lower() not in known:
-            names = ", ".join(sorted(known)) or "none"
+        function_names = self._worker.functions.catalog.orchestrators
+        if name.lower() not in function_names:
+            names = ", ".join(sorted(function_names)) or "none"
             raise BadRequestError(
                 f"The function '{name}' doesn't exist, is disabled, or is not an orchestrator function. "
                 f"Additional info: the following are the known orchestrator functions: {names}"
@@ -84,7 +84,7 @@ class TaskHub:
                     status = existing.runtime_status
                     raise ConflictError(f"An Orchestration instance with the status {status} already exists.")
                 self.terminate(instance_id, "replaced by a new instance of the same id")
-            self._worker.forget(instance_id)
+            self._worker.evict(instance_id)
         new = NewInstance(instance_id, name, version, self._worker.new_id(), input_json)
         self._store.create_instance(new, self._worker.clock())
         self._worker.wake_instance(instance_id)
@@ -101,7 +101,7 @@ class TaskHub:
             raise InstanceNotFoundError(f"No instance with ID '{instance_id}' was found.")
         return record
 
-    async def find_settled(self, instance_id: str) -> InstanceRecord:
+    async def find_committed(self, instance_id: str) -> InstanceRecord:
         """Read an instance after the episode that runs now, if it is committed soon.
 
         An orchestrator that tells somebody in its process of its end does so before the end is committed; the first
@@ -110,7 +110,7 @@ class TaskHub:
         Raises:
             InstanceNotFoundError: there is none.
         """
-        await self._worker.settle(instance_id, _SETTLE_SECONDS)
+        await self._worker.wait_for_commit(instance_id, _COMMIT_WAIT_SECONDS)
         return self.find(instance_id)
 
     def read_history(self, record: InstanceRecord) -> list[str]:
@@ -149,11 +149,11 @@ class TaskHub:
         parent = record.parent
         reply = None if parent is None else (parent, encode_end(parent, "Terminated", output, now))
         self._store.end_instance(record.key, "Terminated", output, now, reply)
-        self._worker.forget(instance_id)
+        self._worker.evict(instance_id)
         if parent is not None:
             self._worker.wake_instance(parent.instance_id)
 
-    def set_suspended(self, instance_id: str, suspended: bool) -> None:
+    def set_suspended(self, instance_id: str, is_suspended: bool) -> None:
         """Suspend or resume an instance; arrivals wait while it is suspended.
 
         Raises:
@@ -162,14 +162,14 @@ class TaskHub:
             ConflictError: it is already in that state.
         """
         record = self._find_live(instance_id)
-        if record.suspended == suspended:
-            verb = "suspend" if suspended else "resume"
+        if record.is_suspended == is_suspended:
+            verb = "suspend" if is_suspended else "resume"
             raise ConflictError(
                 f"Cannot {verb} the orchestration instance {instance_id} because instance is in the "
                 f"{record.runtime_status} state."
             )
-        self._store.set_suspended(record.key, suspended, self._worker.clock())
-        self._worker.set_suspended(instance_id, suspended)
+        self._store.set_suspended(record.key, is_suspended, self._worker.clock())
+        self._worker.set_suspended(instance_id, is_suspended)
 
     def restart(self, instance_id: str, *, with_new_id: bool) -> str:
         """Restart the instance's orchestrator with the same input; returns the id.
@@ -194,7 +194,7 @@ class TaskHub:
         record = self.find(instance_id)
         if record.status != "Failed":
             if record.is_terminal:
-                raise InstanceGoneError(f"The instance '{instance_id}' has ended with status {record.status}.")
+                raise InstanceCompletedError(f"The instance '{instance_id}' has ended with status {record.status}.")
             raise ConflictError(
                 f"Cannot rewind the orchestration instance {instance_id} because instance is in the "
                 f"{record.runtime_status} state: only failed instances can be rewound."
@@ -204,7 +204,7 @@ class TaskHub:
         self._plan_rewind(record, now, rewinds)
         self._store.rewind_instances(rewinds.values(), now)
         for rewound in rewinds:
-            self._worker.forget(rewound)
+            self._worker.evict(rewound)
             self._worker.wake_instance(rewound)
 
     def _plan_rewind(self, record: InstanceRecord, now: float, rewinds: dict[str, RewindCommit]) -> None:
@@ -217,7 +217,7 @@ class TaskHub:
             else:
                 rerun.append(task_id)
         arrivals: list[tuple[int | None, str]] = [(task, encode_event(TaskRewound(task), now)) for task in rerun]
-        rewinds[record.instance_id] = RewindCommit(record.key, plan.length, [*arrivals, *plan.redelivered])
+        rewinds[record.instance_id] = RewindCommit(record.key, plan.length, [*arrivals, *plan.redelivered_texts])
 
     def purge(self, instance_id: str) -> None:
         """Delete an instance that has ended, or the state of an entity, which is an instance to the extension.
@@ -237,23 +237,23 @@ class TaskHub:
                     f"{record.runtime_status} state: terminate it first."
                 )
             self._store.purge_instances([record.key])
-            self._worker.forget(instance_id)
+            self._worker.evict(instance_id)
         self._worker.clean_up()
 
-    async def purge_all(self, wanted: InstanceFilter) -> int:
+    async def purge_all(self, instance_filter: InstanceFilter) -> int:
         """Delete all instances that have ended and that the filter matches; returns how many.
 
         Guarantee: idempotent. Deletes in batches, between which other work goes on; when it is cut short, those before
         are deleted.
         """
         count = 0
-        batch = replace(wanted, limit=_PURGE_BATCH)
-        while ended := list_ended(self._store, batch):
-            self._store.purge_instances(key for key, _ in ended)
-            for _, instance_id in ended:
-                self._worker.forget(instance_id)
-            count += len(ended)
-            batch = replace(batch, after_key=ended[-1][0])
+        batch = replace(instance_filter, limit=_PURGE_BATCH)
+        while ended_instances := list_ended(self._store, batch):
+            self._store.purge_instances(key for key, _ in ended_instances)
+            for _, instance_id in ended_instances:
+                self._worker.evict(instance_id)
+            count += len(ended_instances)
+            batch = replace(batch, after_key=ended_instances[-1][0])
             self._worker.clean_up()
             await asyncio.sleep(0)
         return count
@@ -268,9 +268,9 @@ class TaskHub:
         Raises:
             BadRequestError: the app has no such entity function.
         """
-        known = self._worker.functions.catalog.entities
-        if name.lower() not in known:
-            names = ", ".join(sorted(known)) or "none"
+        function_names = self._worker.functions.catalog.entities
+        if name.lower() not in function_names:
+            names = ", ".join(sorted(function_names)) or "none"
             raise BadRequestError(
                 f"The function '{name}' doesn't exist, is disabled, or is not an entity function. "
                 f"Additional info: the following are the known entity functions: {names}"
@@ -282,7 +282,7 @@ class TaskHub:
     def _find_live(self, instance_id: str) -> InstanceRecord:
         record = self.find(instance_id)
         if record.is_terminal:
-            raise InstanceGoneError(f"The instance '{instance_id}' has ended with status {record.status}.")
+            raise InstanceCompletedError(f"The instance '{instance_id}' has ended with status {record.status}.")
         return record
 
 

@@ -18,9 +18,9 @@ from functions_host.engine.crash_points import reach
 from functions_host.engine.database import when_unlocked
 from functions_host.engine.decide import name_as_awaited, select_arrivals
 from functions_host.engine.durable_functions import DurableFunctions, Raised, Returned
-from functions_host.engine.entities import decide_batch, parse_entity_id, refuse_batch
+from functions_host.engine.entities import decide_batch, parse_entity_id, reject_batch
 from functions_host.engine.episodes import Episode, close_episode, open_episode, read_answer
-from functions_host.engine.events import ActivityCompleted, ActivityFailed, Completion, Operation, OrchestratorAnswer
+from functions_host.engine.events import ActivityCompleted, ActivityFailed, Completion, Operation, OrchestratorResult
 from functions_host.engine.keyed_jobs import KeyedJobs
 from functions_host.engine.run_cache import RunCache
 from functions_host.engine.sdk_wire import (
@@ -37,7 +37,7 @@ _SHRINK_PAUSE_SECONDS = 0.02
 _STORE = "the store"
 _BUSY_SECONDS = 300.0
 """How long an outcome waits for a file that another program holds locked; after that, its function runs again."""
-_KEPT_FROM_EVENTS = 16
+_MIN_CACHED_EVENTS = 16
 """The history from which an orchestrator is kept in memory: a shorter one is replayed in less time than keeping takes,
 and its end, which is replayed in any case, is not computed twice."""
 
@@ -133,11 +133,11 @@ class Worker:
         """Process an entity that has new operations."""
         self._entities.wake(entity_id)
 
-    def forget(self, instance_id: str) -> None:
+    def evict(self, instance_id: str) -> None:
         """Drop the cached state of an instance that was changed from outside; discards its running episode."""
         run = self._runs.drop(instance_id)
         if run is not None:
-            run.closed = True
+            run.is_closed = True
         self._announce_end(instance_id)
 
     def clean_up(self) -> None:
@@ -146,19 +146,19 @@ class Worker:
         self._clean_up.wake(_STORE)
 
     async def _shrink(self, _: str) -> None:
-        given = 0
+        shrunk_pages = 0
         while count := self.store.shrink():
-            given += count
+            shrunk_pages += count
             await asyncio.sleep(_SHRINK_PAUSE_SECONDS)
-        if given:
+        if shrunk_pages:
             self.store.erase()  # of the pages that were moved, too
 
-    def set_suspended(self, instance_id: str, suspended: bool) -> None:
+    def set_suspended(self, instance_id: str, is_suspended: bool) -> None:
         """Suspend or resume the episodes of an instance."""
         run = self._runs.find(instance_id)
         if run is not None:
-            run.suspended = suspended
-        if not suspended:
+            run.is_suspended = is_suspended
+        if not is_suspended:
             self.wake_instance(instance_id)
 
     async def wait_for_end(self, instance_id: str, timeout_seconds: float) -> None:
@@ -176,7 +176,7 @@ class Worker:
     def _announce_end(self, instance_id: str) -> None:
         _wake_all(self._waiters.pop(instance_id, ()))
 
-    async def settle(self, instance_id: str, timeout_seconds: float) -> None:
+    async def wait_for_commit(self, instance_id: str, timeout_seconds: float) -> None:
         """Wait until the episode that runs now, if any, is committed, or the timeout expires."""
         run = self._runs.find(instance_id)
         if run is None or not run.busy:
@@ -207,7 +207,7 @@ class Worker:
         reach("orchestrator.before_call")
         answer = await self._call_orchestrator(episode)
         reach("orchestrator.after_call")
-        if run.closed:
+        if run.is_closed:
             if run.token is not None:
                 self.functions.release_orchestrator(run.token)
             return
@@ -218,35 +218,35 @@ class Worker:
             new_id=self.new_id,
             find_instance=self.store.find_instance,
         )
-        items = await when_unlocked(lambda: None if run.closed else self.store.commit_episode(commit), _BUSY_SECONDS)
+        items = await when_unlocked(lambda: None if run.is_closed else self.store.commit_episode(commit), _BUSY_SECONDS)
         if items is None:
             return
         self._advance(episode, commit)
         self._hand_out(run.record.instance_id, commit, items)
 
-    async def _call_orchestrator(self, episode: Episode) -> OrchestratorAnswer:
+    async def _call_orchestrator(self, episode: Episode) -> OrchestratorResult:
         run = episode.run
         name = episode.run.record.name
         token = run.token
         run.token = None
         if token is not None and not run.is_replay_due and not episode.needs_replay:
-            resumed = await self.functions.resume_orchestrator(name, token, episode.encode_news())
-            if resumed is not None:
-                answer = _read(resumed[0])
+            resume_result = await self.functions.resume_orchestrator(name, token, episode.encode_news())
+            if resume_result is not None:
+                answer = _read(resume_result[0])
                 if not answer.is_done and answer.error is None:
-                    run.token = resumed[1]
+                    run.token = resume_result[1]
                     return answer
                 # An end is not taken from memory: what is committed is what a replay gives.
         elif token is not None:
             self.functions.release_orchestrator(token)
-        keep = run.length >= _KEPT_FROM_EVENTS and not self._always_replay
+        keep = run.length >= _MIN_CACHED_EVENTS and not self._always_replay
         result, run.token = await self.functions.run_orchestrator(name, episode.encode_context(), keep=keep)
         run.replayed_length = run.length + len(episode.events)
         return _read(result)
 
     def _open_next_episode(self, instance_id: str) -> Episode | None:
         run = self._runs.load(instance_id)
-        if run is None or run.suspended:
+        if run is None or run.is_suspended:
             return None
         now = self.clock()
         arrivals = self.store.read_arrivals(run.record.key, now)
@@ -263,10 +263,10 @@ class Worker:
         run = episode.run
         instance_id = episode.run.record.instance_id
         if commit.renewal is None and commit.status == "Running":
-            run.shown = len(run.replay) + episode.shown_count
+            run.fed_count = len(run.replay) + episode.news_count
             for event, text in zip(episode.events, episode.texts, strict=True):
                 run.append(event, text)
-            run.retried.update(episode.retried)
+            run.retried_actions.update(episode.retried_actions)
             for task_id in commit.cancelled_timers:
                 run.ledger.close(task_id)
             return
@@ -281,8 +281,8 @@ class Worker:
             self._activities.wake(item)
         for child in commit.children:
             self._instances.wake(child.instance_id)
-        for work in commit.operations:
-            self._entities.wake(work.entity_id)
+        for operation_work in commit.operations:
+            self._entities.wake(operation_work.entity_id)
         due_times = [arrival.due_at for arrival in commit.own_arrivals if arrival.due_at is not None]
         self._alarm.add((due_at, instance_id) for due_at in due_times)
         if commit.parent_reply is not None:
@@ -292,19 +292,19 @@ class Worker:
 
     async def _run_activity(self, item: ActivityItem) -> None:
         reach("activity.before_call")
-        result = await self.functions.run_activity(item.work.name, item.work.input_json)
+        result = await self.functions.run_activity(item.activity.name, item.activity.input_json)
         reach("activity.after_call")
         text = encode_event(_activity_end(item, result), self.clock())
-        woken = await when_unlocked(lambda: self.store.commit_activity(item, text), _BUSY_SECONDS)
-        if woken is not None:
-            self._instances.wake(woken)
+        instance_id = await when_unlocked(lambda: self.store.commit_activity(item, text), _BUSY_SECONDS)
+        if instance_id is not None:
+            self._instances.wake(instance_id)
 
     # --- entities ----------------------------------------------------------------------------
 
     async def _run_entity(self, entity_id: str) -> None:
-        while queued := self.store.read_operations(entity_id, self._batch_size):
-            commit = EntityCommit(entity_id, self.clock(), queued[-1].seq, ())
-            await self._call_entity(commit, [item.operation for item in queued])
+        while queued_items := self.store.read_operations(entity_id, self._batch_size):
+            commit = EntityCommit(entity_id, self.clock(), queued_items[-1].seq, ())
+            await self._call_entity(commit, [item.operation for item in queued_items])
             if await when_unlocked(lambda commit=commit: self.store.commit_entity(commit), _BUSY_SECONDS):
                 self.clean_up()
             for reply, _ in commit.replies:
@@ -315,7 +315,7 @@ class Worker:
         if name not in self.functions.catalog.entities:
             message = f"The function '{name}' doesn't exist, is disabled, or is not an entity function."
             _logger.warning("%s %d operation(s) for it are discarded.", message, len(operations))
-            replies = refuse_batch(operations, message)
+            replies = reject_batch(operations, message)
             commit.keep_state = True
         else:
             record = self.store.find_entity(commit.entity_id)
@@ -327,7 +327,7 @@ class Worker:
             if isinstance(result, Returned):
                 answer = decode_entity_answer(result.value)
                 for operation, done in zip(operations, answer.results, strict=False):
-                    if done.failed:
+                    if done.has_failed:
                         _logger.warning("Entity %r: %s failed: %s", commit.entity_id, operation.name, done.result_json)
                 change = decide_batch(operations, answer)
                 replies = change.replies
@@ -335,7 +335,7 @@ class Worker:
                 commit.state_json = change.state_json
             elif result.is_timeout:
                 _logger.warning("Entity %r: %s", commit.entity_id, result.message)
-                replies = refuse_batch(operations, result.message)
+                replies = reject_batch(operations, result.message)
                 commit.keep_state = True
             else:
                 # Nothing of the batch can be trusted; like the extension, keep it and try again.
@@ -350,18 +350,18 @@ def _wake_all(waiters: Iterable[asyncio.Future[None]]) -> None:
             waiter.set_result(None)
 
 
-def _read(result: Returned | Raised) -> OrchestratorAnswer:
+def _read(result: Returned | Raised) -> OrchestratorResult:
     if isinstance(result, Raised) and result.is_timeout:
         raise EpisodeTimeoutError(result.message)
     return read_answer(result)
 
 
 def _activity_end(item: ActivityItem, result: Returned | Raised) -> Completion:
-    work = item.work
+    activity_work = item.activity
     if isinstance(result, Returned):
-        return ActivityCompleted(work.task_id, result.value)
-    _logger.warning("Activity %r failed: %s", work.name, result.text)
+        return ActivityCompleted(activity_work.task_id, result.value)
+    _logger.warning("Activity %r failed: %s", activity_work.name, result.text)
     _logger.info("%s", result.trace)
-    reason = f"Activity function '{work.name}' failed:  {result.text}"
+    reason = f"Activity function '{activity_work.name}' failed:  {result.text}"
     details = f"Result: Failure\nException: {result.text}\nStack: {result.trace}"
-    return ActivityFailed(work.task_id, reason, details)
+    return ActivityFailed(activity_work.task_id, reason, details)

@@ -62,13 +62,13 @@ __all__ = [
 @pytest.fixture
 def durable_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., AppUnderTest]]:
     """Open apps that are closed after the test: ``durable_app(app_or_folder, settings={...}, now=...)``."""
-    opened: list[AppUnderTest] = []
+    opened_apps: list[AppUnderTest] = []
 
     def open_app(app: Any = None, **options: Any) -> AppUnderTest:
-        tested = AppUnderTest(Path.cwd() if app is None else app, tmp_path_factory.mktemp("durable"), **options)
-        opened.append(tested)
-        return tested
+        app_under_test = AppUnderTest(Path.cwd() if app is None else app, tmp_path_factory.mktemp("durable"), **options)
+        opened_apps.append(app_under_test)
+        return app_under_test
 
     yield open_app
-    for tested in reversed(opened):
-        tested.close()
+    for app_under_test in reversed(opened_apps):
+        app_under_test.close()

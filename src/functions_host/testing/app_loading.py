@@ -62,9 +62,14 @@ def load_tested_app(app: Any, settings: Mapping[str, str]) -> tuple[tuple[AppFun
     handle_event.protos = worker_messages
     handle_event.load_binding_registry()
     _choose_request_type(indexed_functions)
-    added = [*indexed_functions, _make_entity_caller()]
+    functions_metadata = [*indexed_functions, _make_entity_caller()]
     try:
-        found, _ = loader.process_indexed_function(worker_messages, handle_event._functions, added, str(Path.cwd()))  # noqa: SLF001 - the runtime's registry
+        found, _ = loader.process_indexed_function(
+            worker_messages,
+            handle_event._functions,  # noqa: SLF001 - the runtime's registry
+            functions_metadata,
+            str(Path.cwd()),
+        )
     except Exception as error:
         raise StartupError(explain_refusal(error)) from error
     return describe_app(found), host_settings
@@ -108,10 +113,10 @@ def _choose_request_type(indexed_functions: Sequence[Any]) -> None:
     if not registry.http_v2_enabled():
         return
     request_type = registry.ext_base().RequestTrackerMeta.get_request_type()
-    registry._http_v2_enabled = any(_takes(function, request_type) for function in indexed_functions)  # noqa: SLF001
+    registry._http_v2_enabled = any(_accepts_type(function, request_type) for function in indexed_functions)  # noqa: SLF001
 
 
-def _takes(function: Any, request_type: type) -> bool:
+def _accepts_type(function: Any, request_type: type) -> bool:
     if not function.is_http_function():
         return False
     try:

@@ -95,8 +95,8 @@ class AppUnderTest:
             ConflictError: an instance with this id has not ended.
         """
         body = None if value is None else json.dumps(_dump(value))
-        started = self._do(lambda: self._running.hub.start(orchestrator, instance_id, body))
-        return self.orchestration(started)
+        started_id = self._do(lambda: self._running.hub.start(orchestrator, instance_id, body))
+        return self.orchestration(started_id)
 
     def orchestration(self, instance_id: str) -> "Orchestration":
         """Return an orchestration that was started elsewhere, such as by an HTTP function."""
@@ -154,9 +154,9 @@ class AppUnderTest:
 
     def run_timer(self, name: str, *, past_due: bool = False) -> bool:
         """Call a timer function with its retry policy; returns whether it succeeded."""
-        succeeded = self._call(self._running.run_timer(name, past_due=past_due))
+        has_succeeded = self._call(self._running.run_timer(name, past_due=past_due))
         self.settle()
-        return succeeded
+        return has_succeeded
 
     # --- time --------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class AppUnderTest:
 
     def settle(self) -> None:
         """Wait until nothing more can happen before the clock moves; all other methods end with this."""
-        self._call(self._running.settle())
+        self._call(self._running.wait_until_idle())
 
     def skip_timer(self) -> bool:
         """Advance the clock to the next timer and run what it triggers; returns False without a timer."""
@@ -222,8 +222,8 @@ class AppUnderTest:
         self._loop.close()
         self._process.restore()
 
-    def _call[Result](self, work: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_SECONDS)
+    def _call[Result](self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_PATIENCE_SECONDS)
 
     def _do[Result](self, step: Callable[[], Result]) -> Result:
         """Run a coroutine on the engine's loop, and settle."""
@@ -234,7 +234,7 @@ class AppUnderTest:
             except CrashError:
                 raise HostCrashedError("the engine died in this call, as planned, and runs again") from None
             finally:
-                await self._running.settle()
+                await self._running.wait_until_idle()
 
         return self._call(run())
 

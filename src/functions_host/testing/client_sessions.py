@@ -16,7 +16,7 @@ def keep_sessions_apart() -> None:
     http_utils: Any = importlib.import_module("azure.durable_functions.models.utils.http_utils")
     if getattr(http_utils, "_made_by_sdk", None) is not None:
         return
-    http_utils._made_by_sdk = make_session = http_utils._get_session  # noqa: SLF001 - there is no public way
+    http_utils._session_factory_of_sdk = make_session = http_utils._get_session  # noqa: SLF001 - there is no public way
 
     async def get_session() -> Any:
         loop = asyncio.get_running_loop()

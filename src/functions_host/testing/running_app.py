@@ -23,7 +23,7 @@ from functions_host.testing.crashes import CrashError, MortalStore
 from functions_host.web.own_calls import OwnCalls
 from functions_host.web.server import HostServer, open_listener
 
-_LOOK_SECONDS = 0.001
+_POLL_SECONDS = 0.001
 _CLOSE_SECONDS = 1.0
 _AT_ONCE = Limits(activities=8, orchestrators=8, entities=8, entity_batch_size=5000)
 
@@ -100,7 +100,7 @@ class RunningApp:
         """Crash and restart."""
         with contextlib.suppress(CrashError):
             self._store.die()
-        await self.settle()
+        await self.wait_until_idle()
 
     def crash_at(self, point: str) -> None:
         """Plan a crash at a named point of the engine."""
@@ -121,10 +121,10 @@ class RunningApp:
 
     # --- time --------------------------------------------------------------------------------
 
-    async def settle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no function runs or is due."""
         while self._restart is not None or self._requests or not self._host.worker.is_idle:  # noqa: ASYNC110 - three states
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def advance(self, seconds: float) -> None:
         """Advance the clock, timer by timer."""
@@ -148,7 +148,7 @@ class RunningApp:
         for due, instance_id in self._store.pending_timers():
             if due <= self.now:
                 self._host.worker.wake_instance(instance_id)
-        await self.settle()
+        await self.wait_until_idle()
 
     # --- functions ---------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from functions_host.app.bindings import UNSERVED_KIND
+from functions_host.app.bindings import UNSUPPORTED_KIND
 from functions_host.app.invoker import Datum
 from functions_host.engine.durable_functions import Raised
 from functions_host.engine.status_wire import encode_json
@@ -74,24 +74,24 @@ def _texts(values: Mapping[str, str]) -> dict[str, Datum]:
     return {name: Datum(value, "string") for name, value in values.items()}
 
 
-def write_failure(raised: Raised) -> Response:
+def write_failure(failure: Raised) -> Response:
     """Return the response of a failed function: shows the host's own refusal, but no exception of the app."""
-    if raised.kind == UNSERVED_KIND:
-        return Response(f"{raised.message}\n", 500, media_type="text/plain")
+    if failure.kind == UNSUPPORTED_KIND:
+        return Response(f"{failure.message}\n", 500, media_type="text/plain")
     return Response(status_code=500)
 
 
-def write_response(returned: Any) -> Response:
+def write_response(return_value: Any) -> Response:
     """Convert a value encoded by the worker library to a response.
 
     Raises:
         ResponseError: the value is not a valid HTTP response.
     """
-    if returned is None or returned.value is None:
+    if return_value is None or return_value.value is None:
         return Response(status_code=204)
-    if returned.type != "http":
-        return _write_text(str(returned.value))
-    value = returned.value
+    if return_value.type != "http":
+        return _write_text(str(return_value.value))
+    value = return_value.value
     headers = {str(name): str(header.value) for name, header in value["headers"].items()}
     response = _make(_body_bytes(value["body"].value), str(value["status_code"].value), headers)
     for cookie in cast("list[SimpleCookie]", value.get("cookies") or []):
@@ -164,22 +164,28 @@ def _body_bytes(body: Any) -> bytes:
 def _write_text(text: str) -> Response:
     """Convert a returned string: a JSON object with a ``body`` describes a whole response."""
     try:
-        parsed = json.loads(text)
+        response_json = json.loads(text)
     except (ValueError, RecursionError):
-        parsed = None
-    described = (
-        {name.lower(): value for name, value in cast("dict[str, Any]", parsed).items()} if _is_object(parsed) else {}
+        response_json = None
+    response_fields = (
+        {name.lower(): value for name, value in cast("dict[str, Any]", response_json).items()}
+        if _is_object(response_json)
+        else {}
     )
-    if "body" not in described:
+    if "body" not in response_fields:
         return Response(text, media_type="text/plain")
-    body = described["body"]
-    given = described.get("headers")
-    headers = {name: str(value) for name, value in cast("dict[str, Any]", given).items()} if _is_object(given) else {}
+    body = response_fields["body"]
+    header_fields = response_fields.get("headers")
+    headers = (
+        {name: str(value) for name, value in cast("dict[str, Any]", header_fields).items()}
+        if _is_object(header_fields)
+        else {}
+    )
     is_text = isinstance(body, str)
     if "content-type" not in {name.lower() for name in headers}:
         headers["content-type"] = "text/plain; charset=utf-8" if is_text else "application/json"
     content = (body if is_text else encode_json(body)).encode()
-    return _make(content, str(described.get("statuscode") or described.get("status") or 200), headers)
+    return _make(content, str(response_fields.get("statuscode") or response_fields.get("status") or 200), headers)
 
 
 def _is_object(value: object) -> bool:

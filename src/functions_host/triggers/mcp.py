@@ -55,8 +55,8 @@ class McpEndpoint:
         """Answer one HTTP request."""
         if request.method != "POST":
             return Response("MCP takes POST here; point an MCP client at this address.", 405, {"allow": "POST"})
-        accepted = request.headers.get("accept", "")
-        if "application/json" not in accepted or "text/event-stream" not in accepted:
+        accept_header = request.headers.get("accept", "")
+        if "application/json" not in accept_header or "text/event-stream" not in accept_header:
             return Response("Accept has to list application/json and text/event-stream.", 406)
         try:
             message = json.loads(read_json(await request.body()) or "null")
@@ -90,8 +90,8 @@ class McpEndpoint:
             return await self._call(params, request, session)
         raise _RpcError(_NO_METHOD, f"Method {method!r} is not available.")
 
-    def _introduce(self, wanted_version: str) -> dict[str, Any]:
-        version = wanted_version if wanted_version in _PROTOCOL_VERSIONS else _PROTOCOL_VERSIONS[0]
+    def _introduce(self, requested_version: str) -> dict[str, Any]:
+        version = requested_version if requested_version in _PROTOCOL_VERSIONS else _PROTOCOL_VERSIONS[0]
         about: dict[str, Any] = {
             "protocolVersion": version,
             "capabilities": {"tools": {"listChanged": False}},
@@ -121,16 +121,16 @@ class McpEndpoint:
         result = await self._invoker.invoke(
             function, [(function.parameter, Datum(json.dumps(value), "string")), *clients]
         )
-        if result.raised is not None:
-            return {"content": [_text(f"Tool {name!r} failed: {result.raised.text}")], "isError": True}
-        returned = "" if result.returned is None else result.returned.value
-        text = returned.decode(errors="replace") if isinstance(returned, bytes) else str(returned)
+        if result.failure is not None:
+            return {"content": [_text(f"Tool {name!r} failed: {result.failure.text}")], "isError": True}
+        return_value = "" if result.return_value is None else result.return_value.value
+        text = return_value.decode(errors="replace") if isinstance(return_value, bytes) else str(return_value)
         return _unpack(text) if function.binding.get("useResultSchema") is True else {"content": [_text(text)]}
 
 
-def _is_id(given: object) -> bool:
+def _is_id(request_id: object) -> bool:
     """Tell whether an answer can repeat the id of a request."""
-    return isinstance(given, str | int | float | None)
+    return isinstance(request_id, str | int | float | None)
 
 
 def _describe_tool(name: str, function: AppFunction) -> dict[str, Any]:
@@ -139,30 +139,34 @@ def _describe_tool(name: str, function: AppFunction) -> dict[str, Any]:
 
 
 def _input_schema(function: AppFunction) -> dict[str, Any]:
-    given: Any = function.binding.get("toolProperties") or "[]"
-    listed = cast("list[dict[str, Any]]", json.loads(given) if isinstance(given, str) else given)
+    tool_properties: Any = function.binding.get("toolProperties") or "[]"
+    property_items = cast(
+        "list[dict[str, Any]]", json.loads(tool_properties) if isinstance(tool_properties, str) else tool_properties
+    )
     properties: dict[str, Any] = {}
-    for item in listed:
+    for item in property_items:
         kind = {"type": str(item.get("propertyType", "string"))}
         about = {"description": str(item.get("description") or "")}
         is_array = item.get("isArray") is True
         properties[str(item["propertyName"])] = ({"type": "array", "items": kind} if is_array else kind) | about
-    required = [str(item["propertyName"]) for item in listed if item.get("isRequired") is True]
-    return {"type": "object", "properties": properties, "required": required}
+    required_names = [str(item["propertyName"]) for item in property_items if item.get("isRequired") is True]
+    return {"type": "object", "properties": properties, "required": required_names}
 
 
 def _unpack(text: str) -> dict[str, Any]:
     """Decode a result that describes its own content blocks."""
     try:
-        described = cast("dict[str, Any]", json.loads(text))
-        content = described["content"]
+        result_fields = cast("dict[str, Any]", json.loads(text))
+        content = result_fields["content"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return {"content": [_text(text)]}
     blocks: Any = json.loads(content) if isinstance(content, str) else content
     result: dict[str, Any] = {"content": blocks if isinstance(blocks, list) else [blocks]}
-    structured = described.get("structuredContent")
-    if structured is not None:
-        result["structuredContent"] = json.loads(structured) if isinstance(structured, str) else structured
+    structured_content = result_fields.get("structuredContent")
+    if structured_content is not None:
+        result["structuredContent"] = (
+            json.loads(structured_content) if isinstance(structured_content, str) else structured_content
+        )
     return result
 
 

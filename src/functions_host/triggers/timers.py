@@ -26,7 +26,7 @@ from functions_host.triggers.schedule import Schedule, ScheduleError, parse_sche
 _logger = logging.getLogger("functions_host.timers")  # log names outlive the file's name
 _FOLDER = "timers"
 _NEVER = "0001-01-01T00:00:00"
-_LONGEST_SLEEP_SECONDS = 30.0  # so that a changed or resumed system clock is noticed
+_MAX_SLEEP_SECONDS = 30.0  # so that a changed or resumed system clock is noticed
 _SHORTEST_MONITORED = timedelta(minutes=1)
 
 
@@ -73,10 +73,10 @@ class _Status:
     schedule_text: str
     last: str
     next: datetime
-    updated: str
+    updated_at: str
 
     def encode(self) -> dict[str, str]:
-        return {"Last": self.last, "Next": self.next.isoformat(), "LastUpdated": self.updated}
+        return {"Last": self.last, "Next": self.next.isoformat(), "LastUpdated": self.updated_at}
 
 
 class Timers:
@@ -111,7 +111,7 @@ class Timers:
             if function.trigger == "timerTrigger"
         ]
         self._tasks: list[asyncio.Task[None]] = []
-        self._asked: set[asyncio.Task[bool]] = set()
+        self._extra_runs: set[asyncio.Task[bool]] = set()
 
     def start(self) -> None:
         """Start the schedules."""
@@ -119,7 +119,7 @@ class Timers:
 
     async def stop(self) -> None:
         """Stop; the next start makes up for a run that is interrupted."""
-        tasks: list[asyncio.Task[Any]] = [*self._tasks, *self._asked]
+        tasks: list[asyncio.Task[Any]] = [*self._tasks, *self._extra_runs]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -127,8 +127,8 @@ class Timers:
     def run_now(self, function: AppFunction) -> None:
         """Start an extra run of a timer function; its schedule is unaffected."""
         task = asyncio.create_task(self.call(function, json.dumps(_occurrence(None, is_past_due=False))))
-        self._asked.add(task)
-        task.add_done_callback(self._asked.discard)
+        self._extra_runs.add(task)
+        task.add_done_callback(self._extra_runs.discard)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock()).astimezone()
@@ -144,7 +144,7 @@ class Timers:
         while True:
             left = status.next.timestamp() - self._clock()
             if left > 0:
-                await asyncio.sleep(min(left, _LONGEST_SLEEP_SECONDS))
+                await asyncio.sleep(min(left, _MAX_SLEEP_SECONDS))
             else:
                 await self._occur(timer, status, is_past_due=False)
 
@@ -159,7 +159,7 @@ class Timers:
         await self.call(timer.function, json.dumps(value))
         status.last = last
         status.next = self._next(timer)
-        status.updated = self._now().isoformat()
+        status.updated_at = self._now().isoformat()
         self._save(timer, status)
 
     async def call(self, function: AppFunction, value_json: str) -> bool:
@@ -169,9 +169,9 @@ class Timers:
         for attempt in count():
             retry = None if policy is None else Retry(attempt, policy.max_retry_count)
             result = await self._invoker.invoke(function, inputs, retry)
-            if result.raised is None:
+            if result.failure is None:
                 return True
-            _logger.error("Function %r failed: %s\n%s", function.name, result.raised.text, result.raised.trace)
+            _logger.error("Function %r failed: %s\n%s", function.name, result.failure.text, result.failure.trace)
             if policy is None or attempt == policy.max_retry_count:  # -1 never ends
                 break
             await asyncio.sleep(retry_delay(policy, attempt).total_seconds())
@@ -186,9 +186,12 @@ class Timers:
         if not timer.is_monitored:
             return None
         try:
-            stored: dict[str, Any] = json.loads(self._path(timer).read_text(encoding="utf-8"))
+            status_json: dict[str, Any] = json.loads(self._path(timer).read_text(encoding="utf-8"))
             status = _Status(
-                stored["Schedule"], stored["Last"], datetime.fromisoformat(stored["Next"]), stored["LastUpdated"]
+                status_json["Schedule"],
+                status_json["Last"],
+                datetime.fromisoformat(status_json["Next"]),
+                status_json["LastUpdated"],
             )
         except FileNotFoundError:
             return None

@@ -39,35 +39,35 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-        if declared.isdigit() and (len(declared) > 20 or int(declared) > self._max_bytes):  # noqa: PLR2004 - 64 bits
-            await self._refuse(scope, receive, send)
+        declared_length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        if declared_length.isdigit() and (len(declared_length) > 20 or int(declared_length) > self._max_bytes):  # noqa: PLR2004 - 64 bits
+            await self._reject(scope, receive, send)
             return
         size = 0
-        is_answered = False
-        is_refused = False
+        has_response = False
+        is_rejected = False
 
         async def count() -> Message:
-            nonlocal size, is_answered, is_refused
+            nonlocal size, has_response, is_rejected
             message = await receive()
             size += len(message.get("body", b""))
             if size <= self._max_bytes:
                 return message
-            if not is_refused:
-                is_refused = True
-                if not is_answered:
-                    await self._refuse(scope, receive, send)
+            if not is_rejected:
+                is_rejected = True
+                if not has_response:
+                    await self._reject(scope, receive, send)
             return {"type": "http.disconnect"}
 
         async def answer(message: Message) -> None:
-            nonlocal is_answered
-            if not is_refused:
-                is_answered = True
+            nonlocal has_response
+            if not is_rejected:
+                has_response = True
                 await send(message)
 
         await self._app(scope, count, answer)
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _reject(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = problem(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             f"The body is over {self._max_bytes} bytes; send less, or raise the app setting {BODY_LIMIT_SETTING}.",

@@ -29,7 +29,7 @@ def _too_large_headers(limits: ConnectionLimits) -> str:
     return f"The headers are over {limits.header_bytes} bytes or {limits.headers} fields."
 
 
-class _RefusedError(Exception):
+class _RejectedError(Exception):
     """Leaves a callback of the parser."""
 
 
@@ -49,12 +49,12 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         self._make_http10 = lambda: _Http10Connection(limits=limits, connections=connections, **more)
         self._begin: bytes | None = b""
         self._part: Stage | None = None  # of the message that is being read: headers, body, or none
-        self._unparsed = 0  # bytes since something came of them
+        self._unparsed_bytes = 0  # bytes since something came of them
         self._header_bytes = self._header_count = 0
         self._refusal: tuple[HTTPStatus, str] | None = None
         self._last_word: tuple[HTTPStatus, str] | None = None  # sent when all requests before it are answered
-        self._unanswered: deque[Any] = deque()  # uvicorn's cycles, the oldest first
-        self._unread = b""
+        self._pending_cycles: deque[Any] = deque()  # uvicorn's cycles, the oldest first
+        self._unparsed_data = b""
 
     def data_received(self, data: bytes) -> None:
         """Receive bytes; the first line is buffered until complete."""
@@ -80,18 +80,18 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """Parse what has come until enough requests wait; the rest is held, and no more is read meanwhile."""
-        rest = memoryview(self._unread + data)
-        while rest and len(self.pipeline) < MOST_PIPELINED and not self._takes_no_more():
-            piece = rest[:_PARSED_BYTES]
-            rest = rest[_PARSED_BYTES:]
-            self._unparsed += len(piece)
-            super().data_received(piece)  # pyright: ignore[reportArgumentType] - the parser takes any buffer
-            if self._unparsed > self.limits.line_bytes + self.limits.header_bytes:
-                self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _too_large_headers(self.limits))
-        self._unread = b"" if self._takes_no_more() else bytes(rest)
-        if self._unread:
+        remaining_data = memoryview(self._unparsed_data + data)
+        while remaining_data and len(self.pipeline) < MOST_PIPELINED and not self._takes_no_more():
+            chunk = remaining_data[:_PARSED_BYTES]
+            remaining_data = remaining_data[_PARSED_BYTES:]
+            self._unparsed_bytes += len(chunk)
+            super().data_received(chunk)  # pyright: ignore[reportArgumentType] - the parser takes any buffer
+            if self._unparsed_bytes > self.limits.line_bytes + self.limits.header_bytes:
+                self.reject(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _too_large_headers(self.limits))
+        self._unparsed_data = b"" if self._takes_no_more() else bytes(remaining_data)
+        if self._unparsed_data:
             self.flow.pause_reading()
-        self.look()
+        self.update_stage()
 
     def _hand_over(self, transport: asyncio.Transport, begin: bytes) -> None:
         self.connections.discard(self)
@@ -106,8 +106,8 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         if self.flow.write_paused:
             return Stage.WRITING
         if self._part is Stage.BODY:
-            return Stage.BODY if self._unanswered else Stage.DRAINING
-        if self._unanswered:
+            return Stage.BODY if self._pending_cycles else Stage.DRAINING
+        if self._pending_cycles:
             return Stage.ANSWERING
         return Stage.HEADERS if self.cycle is None or self._part is Stage.HEADERS else Stage.IDLE
 
@@ -115,7 +115,7 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         """Return whether an answer has begun or is queued."""
         return bool(self.pipeline) or super().is_mid_answer()
 
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         """Return whether part of a request has been received."""
         return self._part is Stage.HEADERS or bool(self._begin)
 
@@ -133,7 +133,7 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         super().on_url(url)
         if len(self.url) > self.limits.line_bytes:
             self._refusal = HTTPStatus.REQUEST_URI_TOO_LONG, _too_long_url(self.limits)
-            raise _RefusedError
+            raise _RejectedError
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Receive a header; trailers are counted and dropped."""
@@ -141,7 +141,7 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         self._header_count += 1
         if self._header_bytes > self.limits.header_bytes or self._header_count > self.limits.headers:
             self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _too_large_headers(self.limits)
-            raise _RefusedError
+            raise _RejectedError
         if self._part is Stage.HEADERS:
             super().on_header(name, value)
 
@@ -149,59 +149,59 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
         """Start the answer."""
         super().on_headers_complete()
         self._part = Stage.BODY
-        self._unparsed = 0
+        self._unparsed_bytes = 0
         self.cycle.transport = LingeringTransport(self)
-        self._unanswered.append(self.cycle)
+        self._pending_cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         """Pass on part of the body."""
-        self._unparsed = 0
+        self._unparsed_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End a request."""
         self._part = None
-        self._unparsed = 0
+        self._unparsed_bytes = 0
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what the parser rejects, or a callback refused."""
         status, sentence = self._refusal or (HTTPStatus.BAD_REQUEST, msg)
-        self.refuse(status, sentence)
+        self.reject(status, sentence)
 
-    def refuse(self, status: HTTPStatus, sentence: str) -> None:
+    def reject(self, status: HTTPStatus, sentence: str) -> None:
         """Refuse the message that is being received, after the answers to those before it."""
         if self._takes_no_more():
             return
-        if len(self._unanswered) <= (self._part is Stage.BODY):
-            super().refuse(status, sentence)
+        if len(self._pending_cycles) <= (self._part is Stage.BODY):
+            super().reject(status, sentence)
             return
         if self._part is Stage.BODY:  # it is the last in the queue
             self.pipeline.popleft()
-            self._unanswered.pop()
+            self._pending_cycles.pop()
         self._last_word = (status, sentence)
         self._part = None
         self.flow.pause_reading()
-        self.look()
+        self.update_stage()
 
     # --- what the server does ----------------------------------------------------------------
 
     def on_response_complete(self) -> None:
         """Release the body, and answer pipelined requests before reading more."""
-        self._unanswered.popleft().body = bytearray()
+        self._pending_cycles.popleft().body = bytearray()
         super().on_response_complete()
-        if self._unread and len(self.pipeline) < MOST_PIPELINED:
+        if self._unparsed_data and len(self.pipeline) < MOST_PIPELINED:
             self._parse(b"")
-        if self._last_word is not None and not self._unanswered:
+        if self._last_word is not None and not self._pending_cycles:
             last_word = self._last_word
             self._last_word = None
-            self.refuse(*last_word)
+            self.reject(*last_word)
         elif self.pipeline:
             self.flow.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the requests that are not answered that nobody waits for them."""
-        for cycle in self._unanswered:
+        for cycle in self._pending_cycles:
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
@@ -249,7 +249,7 @@ class _Http10Connection(WatchedConnection, H11Protocol):
         super().data_received(data)
         if self.cycle is not None:
             self.cycle.transport = LingeringTransport(self)
-        self.look()
+        self.update_stage()
 
     def find_stage(self) -> Stage:
         if self.flow.write_paused:
@@ -261,4 +261,4 @@ class _Http10Connection(WatchedConnection, H11Protocol):
         return Stage.IDLE if self.cycle.response_complete else Stage.ANSWERING
 
     def send_400_response(self, msg: str) -> None:
-        self.refuse(HTTPStatus.BAD_REQUEST, self.conn.refusal or msg)
+        self.reject(HTTPStatus.BAD_REQUEST, self.conn.refusal or msg)

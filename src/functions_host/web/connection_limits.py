@@ -59,46 +59,46 @@ def read_connection_limits(environment: Mapping[str, str]) -> ConnectionLimits:
 
 
 class _Closable(Protocol):
-    def give_way(self) -> None: ...
+    def close_for_new(self) -> None: ...
 
 
 class Connections:
     """The open connections of a server; closes waiting ones when there are too many.
 
     Args:
-        most: maximum number; by default the limit of open files less those that the process needs.
+        max_connections: maximum number; by default the limit of open files less those that the process needs.
     """
 
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most or _affordable_connections()
+    def __init__(self, max_connections: int | None = None) -> None:
+        self._max_connections = max_connections or _affordable_connections()
         self._open: set[_Closable] = set()
-        self._waiting: dict[_Closable, None] = {}
+        self._idle: dict[_Closable, None] = {}
         self._sending: dict[_Closable, None] = {}
 
     def enter(self, connection: _Closable) -> bool:
         """Add a connection; returns False when there is no room and none waits for its client."""
-        if len(self._open) >= self._most:
-            oldest = next(iter(self._waiting), None) or next(iter(self._sending), None)
+        if len(self._open) >= self._max_connections:
+            oldest = next(iter(self._idle), None) or next(iter(self._sending), None)
             if oldest is None:
                 return False
             self.leave(oldest)
-            oldest.give_way()
+            oldest.close_for_new()
         self._open.add(connection)
         return True
 
-    def place(self, connection: _Closable, stage: Stage) -> None:
+    def set_stage(self, connection: _Closable, stage: Stage) -> None:
         """Record the stage of a connection."""
-        self._waiting.pop(connection, None)
+        self._idle.pop(connection, None)
         self._sending.pop(connection, None)
         if connection in self._open and stage in {Stage.HEADERS, Stage.IDLE, Stage.DRAINING}:
-            self._waiting[connection] = None
+            self._idle[connection] = None
         elif connection in self._open and stage is Stage.BODY:
             self._sending[connection] = None
 
     def leave(self, connection: _Closable) -> None:
         """Remove a connection."""
         self._open.discard(connection)
-        self._waiting.pop(connection, None)
+        self._idle.pop(connection, None)
         self._sending.pop(connection, None)
 
 

@@ -44,25 +44,25 @@ class PageRules:
     def _is_own(self, origin: str, request: Request) -> bool:
         """Return whether this host served the page, under the called address or another of its names."""
         page, _, authority = origin.partition("://")
-        called = request.headers.get("host", "").lower()
+        host_header = request.headers.get("host", "").lower()
         parts = split_authority(authority)
         if page not in {"http", "https"} or parts is None:
             return False
-        own = split_authority(called)
-        port = own[1] if own else ""
-        return authority.lower() == called or (
+        host_and_port = split_authority(host_header)
+        port = host_and_port[1] if host_and_port else ""
+        return authority.lower() == host_header or (
             page == request.url.scheme and parts[1] == port and self._names.has(authority)
         )
 
 
 def is_link(request: Request) -> bool:
     """Return whether a request navigates a window here: the linking page cannot read the answer."""
-    wanted = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
-    is_window = all(request.headers.get(name, "").lower() == value for name, value in wanted.items())
+    expected_headers = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    is_window = all(request.headers.get(name, "").lower() == value for name, value in expected_headers.items())
     return is_window and request.method in _SAFE_METHODS
 
 
-def refuse_page(page: str) -> Response:
+def reject_page(page: str) -> Response:
     """Refuse the request of a foreign page."""
     return problem(
         HTTPStatus.FORBIDDEN,

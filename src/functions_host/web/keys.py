@@ -51,10 +51,12 @@ class Keys:
 
 
 def _is_one_of(request: HTTPConnection, *keys: str) -> bool:
-    given = request.headers.get("x-functions-key")
-    if given is None:  # the first parameter in any case, as the platform takes it
-        given = next((value for name, value in request.query_params.multi_items() if name.lower() == "code"), "")
-    return any(hmac.compare_digest(given.encode(), key.encode()) for key in keys)
+    presented_key = request.headers.get("x-functions-key")
+    if presented_key is None:  # the first parameter in any case, as the platform takes it
+        presented_key = next(
+            (value for name, value in request.query_params.multi_items() if name.lower() == "code"), ""
+        )
+    return any(hmac.compare_digest(presented_key.encode(), key.encode()) for key in keys)
 
 
 def load_keys(data_dir: Path) -> Keys:

@@ -33,7 +33,7 @@ from functions_host.engine.store_records import InstanceRecord
 from functions_host.engine.task_hub import (
     BadRequestError,
     ConflictError,
-    InstanceGoneError,
+    InstanceCompletedError,
     InstanceNotFoundError,
     TaskHub,
     TaskHubError,
@@ -45,7 +45,7 @@ from functions_host.web.route_templates import RouteTable
 _STATUS_OF_ERROR: dict[type[TaskHubError], int] = {
     BadRequestError: 400,
     InstanceNotFoundError: 404,
-    InstanceGoneError: 410,
+    InstanceCompletedError: 410,
     ConflictError: 409,
 }
 _RETRY_SECONDS = "5"
@@ -140,7 +140,7 @@ class ManagementApi:
         return _json(202, json.dumps(urls), headers)
 
     async def _status(self, call: Call) -> Response:
-        return self._status_response(call, await self._hub.find_settled(call.path["id"]))
+        return self._status_response(call, await self._hub.find_committed(call.path["id"]))
 
     def _status_response(self, call: Call, record: InstanceRecord) -> Response:
         history = None
@@ -148,34 +148,34 @@ class ManagementApi:
             history = encode_status_history(self._hub.read_history(record), call.flag("showHistoryOutput"))
         body = encode_status(record, show_input=call.flag("showInput", True), history_json=history)
         if not record.is_terminal:
-            self._store.check_room()  # without it, nobody would wait in vain
+            self._store.check_free_space()  # without it, nobody would wait in vain
         if record.is_terminal:
-            failed = record.status == "Failed" and call.flag("returnInternalServerErrorOnFailure")
-            return _json(500 if failed else 200, body)
+            has_failed = record.status == "Failed" and call.flag("returnInternalServerErrorOnFailure")
+            return _json(500 if has_failed else 200, body)
         location = self._addresses.seen_by(call.request).origin + path_and_query(call.request)
         return _json(202, body, {"Location": location, "Retry-After": "5"})
 
     def _list(self, call: Call) -> Response:
-        wanted = _read_filter(call)
-        records = list_instances(self._store, wanted)
+        instance_filter = _read_filter(call)
+        records = list_instances(self._store, instance_filter)
         show_input = call.flag("showInput", True)
         body = ",".join(encode_status(record, show_input=show_input) for record in records)
         headers: dict[str, str] = {}
-        if wanted.limit > 0 and len(records) == wanted.limit:
+        if instance_filter.limit > 0 and len(records) == instance_filter.limit:
             headers[_CONTINUATION] = str(records[-1].key)
         return _json(200, f"[{body}]", headers)
 
     def _purge_one(self, call: Call) -> Response:
         self._store.prove()  # also when there is nothing to delete: whoever asks wants it gone for good
         self._hub.purge(call.path["id"])
-        return _purged(1)
+        return _purge_response(1)
 
     async def _purge_many(self, call: Call) -> Response:
-        wanted = _read_filter(call)
-        if wanted.created_from is None:
+        instance_filter = _read_filter(call)
+        if instance_filter.created_from is None:
             raise BadRequestError("Please provide value for 'createdTimeFrom' parameter.")
-        count = await self._hub.purge_all(wanted)
-        return _purged(count) if count else Response(status_code=404)
+        count = await self._hub.purge_all(instance_filter)
+        return _purge_response(count) if count else Response(status_code=404)
 
     def _raise_event(self, call: Call) -> Response:
         content_type = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -247,7 +247,7 @@ def _json(status: int, body: str, headers: Mapping[str, str] | None = None) -> R
     return Response(body, status, headers, media_type="application/json")
 
 
-def _purged(count: int) -> Response:
+def _purge_response(count: int) -> Response:
     return _json(200, json.dumps({"instancesDeleted": count}))
 
 

@@ -63,9 +63,9 @@ class _ExposeHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message["headers"])
                 names = {name.lower() for name in headers}
-                exposed = sorted(name for name in names if name in _EXPOSED or name.startswith(_EXPOSED_PREFIX))
-                if exposed and "access-control-expose-headers" not in names:
-                    headers["access-control-expose-headers"] = ", ".join(exposed)
+                exposed_names = sorted(name for name in names if name in _EXPOSED or name.startswith(_EXPOSED_PREFIX))
+                if exposed_names and "access-control-expose-headers" not in names:
+                    headers["access-control-expose-headers"] = ", ".join(exposed_names)
             await send(message)
 
         await self._app(scope, receive, expose)
@@ -103,10 +103,10 @@ class HostNameCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward one request, or refuse it."""
-        refusal = self._refuse(scope) if scope["type"] == "http" else None
+        refusal = self._find_rejection(scope) if scope["type"] == "http" else None
         await (refusal or self._app)(scope, receive, send)
 
-    def _refuse(self, scope: Scope) -> Response | None:
+    def _find_rejection(self, scope: Scope) -> Response | None:
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         if not hosts and scope["http_version"] == "1.0":
             return None

@@ -72,13 +72,13 @@ class OwnCalls:
     async def _answer(self, method: str, url: str, body: bytes | None) -> tuple[int, bytes]:
         status = 0
         parts = list[bytes]()
-        asked = False
+        has_sent_body = False
 
         async def receive() -> Message:
-            nonlocal asked
-            if asked:
+            nonlocal has_sent_body
+            if has_sent_body:
                 await asyncio.get_running_loop().create_future()  # the caller stays
-            asked = True
+            has_sent_body = True
             return {"type": "http.request", "body": body or b"", "more_body": False}
 
         async def send(message: Message) -> None:
@@ -126,9 +126,9 @@ def _intercept() -> None:
 
 
 async def _request(method: str, over_network: Request, url: str, *args: Any, **kwargs: Any) -> list[Any]:
-    own = OwnCalls.find(url)
-    if own is None:
+    own_calls = OwnCalls.find(url)
+    if own_calls is None:
         return await over_network(url, *args, **kwargs)
     data: Any = (args[0] if args else kwargs.get("data")) if method == "POST" else None
-    status, parsed = await own.call(method, url, None if data is None else json.dumps(data).encode())
-    return [status, "" if parsed is None and method == "GET" else parsed]
+    status, response_body = await own_calls.call(method, url, None if data is None else json.dumps(data).encode())
+    return [status, "" if response_body is None and method == "GET" else response_body]

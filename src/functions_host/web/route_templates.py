@@ -187,23 +187,23 @@ class RouteTable[Target]:
     """Routes in matching order: literals before parameters, catch-alls last."""
 
     def __init__(self, routes: Iterable[tuple[str, frozenset[str], Target]]) -> None:
-        compiled = [(compile_template(text), methods, target) for text, methods, target in routes]
-        self._routes = sorted(compiled, key=lambda route: route[0].rank)
+        compiled_routes = [(compile_template(text), methods, target) for text, methods, target in routes]
+        self._routes = sorted(compiled_routes, key=lambda route: route[0].rank)
 
     def find(self, method: str, path: str) -> tuple[Target, dict[str, str]] | None:
         """Find the target of a request; the path is percent-encoded."""
-        decoded = _decode(path)
+        decoded_path = _decode(path)
         for template, methods, target in self._routes:
             if not methods or method in methods:
-                values = template.match(decoded)
+                values = template.match(decoded_path)
                 if values is not None:
                     return target, values
         return None
 
     def methods_of(self, path: str) -> set[str]:
         """Return the methods by which a path has a target; the path is percent-encoded."""
-        decoded = _decode(path)
-        matching = (methods for template, methods, _ in self._routes if template.match(decoded) is not None)
+        decoded_path = _decode(path)
+        matching = (methods for template, methods, _ in self._routes if template.match(decoded_path) is not None)
         return {method for methods in matching for method in methods}
 
 

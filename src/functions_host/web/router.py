@@ -16,7 +16,7 @@ from functions_host.engine.durable_functions import Raised
 from functions_host.errors import StartupError
 from functions_host.triggers.http import ResponseError, read_request, write_failure, write_response
 from functions_host.web.admin_api import ADMIN_PATH
-from functions_host.web.foreign_pages import FOREIGN_PAGE_HEADER, PageRules, is_link, refuse_page
+from functions_host.web.foreign_pages import FOREIGN_PAGE_HEADER, PageRules, is_link, reject_page
 from functions_host.web.keys import Keys
 from functions_host.web.problems import problem
 from functions_host.web.route_templates import RouteError, RouteTable, compile_template
@@ -85,23 +85,23 @@ class Router:
 
     async def _answer(self, request: Request) -> Response | StreamingCall:
         page = self._pages.find_foreign_page(request)
-        own = self._find_endpoint(request)
-        if own is not None:
-            return await own(request) if page is None or is_link(request) else refuse_page(page)
+        endpoint = self._find_endpoint(request)
+        if endpoint is not None:
+            return await endpoint(request) if page is None or is_link(request) else reject_page(page)
         raw_path = request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0] or request.url.path
         found = self._routes.find(request.method, raw_path)
         if found is None:
             if page is not None and not is_link(request):
-                return refuse_page(page)
+                return reject_page(page)
             return PlainTextResponse(_FRONT_PAGE) if raw_path == "/" else self._find_nothing(request.method, raw_path)
         function, values = found
         assert function.http is not None
         if page is not None and function.http.auth_level == "ANONYMOUS":  # called as on the real local host
             request.scope["headers"].append((FOREIGN_PAGE_HEADER.encode(), page.encode("latin-1", "replace")))
         elif page is not None and not (is_link(request) and _only_reads(function)):
-            return refuse_page(page)
+            return reject_page(page)
         if self._keys is not None and not self._keys.open_function(request, function.http.auth_level):
-            return await _refuse(request)
+            return await _reject(request)
         clients = client_inputs(function, self._addresses.seen_by(request))
         if self._streaming is not None:
             return StreamingCall(function, values, clients)
@@ -124,14 +124,14 @@ class Router:
             path = path[len(own_prefix) :]
         if path.lower().startswith(f"{ADMIN_PATH}/"):
             is_open = self._keys is None or self._keys.open_function(request, "ADMIN")
-            return self._endpoints.admin if is_open else _refuse
+            return self._endpoints.admin if is_open else _reject
         if path.startswith(WEBHOOK_PATH):
             endpoint = self._endpoints.manage
         elif path.rstrip("/") == MCP_PATH and self._endpoints.mcp is not None:
             endpoint = self._endpoints.mcp
         else:
             return None
-        return endpoint if is_own_call or self._keys is None or self._keys.open_system(request) else _refuse
+        return endpoint if is_own_call or self._keys is None or self._keys.open_system(request) else _reject
 
     async def _invoke(
         self,
@@ -142,14 +142,14 @@ class Router:
     ) -> Response:
         inputs = [(function.parameter, read_request(request, values, await request.body())), *clients]
         result = await self._invoker.invoke(function, inputs)
-        raised = result.raised
-        if raised is None:
+        failure = result.failure
+        if failure is None:
             try:
-                return write_response(result.returned)
+                return write_response(result.return_value)
             except ResponseError as error:
-                raised = Raised("ResponseError", str(error))
-        _logger.error("Function %r failed: %s", function.name, f"{raised.text}\n{raised.trace}".rstrip())
-        return write_failure(raised)
+                failure = Raised("ResponseError", str(error))
+        _logger.error("Function %r failed: %s", function.name, f"{failure.text}\n{failure.trace}".rstrip())
+        return write_failure(failure)
 
 
 def _only_reads(function: AppFunction) -> bool:
@@ -157,7 +157,7 @@ def _only_reads(function: AppFunction) -> bool:
     return bool(function.http.methods) and function.http.methods <= {"GET", "HEAD", "OPTIONS"}
 
 
-async def _refuse(_: Request) -> Response:
+async def _reject(_: Request) -> Response:
     return problem(
         HTTPStatus.UNAUTHORIZED,
         "This needs a key that allows it; send it as header x-functions-key or as query parameter code. The host "

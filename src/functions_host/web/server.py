@@ -56,19 +56,21 @@ def _answer_when_stopped(app: ASGIApp) -> ASGIApp:
     """Answer requests with 503 that are cancelled before their answer begins."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        is_begun = False
+        has_started = False
 
         async def watch(message: Message) -> None:
-            nonlocal is_begun
-            is_begun = True
+            nonlocal has_started
+            has_started = True
             await send(message)
 
         try:
             await app(scope, receive, watch)
         except asyncio.CancelledError:
-            if not is_begun:
-                stopped = problem(HTTPStatus.SERVICE_UNAVAILABLE, "The host was stopped; try again once it runs.")
-                await stopped(scope, receive, send)
+            if not has_started:
+                stopped_response = problem(
+                    HTTPStatus.SERVICE_UNAVAILABLE, "The host was stopped; try again once it runs."
+                )
+                await stopped_response(scope, receive, send)
 
     return answer
 

@@ -20,8 +20,8 @@ from typing import Any
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from functions_host.app.bindings import refuse_call, refuse_outputs
-from functions_host.app.current_invocation import remember
+from functions_host.app.bindings import unsupported_call_reason, unsupported_outputs_reason
+from functions_host.app.current_invocation import track_invocation
 from functions_host.app.function import AppFunction
 from functions_host.app.invoker import Datum
 
@@ -70,20 +70,20 @@ def make_web_app() -> ASGIApp:
 async def _invoke(call: StreamingCall, request: Any) -> Any:
     """Call the function as the worker library's ``invocation_request`` does; exceptions of the function propagate."""
     function = call.function
-    if refusal := refuse_call(function.name, function.bindings):
-        return _refuse(refusal)
+    if refusal := unsupported_call_reason(function.name, function.bindings):
+        return _reject(refusal)
     native: Any = importlib.import_module("azure_functions_runtime.native_invocation")
     found = native._functions.get_function(function.function_id)  # noqa: SLF001 - the runtime's registry
     invocation_id = request.headers["x-ms-invocation-id"]
     arguments = native._decode_inputs(found, call.clients, {})  # noqa: SLF001 - the classic path's own steps
     context = native._prepare_context(found, invocation_id, arguments)  # noqa: SLF001
     arguments[function.parameter] = request
-    with remember(invocation_id, function.name):
+    with track_invocation(invocation_id, function.name):
         answer = await _call(found, invocation_id, context, arguments)
     outputs = {name: arguments[name].get() for name in found.output_types}
     is_set = {name for name, value in outputs.items() if value is not None}
-    if refusal := refuse_outputs(function.name, function.bindings, is_set):
-        return _refuse(refusal)
+    if refusal := unsupported_outputs_reason(function.name, function.bindings, is_set):
+        return _reject(refusal)
     return outputs.get(function.bindings.http_output or "", answer)
 
 
@@ -101,7 +101,7 @@ async def _call(found: Any, invocation_id: str, context: Any, arguments: dict[st
         executor.invocation_id_cv.reset(token)
 
 
-def _refuse(sentence: str) -> Response:
+def _reject(sentence: str) -> Response:
     _logger.error("%s", sentence)
     return PlainTextResponse(f"{sentence}\n", 500)
 
@@ -129,18 +129,18 @@ class LoopBridge:
         if _is_short(scope):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(exchange.receive_ahead(), self._limit)
-        marked = {**scope, _CALL: call, "headers": [*scope["headers"], _invocation_header()]}
-        running = asyncio.run_coroutine_threadsafe(self._run(call, marked, exchange), self._loop)
-        answered = asyncio.wrap_future(running)
+        call_scope = {**scope, _CALL: call, "headers": [*scope["headers"], _invocation_header()]}
+        running = asyncio.run_coroutine_threadsafe(self._run(call, call_scope, exchange), self._loop)
+        exchange_future = asyncio.wrap_future(running)
         try:
             while (left := exchange.last_moved + self._limit - time.monotonic()) > 0:
-                if (await asyncio.wait({answered}, timeout=left))[0]:
+                if (await asyncio.wait({exchange_future}, timeout=left))[0]:
                     return
         finally:
             exchange.close()
             running.cancel()  # nothing, when it is done
         _logger.error("Function %r moved nothing for %g s; its request is given up.", call.function.name, self._limit)
-        if not exchange.started:
+        if not exchange.has_started:
             await send({"type": "http.response.start", "status": 504, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body"})
 
@@ -177,7 +177,7 @@ class _Post:
         """Send queued messages, on the server's loop; then wake the senders that wait for room."""
         for exchange in exchanges:
             exchange.deliver()
-        self.wake([exchange for exchange in exchanges if exchange.has_room])
+        self.wake([exchange for exchange in exchanges if exchange.can_resume])
 
     def wake(self, senders: "Sequence[_Exchange]") -> None:
         """Wake waiting senders; called on the server's loop."""
@@ -199,7 +199,7 @@ class _Exchange:
 
     def __init__(self, post: _Post, receive: Receive, send: Send) -> None:
         self.loop = asyncio.get_running_loop()
-        self.started = False
+        self.has_started = False
         self.last_moved = time.monotonic()
         self._post = post
         self._receive = receive
@@ -210,22 +210,22 @@ class _Exchange:
         self._sending: asyncio.Task[None] | None = None
         self._error: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._allowed = 0
+        self._max_unsent = 0
         self._is_closed = False
-        self._received: deque[Message] = deque()
+        self._received_messages: deque[Message] = deque()
 
     async def receive_ahead(self) -> None:
         """Receive a short request as a whole; called on the server's loop, before the app is."""
         more_body = True
         while more_body:
             message = await self._receive()
-            self._received.append(message)
+            self._received_messages.append(message)
             more_body = message.get("more_body", False)
 
     async def receive(self) -> Message:
         """Return the next message of the request; called on the app's loop."""
-        if self._received:
-            return self._received.popleft()
+        if self._received_messages:
+            return self._received_messages.popleft()
 
         async def step() -> Message:
             return await self._receive()
@@ -236,7 +236,7 @@ class _Exchange:
 
     async def send(self, message: Message) -> None:
         """Queue a message of the response; called on the app's loop."""
-        self.started = True
+        self.has_started = True
         self._put += _size_of(message)
         self._messages.append(message)
         self._post.send(self)
@@ -247,11 +247,11 @@ class _Exchange:
         """Wait until all messages are sent; called on the app's loop."""
         await self._wait(0)
 
-    async def _wait(self, allowed: int) -> None:
-        self._allowed = allowed
-        while self._error is None and not self._is_closed and self._put - self._sent > allowed:
+    async def _wait(self, max_unsent: int) -> None:
+        self._max_unsent = max_unsent
+        while self._error is None and not self._is_closed and self._put - self._sent > max_unsent:
             self._waiter = self._post.app_loop.create_future()
-            if self.has_room:  # since the first look
+            if self.can_resume:  # since the first look
                 break
             await self._waiter
         self._waiter = None
@@ -259,9 +259,9 @@ class _Exchange:
             raise self._error
 
     @property
-    def has_room(self) -> bool:
+    def can_resume(self) -> bool:
         """Whether the sender waits and may continue."""
-        done = self._error is not None or self._is_closed or self._put - self._sent <= self._allowed
+        done = self._error is not None or self._is_closed or self._put - self._sent <= self._max_unsent
         return self._waiter is not None and done
 
     def go_on(self) -> None:
@@ -309,14 +309,14 @@ class _Exchange:
         if step.cancelled():
             return
         self.deliver()
-        if self.has_room:
+        if self.can_resume:
             self._post.wake([self])
 
 
 def _is_short(scope: Scope) -> bool:
     """Return whether a request's body is short by its declared length: it crosses to the app with the call then."""
-    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-    return declared.isdigit() and len(declared) <= _SHORT_DIGITS
+    declared_length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return declared_length.isdigit() and len(declared_length) <= _SHORT_DIGITS
 
 
 def _size_of(message: Message) -> int:

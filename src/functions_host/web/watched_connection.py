@@ -50,7 +50,7 @@ class WatchedConnection(_ServerProtocol):
         """Accept the connection if there is room, else refuse it."""
         super().connection_made(transport)
         if self.open_connections.enter(self):
-            self.look()
+            self.update_stage()
         else:
             self.is_over = True
             transport.write(problem_response(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections: try again."))
@@ -65,17 +65,17 @@ class WatchedConnection(_ServerProtocol):
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         super().on_response_complete()
-        self.look()
+        self.update_stage()
 
     def pause_writing(self) -> None:
         """Start the time that the client has to read."""
         super().pause_writing()
-        self.look()
+        self.update_stage()
 
     def resume_writing(self) -> None:
         """End the time that the client has to read."""
         super().resume_writing()
-        self.look()
+        self.update_stage()
 
     # --- its stage ---------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class WatchedConnection(_ServerProtocol):
         """Return whether an answer has begun and not ended, so a refusal cannot be sent."""
         return self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
 
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         """Return whether part of a request has been received."""
         return bool(self._window_bytes)
 
@@ -97,14 +97,14 @@ class WatchedConnection(_ServerProtocol):
         if self._stage is Stage.DRAINING and self._window_bytes > self.limits.drain_bytes:
             self.transport.abort()
 
-    def look(self) -> None:
+    def update_stage(self) -> None:
         """Update the stage; a new stage starts its own deadline."""
         stage = Stage.DRAINING if self.is_over else self.find_stage()
         if self.transport is None or (self.transport.is_closing() and not self.is_over):
             self.end_watch()
         elif stage is not self._stage:
             self._stage = stage
-            self.open_connections.place(self, stage)
+            self.open_connections.set_stage(self, stage)
             self._set_deadline(stage)
 
     def end_watch(self) -> None:
@@ -131,19 +131,19 @@ class WatchedConnection(_ServerProtocol):
         if stage is Stage.BODY:
             is_read = not self.flow.read_paused  # else it is the app that is slow
             if is_read and self._window_bytes < self.limits.body_bytes_per_second * seconds:
-                self.refuse(HTTPStatus.REQUEST_TIMEOUT, f"The body came too slowly: send it within {seconds:g} s.")
+                self.reject(HTTPStatus.REQUEST_TIMEOUT, f"The body came too slowly: send it within {seconds:g} s.")
             else:
                 self._set_deadline(stage)
-        elif stage is Stage.HEADERS and self.has_begun():
-            self.refuse(HTTPStatus.REQUEST_TIMEOUT, f"The headers were not whole after {seconds:g} s.")
+        elif stage is Stage.HEADERS and self.has_started():
+            self.reject(HTTPStatus.REQUEST_TIMEOUT, f"The headers were not whole after {seconds:g} s.")
         else:
             self.transport.abort()
 
-    def give_way(self) -> None:
+    def close_for_new(self) -> None:
         """Abort the connection to make room for another."""
         self.transport.abort()
 
-    def refuse(self, status: HTTPStatus, sentence: str) -> None:
+    def reject(self, status: HTTPStatus, sentence: str) -> None:
         """Send a problem if no answer has begun, and accept nothing more.
 
         The client may still be sending: closing the socket with unread bytes could discard the answer.
@@ -165,7 +165,7 @@ class WatchedConnection(_ServerProtocol):
         self.is_over = True
         self.transport.write_eof()
         self.flow.resume_reading()
-        self.look()
+        self.update_stage()
 
 
 class LingeringTransport:

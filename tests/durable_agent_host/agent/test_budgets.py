@@ -6,7 +6,7 @@ import pytest
 
 from durable_agent_host import Budget, Budgets, DurableAgentApp, Price
 from durable_agent_host.errors import RegistrationError
-from durable_agent_host.turn.budget_checks import price_of, spent_on_answer
+from durable_agent_host.turn.budget_checks import price_of, usage_of_response
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_price_of_a_model_is_that_of_the_longest_name():
 )
 def test_tokens_of_a_cache_cost_what_the_cache_costs(usage, tokens: int, cost: float):
     """Whether a service counts them in its input or beside it."""
-    found = spent_on_answer(usage, "m", {"m": Price(2, 8, cached_input=0.5)})
+    found = usage_of_response(usage, "m", {"m": Price(2, 8, cached_input=0.5)})
     assert (found.tokens, found.cost) == (tokens, pytest.approx(cost / 1_000_000))
 
 
@@ -96,5 +96,5 @@ def test_tokens_of_a_cache_cost_what_the_cache_costs(usage, tokens: int, cost: f
 def test_the_cost_is_that_of_the_tokens(counts, tokens: int, read: int, written: int):
     """Tokens that only the total has were written; a total below input and output counts as they do."""
     names = "input_token_count", "output_token_count", "total_token_count", "reasoning_output_token_count"
-    found = spent_on_answer(dict(zip(names, counts, strict=True)), "m", {"m": Price(2, 8)})
+    found = usage_of_response(dict(zip(names, counts, strict=True)), "m", {"m": Price(2, 8)})
     assert (found.tokens, found.cost) == (tokens, pytest.approx((read * 2 + written * 8) / 1_000_000))

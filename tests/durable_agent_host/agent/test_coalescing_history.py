@@ -13,7 +13,7 @@ from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host import CoalescingHistoryProvider
 from durable_agent_host.agent.transcript_provider import DurableSession
-from durable_agent_host.session.external_messages import PLACE
+from durable_agent_host.session.external_messages import POSITION
 from tests.kit import start_model
 from tests.kit_histories import cosmos_client
 from tests.kit_services import cosmos
@@ -64,7 +64,7 @@ async def documents(real, session_id):
     parameters = [{"name": "@id", "value": session_id}]
     found = real._container_proxy.query_items(query=query, parameters=parameters, partition_key=session_id)
     messages = [item["message"] async for item in found]
-    return sorted(messages, key=lambda message: message["additional_properties"].get(PLACE, 0))
+    return sorted(messages, key=lambda message: message["additional_properties"].get(POSITION, 0))
 
 
 def chunked(script=SCRIPT, length=6):

@@ -4,7 +4,15 @@ import asyncio
 
 import pytest
 
-from durable_agent_host.agent.run_result import Cancelled, Failed, LogLost, RunStoppedError, Stop, Superseded, stop_of
+from durable_agent_host.agent.run_result import (
+    Cancelled,
+    Failed,
+    LogUnavailable,
+    RunStoppedError,
+    Stop,
+    Superseded,
+    stop_of,
+)
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError, TurnError
 
 LOG, UNAVAILABLE, TURN = LogError("gone"), LogUnavailableError("away"), TurnError("no")
@@ -15,8 +23,8 @@ LOG, UNAVAILABLE, TURN = LogError("gone"), LogUnavailableError("away"), TurnErro
     [
         (RunStoppedError(Cancelled()), Cancelled()),
         (FencedError("later"), Superseded()),
-        (LOG, LogLost(LOG)),
-        (UNAVAILABLE, LogLost(UNAVAILABLE)),
+        (LOG, LogUnavailable(LOG)),
+        (UNAVAILABLE, LogUnavailable(UNAVAILABLE)),
         (TURN, Failed(TURN)),
     ],
 )

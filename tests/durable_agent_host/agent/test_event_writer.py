@@ -3,14 +3,14 @@
 import asyncio
 
 from durable_agent_host.agent.event_writer import EventWriter
-from durable_agent_host.agent.observer import AttemptEnded, ToolCallFinished, WatchedTurn
-from durable_agent_host.agent.run_result import Cancelled, Waiting
+from durable_agent_host.agent.observer import AttemptEnded, ObservedTurn, ToolCallCompleted
+from durable_agent_host.agent.run_result import AwaitingApproval, Cancelled
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
-TURN = WatchedTurn(TurnRequest("Agent", "session", "turn", "go"), 1)
-LATE = ToolCallFinished("c", "tool", "success", replayed=False, result="done")
+TURN = ObservedTurn(TurnRequest("Agent", "session", "turn", "go"), 1)
+LATE = ToolCallCompleted("c", "tool", "success", replayed=False, result="done")
 
 
 def test_after_the_end_of_its_turn_a_tool_tells_clients_nothing(tmp_path):
@@ -20,7 +20,7 @@ def test_after_the_end_of_its_turn_a_tool_tells_clients_nothing(tmp_path):
         log = SqliteTurnLog(tmp_path / "log.db")
         writer = TurnLogWriter(log, "log", await log.open("log"))
         events = EventWriter(writer)
-        await events.observe(TURN, AttemptEnded(Waiting(()), TurnOutcome("turn", "suspended")))
+        await events.observe(TURN, AttemptEnded(AwaitingApproval(()), TurnOutcome("turn", "suspended")))
         await events.observe(TURN, LATE)
         await events.observe(TURN, AttemptEnded(Cancelled(), TurnOutcome("turn", "cancelled")))
         await writer.flush()

@@ -12,13 +12,13 @@ from agent_framework_openai import OpenAIChatClient
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.observer import (
     AttemptEnded,
-    ModelCallFinished,
+    ModelCallCompleted,
     Moment,
-    ToolCallBegan,
-    UpdateCame,
-    WatchedTurn,
+    ObservedTurn,
+    ToolCallStarted,
+    UpdateReceived,
 )
-from durable_agent_host.agent.run_result import Completed, Waiting
+from durable_agent_host.agent.run_result import AwaitingApproval, Completed
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
@@ -34,14 +34,14 @@ class Recorder:
     def __init__(self) -> None:
         self.moments: list[Moment] = []
 
-    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+    async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Keep a moment."""
         assert turn.request is REQUEST
         self.moments.append(moment)
 
     def names(self) -> list[str]:
         """The moments but the updates, replayed ones marked."""
-        told = [one for one in self.moments if not isinstance(one, UpdateCame)]
+        told = [one for one in self.moments if not isinstance(one, UpdateReceived)]
         return [type(one).__name__ + (" again" if one.replayed else "") for one in told]
 
     def of(self, kind: type[Any]) -> list[Any]:
@@ -52,7 +52,7 @@ class Recorder:
 class Broken:
     """An observer that always fails."""
 
-    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+    async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Fail."""
         raise ValueError(f"cannot watch {type(moment).__name__}")
 
@@ -102,22 +102,22 @@ def test_observers_are_told_each_step_and_whether_it_is_replayed(tmp_path: Path,
     assert (first.status, second.text) == ("suspended", "Done.")
     names = recorder.names()
     half = names.index("AttemptEnded") + 1
-    assert names[:3] == ["AttemptBegan", "RunBegan", "ModelCallBegan"]
-    assert names[3:5] == ["ModelCallAnswered", "ModelCallFinished"]
-    assert sorted(names[5 : half - 1]) == ["ApprovalAwaited", "ToolCallBegan", "ToolCallFinished"]
-    begun = ["AttemptBegan again", "RunBegan again"]
-    begun += [f"ModelCall{what} again" for what in ("Began", "Answered", "Finished")]
+    assert names[:3] == ["AttemptStarted", "RunStarted", "ModelCallStarted"]
+    assert names[3:5] == ["ModelCallResponded", "ModelCallCompleted"]
+    assert sorted(names[5 : half - 1]) == ["ApprovalRequested", "ToolCallCompleted", "ToolCallStarted"]
+    begun = ["AttemptStarted again", "RunStarted again"]
+    begun += [f"ModelCall{what} again" for what in ("Started", "Responded", "Completed")]
     assert names[half : half + 5] == begun
-    calls_again = ["ToolCallBegan", "ToolCallBegan again", "ToolCallFinished", "ToolCallFinished again"]
+    calls_again = ["ToolCallCompleted", "ToolCallCompleted again", "ToolCallStarted", "ToolCallStarted again"]
     assert sorted(names[half + 5 : half + 9]) == calls_again
-    answered = ["ModelCallBegan", "ModelCallAnswered", "ModelCallFinished", "AgentAnswered", "AttemptEnded"]
+    answered = ["ModelCallStarted", "ModelCallResponded", "ModelCallCompleted", "AgentCompleted", "AttemptEnded"]
     assert names[half + 9 :] == answered
-    assert [type(one.ending) for one in recorder.of(AttemptEnded)] == [Waiting, Completed]
+    assert [type(one.ending) for one in recorder.of(AttemptEnded)] == [AwaitingApproval, Completed]
     assert recorder.of(AttemptEnded)[-1].outcome == second
-    counted, again, last = recorder.of(ModelCallFinished)
+    counted, again, last = recorder.of(ModelCallCompleted)
     assert counted.usage["total_token_count"] == again.usage["total_token_count"] > 0
     assert (counted.position, again.position, last.position) == (0, 0, 1)
-    assert [one.name for one in recorder.of(ToolCallBegan) if not one.replayed] == ["say", "pay"]
+    assert [one.name for one in recorder.of(ToolCallStarted) if not one.replayed] == ["say", "pay"]
 
 
 def test_an_observer_that_fails_is_logged_once_and_does_not_touch_the_turn(
@@ -132,6 +132,6 @@ def test_an_observer_that_fails_is_logged_once_and_does_not_touch_the_turn(
     assert recorder.names()[-1] == "AttemptEnded"
     (line,) = (record.getMessage() for record in caplog.records if "observer" in record.getMessage())
     assert line == (
-        "turn turn: observer Broken failed at AttemptBegan, further failures in this attempt are not logged: "
-        "ValueError: cannot watch AttemptBegan"
+        "turn turn: observer Broken failed at AttemptStarted, further failures in this attempt are not logged: "
+        "ValueError: cannot watch AttemptStarted"
     )

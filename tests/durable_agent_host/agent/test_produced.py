@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.agent.run_output import Produced, StreamWeight
+from durable_agent_host.agent.run_output import PayloadSize, RunOutput
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.session import Session
@@ -123,12 +123,12 @@ CALL = [said(Content.from_text("one ")), said(Content.from_text("two")), said(fi
 )
 def test_a_changed_update_keeps_its_call_as_it_came(change: dict[str, Any]):
     """Whatever differs from the client's update is kept."""
-    produced = Produced(RESPONSES)
+    produced = RunOutput(RESPONSES)
     updates = [passed_on(CALL[0]), passed_on(CALL[1]), passed_on(CALL[2])]
     for name, value in change.items():
         setattr(updates[1], name, value)
     for update in updates:
-        produced.take(update, 0)
+        produced.add(update, 0)
     produced.fold_call(CALL)
     produced.finish_call(0)
     assert len(produced) == len(updates)
@@ -141,10 +141,10 @@ def test_a_finished_call_is_kept_as_its_fold():
     call = [*CALL, said(usage)]
     summed = Content.from_usage({"total_token_count": 10}, merge_mode="replace")
     updates = [*map(passed_on, CALL), passed_on(call[-1], contents=[summed])]
-    produced = Produced(RESPONSES)
-    produced.take(passed_on(said(Content.from_text("before"))), None)
+    produced = RunOutput(RESPONSES)
+    produced.add(passed_on(said(Content.from_text("before"))), None)
     for update in updates:
-        produced.take(update, 1)
+        produced.add(update, 1)
     produced.fold_call(call)
     produced.finish_call(1)
     assert len(produced) == 2
@@ -167,7 +167,7 @@ CONTENTS = st.one_of(
 @given(st.lists(st.lists(CONTENTS, max_size=3), max_size=8))
 def test_a_stream_weighs_what_its_contents_weigh(updates: list[list[Content]]):
     """What is known of the text before changes no sum."""
-    weight = StreamWeight()
+    weight = PayloadSize()
     for contents in updates:
         weight.add(contents)
     plain = [

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from durable_agent_host.cli.content_formatting import shown_spent
+from durable_agent_host.cli.content_formatting import format_usage
 from durable_agent_host.cli.main import main
 
 PROGRAM = "import sys; from durable_agent_host.cli.main import main; main(sys.argv[1:])"
@@ -108,4 +108,4 @@ def test_what_is_missing_or_too_much_is_named(capsys: pytest.CaptureFixture[str]
 )
 def test_costs_are_written_in_full(spent: dict[str, float] | None, shown: str):
     """Tokens where there are no prices; never an exponent, never nothing for a little."""
-    assert shown_spent(spent) == shown
+    assert format_usage(spent) == shown

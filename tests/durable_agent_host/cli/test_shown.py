@@ -3,7 +3,7 @@
 import pytest
 from agent_framework import Content
 
-from durable_agent_host.cli.content_formatting import shown_content
+from durable_agent_host.cli.content_formatting import format_content
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.model.provider_item import STAMP
 
@@ -64,11 +64,11 @@ CONTENTS = [
 @pytest.mark.parametrize(("content", "line"), CONTENTS, ids=lambda value: str(value)[:30])
 def test_a_content_is_shown_in_words_that_all_providers_share(content, line):
     """Code, outputs, files, searches and calls are shown, and nothing that only one provider calls so."""
-    assert shown_content(encode_content(content)) == line
+    assert format_content(encode_content(content)) == line
 
 
 def test_what_is_not_known_is_shown_as_it_is():
     """A type or a shape that nobody knows is shown with its fields."""
-    assert shown_content({"$type": "new", "value": 1}) == 'new {"value": 1}'
+    assert format_content({"$type": "new", "value": 1}) == 'new {"value": 1}'
     strange = {"$type": "codeInterpreterToolCall", "content": {"inputs": "print(1)"}}
-    assert shown_content(strange) == 'codeInterpreterToolCall {"content": {"inputs": "print(1)"}}'
+    assert format_content(strange) == 'codeInterpreterToolCall {"content": {"inputs": "print(1)"}}'

@@ -9,7 +9,7 @@ from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.session_schema import CONTENT_FIELDS, document_faults
 from durable_agent_host.errors import StateError
 from durable_agent_host.providers.openai.provider import RESPONSES
-from durable_agent_host.session.repair import mend_document, repair_document
+from durable_agent_host.session.repair import make_document_readable, repair_document
 from durable_agent_host.session.transcript import replay_messages
 from tests.durable_agent_host.golden import WIRE, golden
 from tests.durable_agent_host.mutations import mutations
@@ -26,7 +26,7 @@ def test_every_field_of_the_frameworks_contents_has_a_shape():
 def test_documents_of_released_versions_have_no_fault(name):
     """Nothing is found in a golden document, with its unknown parts, and mending leaves it as it is."""
     assert document_faults(golden(name)) == []
-    assert mend_document(golden(name)) == (golden(name), [])
+    assert make_document_readable(golden(name)) == (golden(name), [])
 
 
 @pytest.mark.parametrize("name", SESSIONS)
@@ -35,7 +35,7 @@ def test_what_has_no_fault_is_read_and_what_has_is_mended(name):
     for change, changed in mutations(golden(name), 120, seed=f"codec {name}"):
         before = json.dumps(changed)
         try:
-            mended, changes = mend_document(changed)
+            mended, changes = make_document_readable(changed)
         except StateError:
             with pytest.raises(StateError):
                 repair_document(changed, RESPONSES.repair_rules)

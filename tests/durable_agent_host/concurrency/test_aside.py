@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from durable_agent_host.concurrency.thread_offload import MANY, aside, aside_at_once
+from durable_agent_host.concurrency.thread_offload import MANY, aside, await_in_thread_if_many
 
 
 @pytest.mark.parametrize("count", [MANY, MANY + 1])
@@ -35,9 +35,9 @@ def test_a_coroutine_that_waits_is_begun_again_on_the_loop(count: int):
         raise KeyError
 
     async def run() -> None:
-        assert (await aside_at_once(count, at_once) == threading.get_ident()) == (count == MANY)
-        assert await aside_at_once(count, waits) == threading.get_ident()
+        assert (await await_in_thread_if_many(count, at_once) == threading.get_ident()) == (count == MANY)
+        assert await await_in_thread_if_many(count, waits) == threading.get_ident()
         with pytest.raises(KeyError):
-            await aside_at_once(count, fails)
+            await await_in_thread_if_many(count, fails)
 
     asyncio.run(run())

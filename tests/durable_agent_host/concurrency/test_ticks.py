@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
-from durable_agent_host.turn_log.writer import LONGEST_TICK_SECONDS, SHORTEST_TICK_SECONDS, Ticks, TurnLogWriter
+from durable_agent_host.turn_log.writer import MAX_TICK_SECONDS, SHORTEST_TICK_SECONDS, Ticks, TurnLogWriter
 
 TURNS = 40
 _STEPS = st.lists(st.tuples(st.floats(0, 0.05), st.floats(0, 0.05), st.floats(0, 0.5)), max_size=60)
@@ -20,8 +20,8 @@ def test_nobody_writes_too_early_or_waits_longer_than_a_tick(steps: list[tuple[f
         now += pause
         due = ticks.due(now + interval)
         assert now + interval <= due + 1e-9
-        assert due <= now + interval + LONGEST_TICK_SECONDS
-        ticks.passed(due, due + late)
+        assert due <= now + interval + MAX_TICK_SECONDS
+        ticks.record_start(due, due + late)
         now = max(now, due)
 
 
@@ -30,12 +30,12 @@ def test_a_lone_writer_does_not_wait() -> None:
     for number in range(20):
         at = number * 2 * SHORTEST_TICK_SECONDS
         assert ticks.due(at) == at
-        ticks.passed(at, at)
+        ticks.record_start(at, at)
 
 
 def test_writers_that_come_close_together_share_a_tick() -> None:
     ticks = Ticks()
-    ticks.passed(ticks.due(1.0), 1.0)
+    ticks.record_start(ticks.due(1.0), 1.0)
     shared = {ticks.due(1.0 + fraction * SHORTEST_TICK_SECONDS / 10) for fraction in range(1, 10)}
     assert len(shared) == 1
 
@@ -48,11 +48,11 @@ def test_a_loop_that_is_late_has_longer_ticks_until_it_is_not() -> None:
 
     for _ in range(30):
         at = ticks.due(at + 1e-6)
-        ticks.passed(at, at + 1.0)
-    assert abs(length() - LONGEST_TICK_SECONDS) < SHORTEST_TICK_SECONDS
+        ticks.record_start(at, at + 1.0)
+    assert abs(length() - MAX_TICK_SECONDS) < SHORTEST_TICK_SECONDS
     for _ in range(60):
         at = ticks.due(at + 1e-6)
-        ticks.passed(at, at)
+        ticks.record_start(at, at)
     assert length() < 2 * SHORTEST_TICK_SECONDS
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from durable_agent_host.durable.turn_data_cleanup import FORGET_ORCHESTRATION
+from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
 from tests.durable_agent_host.crash import clients
 from tests.durable_agent_host.crash.oracle import Figures, Told, Witnesses, check_case, check_site, read_told
 from tests.durable_agent_host.crash.scenarios import Case
@@ -109,7 +109,7 @@ def check_strangers(case: Case) -> None:
 def await_forgotten(site: Site) -> None:
     """Wait until what ended turns have left is deleted."""
     end = time.monotonic() + FORGET_SECONDS
-    while any(one["name"] == FORGET_ORCHESTRATION for one in running(site)):
+    while any(one["name"] == CLEANUP_ORCHESTRATION for one in running(site)):
         site.check()
         assert time.monotonic() < end, running(site)
         time.sleep(0.5)

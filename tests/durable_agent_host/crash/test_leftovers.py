@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from durable_agent_host.codec.entity_state import decode_session
-from durable_agent_host.encryption.data_key_storage import SECRET_HOME
+from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
 from durable_agent_host.segments.blob_cache import PieceCache
 from durable_agent_host.segments.conversation_reader import Record
 from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
@@ -152,10 +152,10 @@ async def _stored_and_named(path: Path, states: list[Any]) -> tuple[set[Any], se
     try:
         for state in states:
             record = Record(lambda: store, decode_session(state), cache=PieceCache(0))
-            await record.homes()
+            await record.namespaces()
             await record.agent_session()
             await record.entries()
-        homes = [home async for home in store.homes() if home != SECRET_HOME]
+        homes = [home async for home in store.list_namespaces() if home != SECRET_NAMESPACE]
         return {(home, piece.name) for home in homes async for piece in store.pieces(home)}, asked
     finally:
         await store.close()

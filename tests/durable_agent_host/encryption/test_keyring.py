@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from durable_agent_host.codec.offloaded_text import piece_name
 from durable_agent_host.encryption.cipher import Cipher
-from durable_agent_host.encryption.data_key_storage import KEYS_HOME
+from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE
 from durable_agent_host.encryption.encrypted_blob_store import EncryptedSegmentStore
 from durable_agent_host.encryption.key_settings import read_keys
 from durable_agent_host.encryption.key_vault import KeyVaultKey
@@ -45,8 +45,8 @@ def ring(store: SqliteSegmentStore, *keys: WrappingKey) -> Keyring:
 
 async def wrapped(store: SqliteSegmentStore) -> list[bytes]:
     """What is stored of the keys."""
-    names = [piece.name async for piece in store.pieces(KEYS_HOME)]
-    return list((await store.get(KEYS_HOME, names)).values())
+    names = [piece.name async for piece in store.pieces(KEYS_NAMESPACE)]
+    return list((await store.get(KEYS_NAMESPACE, names)).values())
 
 
 async def test_processes_that_begin_at_once_read_each_other(store: SqliteSegmentStore):
@@ -63,11 +63,11 @@ async def test_pieces_of_processes_that_begin_at_once(store: SqliteSegmentStore)
     """A piece is stored under a name that follows from the key of its process: one that has another key finds it."""
     first, second = ring(store, OLD), ring(store, OLD)
     await first.ready()
-    kept = {piece.name: b"" async for piece in store.pieces(KEYS_HOME)}
-    kept = await store.get(KEYS_HOME, kept)
-    await store.delete(KEYS_HOME, kept)
+    kept = {piece.name: b"" async for piece in store.pieces(KEYS_NAMESPACE)}
+    kept = await store.get(KEYS_NAMESPACE, kept)
+    await store.delete(KEYS_NAMESPACE, kept)
     await second.ready()
-    await store.put(KEYS_HOME, kept)  # as if both had looked before either wrote
+    await store.put(KEYS_NAMESPACE, kept)  # as if both had looked before either wrote
     assert first.all() != second.all()
     stores = [EncryptedSegmentStore(store, Cipher(one), one) for one in (first, second)]
     for mine, others, data in ((*stores, b"of the first"), (*stores[::-1], b"of the second")):
@@ -80,7 +80,7 @@ async def test_what_is_no_wrapped_key_is_an_error(store: SqliteSegmentStore, kep
     """Among the keys, what somebody else has put there is named, and no other key is made for it."""
     await ring(store, OLD).ready()
     before = await wrapped(store)
-    await store.put(KEYS_HOME, {piece_name(kept): kept})
+    await store.put(KEYS_NAMESPACE, {piece_name(kept): kept})
     with pytest.raises(CorruptStateError):
         await ring(store, OLD).ready()
     assert sorted(await wrapped(store)) == sorted([*before, kept])

@@ -5,19 +5,19 @@ import json
 import pytest
 
 from durable_agent_host.errors import RequestError
-from durable_agent_host.http.parse import parse_answers
+from durable_agent_host.http.parse import parse_approvals
 
 
 def test_one_answer_or_several_are_read():
     """One answer is an object, several are a list."""
     one = {"call_id": "c1", "approved": True}
     read = {"approved": True, "reason": None, "arguments": None}
-    assert parse_answers(json.dumps(one).encode()) == {"c1": read}
+    assert parse_approvals(json.dumps(one).encode()) == {"c1": read}
     other = {"call_id": "c2", "approved": False, "reason": "no"}
-    both = parse_answers(json.dumps([one, other]).encode())
+    both = parse_approvals(json.dumps([one, other]).encode())
     assert both == {"c1": read, "c2": {"approved": False, "reason": "no", "arguments": None}}
     changed = {"call_id": "c1", "approved": True, "arguments": {"amount": 2}}
-    assert parse_answers(json.dumps(changed).encode())["c1"]["arguments"] == {"amount": 2}
+    assert parse_approvals(json.dumps(changed).encode())["c1"]["arguments"] == {"amount": 2}
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_one_answer_or_several_are_read():
 def test_what_is_no_answer_is_refused(body, what):
     """The refusal names what is wrong."""
     with pytest.raises(RequestError, match=what):
-        parse_answers(body)
+        parse_approvals(body)

@@ -29,7 +29,11 @@ async def test_a_store_that_does_not_answer_is_told(caplog, tmp_path):
     turns = TurnClient(client, Wakeups(), probes=StoreProbes(NoTurnLog, lambda: pieces, {"Helper": None}), hub=hub)
     agents = [{"name": "Helper"}]
     host = Host(
-        agents={"Helper": None}, settings=Settings(), open_log=NoTurnLog, service_files_of=None, hosted=lambda: agents
+        agents={"Helper": None},
+        settings=Settings(),
+        open_log=NoTurnLog,
+        service_files_of=None,
+        list_hosted_agents=lambda: agents,
     )
     for _ in range(3):
         answer = await health(host, Call(func.HttpRequest("GET", "http://here/api/health", body=b"")), turns)

@@ -25,7 +25,7 @@ def parse(body, headers=None, max_bytes=10_000, **params):
 def test_a_text_is_a_message():
     """A plain text is the message, without the blanks around it; the answer is text too."""
     call = parse("  hello\n")
-    assert (call.said.text, call.wants_json, call.wait, call.policy) == ("hello", False, True, "queue")
+    assert (call.message.text, call.wants_json, call.wait, call.policy) == ("hello", False, True, "queue")
     assert (call.session_id, call.idempotency_key, call.enable_tool_calls) == (None, None, True)
 
 
@@ -35,7 +35,7 @@ def test_a_text_is_a_message():
 def test_json_is_told_by_the_content_type(content_type):
     """A body is JSON when its content type says so, in any case and with parameters; the answer is JSON then."""
     call = parse_run(b'{"message": "hi"}', {"CONTENT-TYPE": content_type}, {}, max_bytes=99)
-    assert (call.said.text, call.wants_json) == ("hi", True)
+    assert (call.message.text, call.wants_json) == ("hi", True)
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def test_json_without_its_content_type_is_no_message(content_type: str):
     body = b' {"message": "hi", "session_id": "s"}'
     with pytest.raises(RequestError, match=r"application/json, or as text/plain"):
         parse(body, {"content-type": content_type})
-    assert parse(body, {"content-type": "text/plain"}).said.text == body.decode().strip()
+    assert parse(body, {"content-type": "text/plain"}).message.text == body.decode().strip()
     for text in ('{"other": 1}', '{"message":', '["message"]', "message"):
-        assert parse(text, {"content-type": content_type}).said.text == text
+        assert parse(text, {"content-type": content_type}).message.text == text
 
 
 def test_a_byte_order_mark_is_no_part_of_a_body():
     """Editors write it in front of texts and JSON."""
-    assert parse(b"\xef\xbb\xbfhi", {"content-type": "text/plain"}).said.text == "hi"
-    assert parse(b'\xef\xbb\xbf{"message": "hi"}', JSON).said.text == "hi"
+    assert parse(b"\xef\xbb\xbfhi", {"content-type": "text/plain"}).message.text == "hi"
+    assert parse(b'\xef\xbb\xbf{"message": "hi"}', JSON).message.text == "hi"
 
 
 def test_half_a_character_is_refused():
@@ -113,7 +113,7 @@ def test_half_a_character_is_refused():
 
 def test_a_large_body_is_refused_with_the_setting_that_allows_it():
     """A body over the limit is refused before it is parsed; one at the limit is not."""
-    assert parse("x" * 100, max_bytes=100).said.text == "x" * 100
+    assert parse("x" * 100, max_bytes=100).message.text == "x" * 100
     with pytest.raises(RequestTooLargeError, match="DURABLE_AGENT_HOST_MAX_REQUEST_BYTES"):
         parse("x" * 101, max_bytes=100)
 
@@ -165,7 +165,7 @@ def test_only_users_begin_a_turn(role):
     """Any other role is refused by name."""
     with pytest.raises(RequestError, match=r"'role' is .*'user'"):
         parse({"message": "hi", "role": role})
-    assert parse({"message": "hi", "role": "user"}).said.text == "hi"
+    assert parse({"message": "hi", "role": "user"}).message.text == "hi"
 
 
 @pytest.mark.parametrize("value", ["json", ["a"], 5, {}, True])
@@ -253,7 +253,7 @@ def test_the_hash_tells_what_is_asked():
 def test_any_body_is_a_call_or_a_request_error(body, content_type):
     """Whatever comes in, it is understood or refused in words; nothing else is raised."""
     with suppress(RequestError):
-        assert parse_run(body, {"content-type": content_type}, {}, max_bytes=50).said.text
+        assert parse_run(body, {"content-type": content_type}, {}, max_bytes=50).message.text
 
 
 @given(
@@ -283,7 +283,7 @@ def test_any_body_is_a_call_or_a_request_error(body, content_type):
 def test_any_json_is_a_call_or_a_request_error(value):
     """Whatever JSON comes in, it is understood or refused in words; nothing else is raised."""
     with suppress(RequestError):
-        assert parse_run(json.dumps(value).encode(), JSON, {}, max_bytes=10_000).said.text.strip()
+        assert parse_run(json.dumps(value).encode(), JSON, {}, max_bytes=10_000).message.text.strip()
 
 
 @pytest.mark.parametrize(

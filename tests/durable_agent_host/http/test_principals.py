@@ -156,4 +156,4 @@ def test_only_true_lets_somebody_in(answer: Any):
     """What else an app's rule returns, such as the text "no", is a mistake of the app, and nobody is let in."""
     gate = Gate(lambda _: Principal("ada"), lambda *_: answer)
     with pytest.raises(TypeError, match="return True or False"):
-        asyncio.run(gate.authorized(Principal("ada"), "turn.read", AskedSession("Echo", "s", None)))
+        asyncio.run(gate.is_authorized(Principal("ada"), "turn.read", AskedSession("Echo", "s", None)))

@@ -28,7 +28,7 @@ class Clock:
 def refused(rates: RequestRates, principal: str) -> float | None:
     """Ask once; gives after how many seconds to come back, or None."""
     try:
-        rates.take(principal)
+        rates.acquire(principal)
     except TooManyRequestsError as error:
         return error.retry_after_seconds
     return None

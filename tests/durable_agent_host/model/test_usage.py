@@ -4,7 +4,7 @@ import pytest
 
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.model.budget import Price, known_counts
-from durable_agent_host.turn.budget_checks import spent_on_answer
+from durable_agent_host.turn.budget_checks import usage_of_response
 
 ODD = [float("inf"), float("nan"), -1, 10**30, 1e300]
 
@@ -25,5 +25,5 @@ def test_records_that_have_such_figures_are_readable(odd: float):
     """An earlier version stored what came."""
     stored = {"inputTokenCount": odd, "outputTokenCount": 3, "totalTokenCount": None, "extensionData": {"x": odd}}
     assert decode_usage(stored) == {"output_token_count": 3}
-    spent = spent_on_answer({"input_token_count": odd, "output_token_count": 3}, "m", {"m": Price(1.0, 1.0)})
+    spent = usage_of_response({"input_token_count": odd, "output_token_count": 3}, "m", {"m": Price(1.0, 1.0)})
     assert (spent.tokens, spent.cost) == (3, 3 / 1_000_000)

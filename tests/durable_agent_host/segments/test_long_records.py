@@ -15,7 +15,7 @@ from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.blob_cache import PieceCache
 from durable_agent_host.segments.conversation_export import export_document
-from durable_agent_host.segments.conversation_fork import MOST_HOMES, make_fork
+from durable_agent_host.segments.conversation_fork import MAX_NAMESPACES, make_fork
 from durable_agent_host.segments.conversation_import import read_document
 from durable_agent_host.segments.conversation_pages import read_page
 from durable_agent_host.segments.conversation_reader import Record
@@ -90,7 +90,7 @@ def forked(store: SqliteSegmentStore, session: Session, new_id: str, **asked) ->
     async def fork() -> Session:
         made = await make_fork(record_of(store, session), new_id, **asked)
         await made.hold(lambda: store, f"@a@{new_id}")
-        assert set(await record_of(store, made.session).homes()) == set(made.homes)
+        assert set(await record_of(store, made.session).namespaces()) == set(made.namespaces)
         return made.session
 
     return asyncio.run(fork())
@@ -174,7 +174,7 @@ def test_a_chain_of_forks_keeps_a_small_head(store):
     for number in range(60):
         session = forked(store, session, f"fork-{number}", at_turn=f"t{650 - 10 * number}")
         assert head_bytes(session) <= HEAD_BYTES
-    assert len(session.sealed.homes) <= MOST_HOMES + 1
+    assert len(session.sealed.homes) <= MAX_NAMESPACES + 1
     assert whole(store, session) == entries[: 2 * 61]
 
 
@@ -287,22 +287,22 @@ def test_a_fork_of_many_forks_keeps_what_it_shares_until_it_is_erased(store):
         number += 1
         session = forked(store, session, f"fork-{number}", at_turn=f"t{650 - 10 * number}")
     holder = f"@a@fork-{number}"
-    homes = asyncio.run(record_of(store, session).homes())
-    assert len(homes) > MOST_HOMES >= len(session.sealed.homes)
+    homes = asyncio.run(record_of(store, session).namespaces())
+    assert len(homes) > MAX_NAMESPACES >= len(session.sealed.homes)
 
     async def read(asked: str) -> Session | Keeps:
         return session if asked == holder else Keeps.NOTHING
 
     async def sweep_all() -> None:
         sweeper = Sweeper(store, read, grace_seconds=0.0, unheld_seconds=0.0)
-        for home in [home async for home in store.homes()]:
+        for home in [home async for home in store.list_namespaces()]:
             await sweeper.sweep(home)
 
     async def erase_all() -> list[str]:
         sweeper = Sweeper(store, read, grace_seconds=3600.0, unheld_seconds=3600.0)
         for home in reversed(homes):
             await sweeper.erase(home, holder)
-        return [home async for home in store.homes()]
+        return [home async for home in store.list_namespaces()]
 
     asyncio.run(sweep_all())
     assert whole(store, session) == entries[: 2 * (650 - 10 * number + 1)]

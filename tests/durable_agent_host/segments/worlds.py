@@ -22,10 +22,10 @@ from durable_agent_host.segments.conversation_import import read_document
 from durable_agent_host.segments.conversation_reader import Record
 from durable_agent_host.segments.conversation_repair import repair_record
 from durable_agent_host.segments.conversation_writer import RecordWriter
-from durable_agent_host.segments.garbage_collection import CleanHomes, Keeps, Sweeper
+from durable_agent_host.segments.garbage_collection import CleanNamespaces, Keeps, Sweeper
 from durable_agent_host.segments.protocol import SegmentStore, StoredPiece
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
-from durable_agent_host.session.sealing import SealedOutcome, emptied, seal_outcome
+from durable_agent_host.session.sealing import SealedOutcome, clear_segments, seal_outcome
 
 GRACE_SECONDS = 3600.0
 WINDOW = ReceiptWindow(keep=200, now="2026-01-01T00:00:00+00:00")
@@ -59,7 +59,7 @@ class World:
         self._kinds: dict[asyncio.Task[None], str] = {}
         self._moved = asyncio.Event()
         self._turns = 0
-        self._clean = CleanHomes()
+        self._clean = CleanNamespaces()
 
     # --- what is played ----------------------------------------------------------------------
 
@@ -161,11 +161,11 @@ class World:
         entries = tuple(_turn(turn, self._said[turn], is_open=is_open))
         state = {"session_id": name, "state": {"kept": turn * (size // 10)}}
         outcome = TurnOutcome(turn, "completed", entries=entries, agent_session=state)
-        sealed = seal_outcome(head, outcome, new_home=derived_id("home", name, turn), seen=50)
+        sealed = seal_outcome(head, outcome, new_namespace=derived_id("home", name, turn), seen=50)
         store = Stepping(self.store, self._step)
         if sealed.pieces:
-            await store.hold(sealed.home, holder_named(name))
-            await store.put(sealed.home, sealed.pieces)
+            await store.hold(sealed.namespace, holder_named(name))
+            await store.put(sealed.namespace, sealed.pieces)
         return sealed
 
     async def fork(self, name: str, new: str, *, is_part: bool = False) -> None:
@@ -262,13 +262,13 @@ class World:
         await self._step()
         head = self.heads.get(name)
         if head is not None and not head.running and not head.erasing:
-            self.heads[name] = replace(head, entries=(), sealed=emptied(head.sealed))
+            self.heads[name] = replace(head, entries=(), sealed=clear_segments(head.sealed))
             self.texts[name] = []
 
     async def sweep(self) -> None:
         """Sweep all homes."""
         sweeper = self._sweeper()
-        async for home in Stepping(self.store, self._step).homes():
+        async for home in Stepping(self.store, self._step).list_namespaces():
             await sweeper.sweep(home, self._clean)
 
     def _sweeper(self) -> Sweeper:
@@ -293,7 +293,9 @@ class World:
 
     async def stored(self) -> set[tuple[str, str]]:
         """All pieces that the store has."""
-        return {(home, piece.name) async for home in self.store.homes() async for piece in self.store.pieces(home)}
+        return {
+            (home, piece.name) async for home in self.store.list_namespaces() async for piece in self.store.pieces(home)
+        }
 
     async def named(self) -> set[tuple[str, str]]:
         """All pieces that are needed to read the conversations: what reading them asks the store for."""
@@ -302,7 +304,7 @@ class World:
         store: Any = _Noting(self.store, asked)
         for head in self.heads.values():
             record = Record(lambda: store, head, cache=PieceCache())
-            await record.homes()
+            await record.namespaces()
             await record.agent_session()
             await record.entries()
         return asked
@@ -314,7 +316,9 @@ class World:
 
     async def held(self) -> set[tuple[str, str]]:
         """All holders that the store has, with their homes."""
-        return {(home, holder) async for home in self.store.homes() for holder in await self.store.holders(home)}
+        return {
+            (home, holder) async for home in self.store.list_namespaces() for holder in await self.store.holders(home)
+        }
 
 
 class Stepping:
@@ -345,10 +349,10 @@ class Stepping:
         for piece in [piece async for piece in self._store.pieces(home)]:
             yield piece
 
-    async def homes(self) -> AsyncIterator[str]:
+    async def list_namespaces(self) -> AsyncIterator[str]:
         """See the protocol."""
         await self._step()
-        for home in [home async for home in self._store.homes()]:
+        for home in [home async for home in self._store.list_namespaces()]:
             yield home
 
     async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
@@ -407,9 +411,9 @@ class Aging:
         async for piece in self._store.pieces(home):
             yield replace(piece, age_seconds=piece.age_seconds + self._now - self._put_at[home, piece.name])
 
-    async def homes(self) -> AsyncIterator[str]:
+    async def list_namespaces(self) -> AsyncIterator[str]:
         """See the protocol."""
-        async for home in self._store.homes():
+        async for home in self._store.list_namespaces():
             yield home
 
     async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:

@@ -60,9 +60,9 @@ class SessionOfTurns(RuleBasedStateMachine):
         before = self.session
         self.session, answer = admit(before, turn_id, policy, limit)
         again, same = admit(self.session, turn_id, policy, limit)
-        assert (again, same) == (self.session, replace(answer, dropped=None))
-        assert answer.dropped in (None, before.interrupting)
-        self.cancelled += [answer.dropped] if answer.dropped else []
+        assert (again, same) == (self.session, replace(answer, cancelled_turn_id=None))
+        assert answer.cancelled_turn_id in (None, before.interrupting)
+        self.cancelled += [answer.cancelled_turn_id] if answer.cancelled_turn_id else []
         match answer.status:
             case "granted":
                 if before.running != turn_id:
@@ -106,7 +106,7 @@ class SessionOfTurns(RuleBasedStateMachine):
     def leave(self, data, cancelled):
         """A turn whose orchestration is gone, or that was cancelled, leaves the queue."""
         turn_id = data.draw(st.sampled_from(self.session.queue))
-        self.session, following = leave_session(self.session, turn_id, window=ReceiptWindow(50), cancelled=cancelled)
+        self.session, following = leave_session(self.session, turn_id, window=ReceiptWindow(50), is_cancelled=cancelled)
         assert following == (self.session.queue[0] if self.session.queue and self.session.running is None else None)
         (self.cancelled if cancelled else self.left).append(turn_id)
 
@@ -197,7 +197,7 @@ def test_a_full_queue_takes_nobody():
 def test_a_turn_that_interrupts_is_next():
     """A turn that interrupts goes before those that wait, has the running one cancelled, and needs its place too."""
     session, answer = admit(Session(running="a", queue=("b",)), "c", "interrupt")
-    assert (answer.status, answer.running, answer.interrupts, answer.dropped) == ("queued", "a", True, None)
+    assert (answer.status, answer.running, answer.interrupts, answer.cancelled_turn_id) == ("queued", "a", True, None)
     assert (session.queue, session.interrupting) == (("c", "b"), "c")
     assert admit(Session(running="a", queue=("b",)), "c", "interrupt", limit=1)[1].status == "full"
     session, _ = commit_outcome(session, TurnOutcome("a", "cancelled"), window=ReceiptWindow(5))
@@ -209,7 +209,7 @@ def test_of_those_that_interrupt_the_last_one_wins():
     """A turn that still waits to interrupt is cancelled by the next one that does."""
     session, _ = admit(Session(running="a", queue=("b",)), "c", "interrupt")
     session, answer = admit(session, "d", "interrupt", limit=2)
-    assert (answer.status, answer.dropped, answer.interrupts) == ("queued", "c", True)
+    assert (answer.status, answer.cancelled_turn_id, answer.interrupts) == ("queued", "c", True)
     assert (session.queue, session.interrupting) == (("d", "b"), "d")
     assert admit(session, "c", "interrupt")[1].receipt.status == "cancelled"
     assert "turn d" in session.receipts[-1].error["message"]
@@ -220,7 +220,7 @@ def test_a_free_session_has_nothing_to_interrupt():
     session, answer = admit(Session(), "a", "interrupt")
     assert (session.running, answer.status, answer.interrupts) == ("a", "granted", False)
     session, answer = admit(Session(queue=("b", "c"), interrupting="b"), "a", "interrupt")
-    assert (session.running, answer.status, answer.dropped) == ("a", "granted", "b")
+    assert (session.running, answer.status, answer.cancelled_turn_id) == ("a", "granted", "b")
     assert (session.queue, session.interrupting) == (("c",), None)
 
 
@@ -238,11 +238,11 @@ def test_a_cancelled_turn_keeps_what_it_had():
 
 def test_a_turn_that_is_cancelled_in_the_queue_has_a_receipt():
     """It leaves the queue, and is told that it was cancelled; one that runs meanwhile is left to its agent."""
-    session, following = leave_session(Session(running="a", queue=("b", "c")), "b", window=WINDOW, cancelled=True)
+    session, following = leave_session(Session(running="a", queue=("b", "c")), "b", window=WINDOW, is_cancelled=True)
     assert (session.queue, following) == (("c",), None)
     assert admit(session, "b")[1].receipt.error["type"] == "TurnCancelledError"
     running = Session(running="a")
-    assert leave_session(running, "a", window=WINDOW, cancelled=True) == (running, None)
+    assert leave_session(running, "a", window=WINDOW, is_cancelled=True) == (running, None)
 
 
 def test_another_request_under_the_same_id_is_told_apart():

@@ -8,10 +8,10 @@ from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.session.context_selection import (
     RECORD,
     context_messages,
-    name_of_place,
-    place_of_name,
-    turn_of_name,
-    whole_units,
+    decode_position,
+    decode_turn_id,
+    encode_position,
+    expand_to_groups,
 )
 
 
@@ -62,9 +62,9 @@ def test_a_message_is_known_by_its_place():
     """Each message has the name of its place, from which place and turn are read."""
     first, *_ = context_messages(dict(enumerate(ENTRIES)), overlay(tail=(3, 0)), count=len(ENTRIES))
     name = first.additional_properties[RECORD]
-    assert name == name_of_place(Place(3, 0), "b")
-    assert (place_of_name(name), turn_of_name(name)) == (Place(3, 0), "b")
-    assert place_of_name(name_of_place(Place(1, 2), "turn.with=signs")) == Place(1, 2)
+    assert name == encode_position(Place(3, 0), "b")
+    assert (decode_position(name), decode_turn_id(name)) == (Place(3, 0), "b")
+    assert decode_position(encode_position(Place(1, 2), "turn.with=signs")) == Place(1, 2)
 
 
 CALL = Message("assistant", [Content.from_function_call("c", "f", arguments="{}")])
@@ -99,4 +99,4 @@ ANSWERED = Message("user", [carried(type="answer", id=None, approval_request_id=
 )
 def test_what_belongs_together_stays_together(messages, kept, whole):
     """A part that is kept brings the others; equal call ids of other rounds are no part of it."""
-    assert whole_units(messages, kept) == whole
+    assert expand_to_groups(messages, kept) == whole

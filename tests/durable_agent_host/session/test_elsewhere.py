@@ -12,7 +12,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.external_messages import (
     entries_of_others,
-    kept_by,
+    external_provider_of,
     messages_of,
     with_messages,
     without_messages,
@@ -47,13 +47,13 @@ def as_said(entries):
 def test_what_is_put_back_is_what_was_taken_out():
     """Messages are in their entries again, with ids, usage and times; the short entries are a valid document."""
     short = [without_messages(entry, "Notebook (n)") for entry in ENTRIES]
-    assert [kept_by(entry) for entry in short] == ["Notebook (n)"] * 4
+    assert [external_provider_of(entry) for entry in short] == ["Notebook (n)"] * 4
     assert "said b" not in json.dumps(short)
     document = encode_session(Session(entries=tuple(short)))
     assert document_faults(document) == []
     whole = with_messages(decode_session(document).entries, stored(messages_of(ENTRIES)))
     assert as_said(whole) == as_said(ENTRIES)
-    assert [kept_by(entry) for entry in whole] == [None] * 4
+    assert [external_provider_of(entry) for entry in whole] == [None] * 4
     assert [entry["createdAt"] for entry in whole] == [entry["createdAt"] for entry in ENTRIES]
     assert whole[1]["usage"]["inputTokenCount"] == 3
     assert [without_messages(entry, "Notebook (n)")["messages"] for entry in whole] == [[]] * 4

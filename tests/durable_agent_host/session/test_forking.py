@@ -7,7 +7,7 @@ import pytest
 from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.conversation_fork import make_fork
-from durable_agent_host.segments.turn_data_storage import NO_KEEPER
+from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE
 
 ENTRIES = tuple(
     {"$type": kind, "correlationId": turn, "messages": []} for turn in ("t1", "t2") for kind in ("request", "response")
@@ -25,7 +25,7 @@ SESSION = Session(
 
 def fork_session(session, session_id, **asked):
     """A fork of a session that is whole in itself."""
-    return asyncio.run(make_fork(NO_KEEPER.record(session), session_id, **asked)).session
+    return asyncio.run(make_fork(NULL_TURN_DATA_STORAGE.record(session), session_id, **asked)).session
 
 
 @pytest.mark.parametrize("at_turn", [None, "t2"])

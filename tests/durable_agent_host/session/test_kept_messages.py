@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from durable_agent_host.session.external_messages import (
     IDENTITY,
-    PLACE,
+    POSITION,
+    index_in_turn,
     name_of,
-    named_for,
-    next_place,
-    place_in_turn,
+    next_index,
     read_once,
     turn_of,
+    with_names,
     without_marks,
 )
 
@@ -27,8 +27,8 @@ def conversation(sizes):
     """Make the messages of some turns, as they are stored."""
     stored = []
     for turn, size in enumerate(sizes):
-        for message in named_for(f"turn/{turn}", [Message("user", [f"{turn}.{n}"]) for n in range(size)]):
-            message.additional_properties[PLACE] = next_place(stored)
+        for message in with_names(f"turn/{turn}", [Message("user", [f"{turn}.{n}"]) for n in range(size)]):
+            message.additional_properties[POSITION] = next_index(stored)
             stored.append(message)
     return stored
 
@@ -53,21 +53,21 @@ def test_void_turns_are_left_out(sizes):
 
 def test_a_name_says_turn_and_place():
     """A turn's id may have slashes; what other providers added has a turn and no place; others have neither."""
-    (first,) = named_for("a/b", [Message("user", ["x"])])
-    (added,) = named_for("a/b", [Message("user", ["x"])], prefix="context-")
-    assert (turn_of(first), place_in_turn(first), first.message_id) == ("a/b", 1, "a/b/1")
-    assert (turn_of(added), place_in_turn(added)) == ("a/b", None)
-    assert (turn_of(Message("user", ["x"])), place_in_turn(Message("user", ["x"]))) == (None, None)
-    assert named_for("c", [first])[0].additional_properties[IDENTITY] == "a/b/1"
+    (first,) = with_names("a/b", [Message("user", ["x"])])
+    (added,) = with_names("a/b", [Message("user", ["x"])], prefix="context-")
+    assert (turn_of(first), index_in_turn(first), first.message_id) == ("a/b", 1, "a/b/1")
+    assert (turn_of(added), index_in_turn(added)) == ("a/b", None)
+    assert (turn_of(Message("user", ["x"])), index_in_turn(Message("user", ["x"]))) == (None, None)
+    assert with_names("c", [first])[0].additional_properties[IDENTITY] == "a/b/1"
 
 
 def test_marks_are_taken_off_a_copy():
     """The message for the model has neither our marks nor the framework's; the stored one stays as it is."""
     message = Message("assistant", [Content.from_text("x", additional_properties={"a": 1})], message_id="msg_1")
     message.additional_properties = {"_attribution": {"source_id": "s"}, "mine": 1}
-    (stored,) = named_for("t", [message])
+    (stored,) = with_names("t", [message])
     fresh = without_marks(stored)
     assert (fresh.additional_properties, fresh.message_id) == ({"mine": 1}, "msg_1")
     fresh.contents[0].additional_properties["a"] = 2
     assert stored.contents[0].additional_properties == {"a": 1}
-    assert without_marks(named_for("t", [Message("user", ["x"])])[0]).message_id is None
+    assert without_marks(with_names("t", [Message("user", ["x"])])[0]).message_id is None

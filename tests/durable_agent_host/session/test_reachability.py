@@ -2,7 +2,7 @@
 
 from durable_agent_host.model.segment_refs import Sealed, SegmentRef
 from durable_agent_host.model.session import Session
-from durable_agent_host.session.sealing import named_by_head
+from durable_agent_host.session.sealing import blobs_of_head
 
 
 def test_a_head_names_all_that_is_apart_from_it():
@@ -16,7 +16,7 @@ def test_a_head_names_all_that_is_apart_from_it():
         overlay=("overlay", "home-3"),
         homes_at=("homes", "home-4"),
     )
-    assert named_by_head(Session(sealed=sealed)) == {
+    assert blobs_of_head(Session(sealed=sealed)) == {
         ("home-1", "segment"),
         ("home-2", "agent-session"),
         ("home-3", "overlay"),

@@ -7,8 +7,8 @@ from agent_framework import AgentResponse, Content, Message
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.segments.turn_data_storage import NO_KEEPER
-from durable_agent_host.session.receipts import EndedTurn, is_same_request, kept_turn
+from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE
+from durable_agent_host.session.receipts import TurnEnd, is_same_request, turn_from_receipt
 
 REQUEST = TurnRequest("Agent", "s", "turn-1", "hello", created_at="2026-11-21T05:44:58+00:00")
 EMPTY = Content.from_text("", additional_properties={"of": "the provider"})
@@ -25,15 +25,15 @@ def session(**more) -> Session:
     return Session(**{"entries": entries, "receipts": (receipt,)} | more)
 
 
-def ended_turn(held: Session, turn_id: str) -> EndedTurn | None:
-    return asyncio.run(NO_KEEPER.record(held).ended(turn_id))
+def ended_turn(held: Session, turn_id: str) -> TurnEnd | None:
+    return asyncio.run(NULL_TURN_DATA_STORAGE.record(held).ended(turn_id))
 
 
 def test_all_readers_give_the_same_answer():
     """A client that asks for a purged turn, and one that repeats it, get the text as it was told when it ended."""
     ended = ended_turn(session(), "turn-1")
     assert ended
-    kept = kept_turn("Agent", "s", ended)
+    kept = turn_from_receipt("Agent", "s", ended)
     assert kept.outcome == ended.outcome
     assert (kept.outcome.text, kept.outcome.message_count, kept.outcome.usage) == ("one two", 2, None)
     assert (kept.request.message, kept.request.created_at) == ("hello", REQUEST.created_at)
@@ -44,8 +44,8 @@ def test_an_answer_that_is_gone_is_said_to_be():
     """A receipt whose answer was cut away says so; the turn is not taken for one without words."""
     ended = ended_turn(session(entries=()), "turn-1")
     assert ended
-    kept = kept_turn("Agent", "s", ended)
-    assert ended.has_lost_answer
+    kept = turn_from_receipt("Agent", "s", ended)
+    assert ended.has_lost_response
     assert ended.outcome.status == "completed"
     assert kept.outcome
     assert (kept.outcome.status, kept.outcome.error["type"]) == ("failed", "AnswerGoneError")

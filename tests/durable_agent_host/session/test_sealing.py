@@ -18,7 +18,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.segments.conversation_reader import Record
 from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
-from durable_agent_host.session.admission import MAX_REFUSED, ReceiptWindow, commit_outcome
+from durable_agent_host.session.admission import MAX_REJECTED_TURNS, ReceiptWindow, commit_outcome
 from durable_agent_host.session.sealing import FAN_OUT, SEGMENT_BYTES, seal_outcome
 
 HOME = "a" * 32
@@ -49,9 +49,9 @@ class Conversation:
 
     def turn(self, turn_id: str, outcome: TurnOutcome) -> None:
         """End a turn as the activity and the entity do."""
-        sealed = seal_outcome(self.session, outcome, new_home=HOME, seen=200)
+        sealed = seal_outcome(self.session, outcome, new_namespace=HOME, seen=200)
         if sealed.pieces:
-            asyncio.run(self.store.put(sealed.home, sealed.pieces))
+            asyncio.run(self.store.put(sealed.namespace, sealed.pieces))
             self.written += sum(map(len, sealed.pieces.values()))
         stored = json.loads(json.dumps(encode_session(replace(self.session, running=turn_id))))
         changed, _ = commit_outcome(decode_session(stored), sealed.outcome, window=WINDOW)
@@ -128,7 +128,9 @@ def test_a_long_conversation_is_written_once(store):
 
 def test_the_head_stays_small_whatever_else_it_holds(store):
     """A full queue, refused turns, a large state of the framework and many segments: all of it fits."""
-    full = Session(queue=tuple(f"{n:032x}" for n in range(50)), refused=tuple(f"{n:032x}" for n in range(MAX_REFUSED)))
+    full = Session(
+        queue=tuple(f"{n:032x}" for n in range(50)), refused=tuple(f"{n:032x}" for n in range(MAX_REJECTED_TURNS))
+    )
     kept = Conversation(store, full)
     state = {"session_id": "s" * 128, "state": {"notes": "n" * 3_000}}
     for n in range(2_500):
@@ -156,7 +158,7 @@ def test_what_was_sealed_must_be_what_the_session_holds(store):
     """A commit whose sealing was made of another head is refused, and changes nothing."""
     first = Conversation(store, Session(entries=entries("a", 9_000, 9_000), running="b"))
     sealed = seal_outcome(
-        first.session, TurnOutcome("b", "completed", entries=entries("b", 9, 9)), new_home=HOME, seen=9
+        first.session, TurnOutcome("b", "completed", entries=entries("b", 9, 9)), new_namespace=HOME, seen=9
     )
     assert sealed.outcome.sealing
     other = Session(entries=entries("a", 9_000, 9_001), running="b")

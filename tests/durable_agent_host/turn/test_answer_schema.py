@@ -8,8 +8,8 @@ from durable_agent_host.errors import InvalidAnswerError, RequestError
 from durable_agent_host.turn.response_format import (
     STEPS_AT_ONCE,
     TooMuchToCheckError,
-    check_answer,
     check_response_format,
+    validate_response,
 )
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -20,7 +20,7 @@ FLAT = {"type": "json_schema", "name": "City", "schema": SCHEMA}
 @pytest.mark.parametrize("response_format", [SCHEMA, WRAPPED, FLAT])
 def test_an_answer_that_fits_is_taken(response_format):
     """A schema comes bare, or wrapped as the OpenAI APIs do."""
-    check_answer('{"city": "Oslo"}', response_format)
+    validate_response('{"city": "Oslo"}', response_format)
 
 
 @pytest.mark.parametrize("response_format", [SCHEMA, WRAPPED, FLAT])
@@ -28,7 +28,7 @@ def test_an_answer_that_fits_is_taken(response_format):
 def test_an_answer_that_does_not_fit_is_refused(response_format, answer):
     """The error says that it is the answer, and where it does not fit."""
     with pytest.raises(InvalidAnswerError, match=r"does not fit response_format: .* at \$"):
-        check_answer(answer, response_format)
+        validate_response(answer, response_format)
 
 
 @pytest.mark.parametrize("response_format", [SCHEMA, WRAPPED, FLAT, {"type": "json_object"}])
@@ -36,20 +36,20 @@ def test_an_answer_that_does_not_fit_is_refused(response_format, answer):
 def test_an_answer_that_is_no_json_is_refused(response_format, answer):
     """A text is no answer to a question for JSON."""
     with pytest.raises(InvalidAnswerError, match="is not JSON"):
-        check_answer(answer, response_format)
+        validate_response(answer, response_format)
 
 
 @pytest.mark.parametrize("schema", [{"type": "banana"}, {"properties": 5}, {"$ref": "#/nowhere"}])
 def test_a_schema_that_is_none_is_told_as_such(schema):
     """A schema that cannot be used is the caller's mistake, in words."""
     with pytest.raises(RequestError, match="response_format"):
-        check_answer("{}", schema)
+        validate_response("{}", schema)
 
 
 def test_a_schema_that_refers_to_another_place_is_not_fetched():
     """A reference to a URL is an error; nothing is loaded from the network."""
     with pytest.raises(RequestError, match="response_format"):
-        check_answer("{}", {"$ref": "http://127.0.0.1:9/schema.json"})
+        validate_response("{}", {"$ref": "http://127.0.0.1:9/schema.json"})
 
 
 SLOW = {
@@ -82,7 +82,7 @@ def test_what_may_take_for_ever_is_not_held_against_an_answer_here(slow):
     schema, answer = SLOW[slow]
     check_response_format(schema)
     with pytest.raises(TooMuchToCheckError):
-        check_answer(answer, schema, most_steps=STEPS_AT_ONCE)
+        validate_response(answer, schema, max_steps=STEPS_AT_ONCE)
 
 
 def test_few_steps_are_enough_for_a_usual_answer():
@@ -91,9 +91,9 @@ def test_few_steps_are_enough_for_a_usual_answer():
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": {"City": city}}
     schema |= {"type": "array", "items": {"$ref": "#/$defs/City"}}
     answer = [{"name": "Oslo", "near": {"name": "Moss", "near": {"name": "Ski"}}}] * 500
-    check_answer(json.dumps(answer), schema, most_steps=STEPS_AT_ONCE)
+    validate_response(json.dumps(answer), schema, max_steps=STEPS_AT_ONCE)
     with pytest.raises(InvalidAnswerError, match=r"is not of type 'string' at \$\[500\]"):
-        check_answer(json.dumps([*answer, {"name": 5}]), schema, most_steps=STEPS_AT_ONCE)
+        validate_response(json.dumps([*answer, {"name": 5}]), schema, max_steps=STEPS_AT_ONCE)
 
 
 UNUSABLE = {
@@ -176,4 +176,4 @@ def test_a_reference_that_leads_to_a_schema_is_taken(schema):
     """Whatever its form; data that looks like a reference is none."""
     check_response_format(schema)
     with pytest.raises(InvalidAnswerError, match="is not JSON"):
-        check_answer("", schema)
+        validate_response("", schema)

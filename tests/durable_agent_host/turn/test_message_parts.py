@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.errors import RequestError
-from durable_agent_host.turn.message_input import MAX_PARTS, Said, file_content, read_message, with_contents
+from durable_agent_host.turn.message_input import MAX_PARTS, MessageInput, file_content, read_message, with_contents
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PNG = f"data:image/png;base64,{PIXEL}"
@@ -109,7 +109,7 @@ def test_a_file_id_is_kept_as_it_is():
 
 def test_a_list_of_one_text_is_that_text():
     """Several texts are one text with line ends for lists and logs, and stay apart for the model."""
-    assert read_message([{"type": "text", "text": "hi"}]) == read_message("hi") == Said("hi")
+    assert read_message([{"type": "text", "text": "hi"}]) == read_message("hi") == MessageInput("hi")
     said = read_message([{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}])
     assert (said.text, len(said.contents)) == ("a\nb", 2)
 
@@ -117,8 +117,8 @@ def test_a_list_of_one_text_is_that_text():
 def test_text_that_looks_like_something_else_is_text():
     """Data URLs, parts and references within a text are words."""
     for text in (PNG, '{"type": "image", "url": "x"}', '{"$type": "data"}', "sha256:" + "0" * 64):
-        assert read_message(text) == Said(text)
-        assert read_message([{"type": "text", "text": text}]) == Said(text)
+        assert read_message(text) == MessageInput(text)
+        assert read_message([{"type": "text", "text": text}]) == MessageInput(text)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_there_is_a_most_of_parts():
 @given(st.binary(min_size=1), st.text())
 def test_bytes_of_files_reach_the_content(data, text):
     """Whatever a file holds, its content holds it, after the text."""
-    said = with_contents(Said(text), [file_content(data, name="a.bin", media_type=None)])
+    said = with_contents(MessageInput(text), [file_content(data, name="a.bin", media_type=None)])
     content = decode_content(said.contents[-1])
     assert base64.b64decode(content.uri.partition(",")[2]) == data
     assert (content.name, content.media_type, said.text) == ("a.bin", OCTETS, text)

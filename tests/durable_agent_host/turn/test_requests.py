@@ -10,7 +10,7 @@ from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_run
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Caller, TurnRequest
-from durable_agent_host.turn.message_input import Said
+from durable_agent_host.turn.message_input import MessageInput
 from durable_agent_host.turn.turn_requests import hash_of, read_turn_request, request_of_client, valid_traceparent
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
 from tests.durable_agent_host.golden import golden
@@ -26,7 +26,7 @@ def read(**more) -> TurnRequest:
 def asked(**more) -> TurnRequest:
     given = {"caller": Caller(), "session_id": None, "key": None, "created_at": "now", "request_hash": ""} | more
     ids = iter(["first", "second"])
-    return request_of_client("Agent", Said("hi"), new_id=lambda: next(ids), **given)
+    return request_of_client("Agent", MessageInput("hi"), new_id=lambda: next(ids), **given)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class Driver:
         self.seen: list[tuple[str, bool]] = []
         self.handle = Orchestrator.create(program(steps, self.seen))
         record = InstanceRecord(1, "f", "flow", "", "exec", "Running", False, None, None, None, None, START, START)
-        self.run = Run(record, suspended=False)
+        self.run = Run(record, is_suspended=False)
         self.chooser = chooser
         self.now = START
         self.cached: CachedOrchestrator | None = None
@@ -110,13 +110,13 @@ class Driver:
         self.history: list[str] = []
         self.output_json: str | None = None
 
-    def play(self, delivered: list[ev.Completion] | None = None) -> str:
+    def play(self, delivered_events: list[ev.Completion] | None = None) -> str:
         """Play to the end, beginning with these arrivals; returns the final status."""
-        delivered = delivered or []
+        delivered_events = delivered_events or []
         for _ in range(200):
             self.now += 1
-            arrivals = [Arrival(n, encode_event(event, self.now)) for n, event in enumerate(delivered)]
-            episode = open_episode(self.run, arrivals, delivered, self.now)
+            arrivals = [Arrival(n, encode_event(event, self.now)) for n, event in enumerate(delivered_events)]
+            episode = open_episode(self.run, arrivals, delivered_events, self.now)
             result = self._call_both(episode)
             commit = close_episode(
                 episode, result, catalog=CATALOG, new_id=lambda: "next", find_instance=lambda _: None
@@ -125,16 +125,16 @@ class Driver:
             if commit.status != "Running":
                 self.output_json = commit.output_json
                 return commit.status
-            self.run.shown = len(self.run.replay) + episode.shown_count
+            self.run.fed_count = len(self.run.replay) + episode.news_count
             for event, text in zip(episode.events, episode.texts, strict=True):
                 self.run.append(event, text)
-            self.run.retried.update(episode.retried)
+            self.run.retried_actions.update(episode.retried_actions)
             for number in commit.cancelled_timers:
                 self.run.ledger.close(number)
-            delivered = self._choose()
+            delivered_events = self._choose()
         raise AssertionError("it does not end")
 
-    def _call_both(self, episode: Episode) -> ev.OrchestratorAnswer:
+    def _call_both(self, episode: Episode) -> ev.OrchestratorResult:
         self.seen.clear()
         full = read_answer(_call(lambda: self.handle(SimpleNamespace(body=episode.encode_context()))))
         news_of_replay = [step for step, is_replaying in self.seen if not is_replaying]
@@ -163,9 +163,9 @@ class Driver:
             for n, t in ledger.open.items()
             if t.kind == "timer" and n in ledger.position
         ]
-        cancelled = {n for n, action in timers if isinstance(action, ev.CreateTimer) and action.cancelled}
-        fired = {event.task_id for event in episode.delivered if isinstance(event, ev.TimerFired)}
-        assert {n for n in part.cancelled_timers if n in ledger.open} - fired == cancelled - fired
+        is_cancelled = {n for n, action in timers if isinstance(action, ev.CreateTimer) and action.is_cancelled}
+        fired = {event.task_id for event in episode.delivered_events if isinstance(event, ev.TimerFired)}
+        assert {n for n in part.cancelled_timers if n in ledger.open} - fired == is_cancelled - fired
         return part
 
     def _choose(self) -> list[ev.Completion]:
@@ -173,7 +173,9 @@ class Driver:
         ledger = self.run.ledger
         choices: list[ev.Completion] = [self._answer(number) for number in ledger.open]
         choices += [
-            ev.EventRaised(name, '"x"') for name, n in ledger.waits.items() for _ in range(n - ledger.raised[name])
+            ev.EventRaised(name, '"x"')
+            for name, n in ledger.wait_counts.items()
+            for _ in range(n - ledger.raised[name])
         ]
         assert choices, "it waits for nothing"
         count = 1 if ledger.open_retries else self.chooser.randint(1, min(2, len(choices)))
@@ -185,7 +187,7 @@ class Driver:
         if kind == "timer":
             return ev.TimerFired(number, START)
         if kind == "entity":
-            return ev.EntityAnswered(number, f"exec:{number}", '"no"' if fails else "5", fails)
+            return ev.EntityResponded(number, f"exec:{number}", '"no"' if fails else "5", fails)
         if kind == "child":
             return ev.ChildFailed(number, "R", "D") if fails else ev.ChildCompleted(number, '"c"')
         return ev.ActivityFailed(number, "R", "D") if fails else ev.ActivityCompleted(number, f"{number}")
@@ -199,7 +201,7 @@ def _call(step: Callable[[], str]) -> Returned | Raised:
 
 
 def _uncancelled(action: ev.Action) -> ev.Action:
-    return replace(action, cancelled=False) if isinstance(action, ev.CreateTimer) else action
+    return replace(action, is_cancelled=False) if isinstance(action, ev.CreateTimer) else action
 
 
 @settings(max_examples=EXAMPLES)
@@ -222,11 +224,11 @@ def test_a_rewound_history_goes_on_as_one_that_never_failed(steps: list[str], se
     for event, text in zip(events, driver.history, strict=False):
         again.run.append(event, text)
     reruns = [*plan.rerun, *(number for number, _ in plan.children)]
-    answered = [number for number, _ in plan.redelivered if number is not None]
+    answered = [number for number, _ in plan.redelivered_texts if number is not None]
     assert sorted([*reruns, *answered]) == sorted(again.run.ledger.open)
-    redelivered = [decode_completion(text) for _, text in plan.redelivered]
-    deliver, _ = select_arrivals(again.run.ledger, redelivered)
-    again.play([redelivered[index] for index in deliver])
+    redelivered_texts = [decode_completion(text) for _, text in plan.redelivered_texts]
+    deliver, _ = select_arrivals(again.run.ledger, redelivered_texts)
+    again.play([redelivered_texts[index] for index in deliver])
     assert "Non-Deterministic" not in (again.output_json or "")
 
 
@@ -247,7 +249,7 @@ def test_the_longest_unused_generator_goes_first():
     cache = OrchestratorCache(capacity=2)
     handle = cache.wrap(Orchestrator.create(program(["activity"] * 3, [])))
     record = InstanceRecord(1, "f", "flow", "", "exec", "Running", False, None, None, None, None, START, START)
-    context = open_episode(Run(record, suspended=False), [], [], START).encode_context()
+    context = open_episode(Run(record, is_suspended=False), [], [], START).encode_context()
     tokens: list[str] = []
     for _ in range(3):
         token, text = cache.open(context)
@@ -255,8 +257,8 @@ def test_the_longest_unused_generator_goes_first():
         assert len(state["actions"][0]) == 1
         cache.put_back(token, keep=True)
         tokens.append(token)
-    assert cache.take(tokens[0], "[]") is None
-    text = cache.take(
+    assert cache.check_out(tokens[0], "[]") is None
+    text = cache.check_out(
         tokens[1],
         json.dumps([json.loads(encode_event(e, START)) for e in (ev.EpisodeStarted(), ev.ActivityCompleted(0, "1"))]),
     )
@@ -264,4 +266,4 @@ def test_the_longest_unused_generator_goes_first():
     state = json.loads(handle(SimpleNamespace(body=text)))
     assert (state["isPartial"], len(state["actions"][0])) == (True, 1)
     cache.put_back(tokens[1], keep=False)
-    assert cache.take(tokens[1], "[]") is None
+    assert cache.check_out(tokens[1], "[]") is None

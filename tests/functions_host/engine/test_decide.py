@@ -153,7 +153,7 @@ def test_entity_messages_carry_double_encoded_input_and_a_way_back():
     signal, call = (work.operation for work in player.commits[0].operations)
     assert (signal.name, signal.input_json, signal.caller) == ("open", '"null"', None)
     assert (call.input_json, call.caller.task_id) == ('"5"', 1)
-    end = player.play(ev.EntityAnswered(1, call.caller.request_id, "15", failed=False))
+    end = player.play(ev.EntityResponded(1, call.caller.request_id, "15", has_failed=False))
     assert end.output_json == "15"
 
 
@@ -189,7 +189,7 @@ EVENTS = st.one_of(
     st.builds(ev.ChildCompleted, NUMBER, st.none() | TEXT),
     st.builds(ev.ChildFailed, NUMBER, TEXT, TEXT),
     st.builds(ev.TimerFired, NUMBER, TIME),
-    st.builds(ev.EntityAnswered, NUMBER, TEXT, TEXT, st.booleans()),
+    st.builds(ev.EntityResponded, NUMBER, TEXT, TEXT, st.booleans()),
     st.builds(ev.EventRaised, TEXT, st.none() | TEXT),
 )
 

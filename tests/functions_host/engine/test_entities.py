@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from azure.durable_functions import Entity
 
-from functions_host.engine.entities import decide_batch, format_entity_id, parse_entity_id, refuse_batch
+from functions_host.engine.entities import decide_batch, format_entity_id, parse_entity_id, reject_batch
 from functions_host.engine.events import Caller, Operation
 from functions_host.engine.sdk_wire import decode_entity_answer, encode_entity_batch
 
@@ -37,7 +37,7 @@ def test_a_batch_changes_the_state_and_answers_callers():
     """Signals change the state, only calls are answered."""
     change = run([Operation("deposit", '"5"'), Operation("deposit", '"7"', CALLER)], "10")
     assert (change.exists, change.state_json) == (True, "22")
-    assert [(reply.caller, reply.event.result_json, reply.event.failed) for reply in change.replies] == [
+    assert [(reply.caller, reply.event.result_json, reply.event.has_failed) for reply in change.replies] == [
         (CALLER, "22", False)
     ]
 
@@ -46,7 +46,7 @@ def test_a_failing_operation_answers_with_its_message_and_keeps_its_state():
     """State changed before the exception stays, as with the extension; later operations run."""
     change = run([Operation("spoil", None, CALLER), Operation("deposit", '"1"')], "10")
     assert change.state_json == "111"
-    assert (change.replies[0].event.failed, json.loads(change.replies[0].event.result_json)) == (True, "spoiled")
+    assert (change.replies[0].event.has_failed, json.loads(change.replies[0].event.result_json)) == (True, "spoiled")
 
 
 def test_a_destructed_entity_is_gone():
@@ -63,8 +63,8 @@ def test_a_new_entity_starts_without_state():
 
 def test_refused_batches_answer_every_caller():
     """Callers get the message, signals are dropped."""
-    replies = refuse_batch([Operation("a", None), Operation("b", None, CALLER)], "no such entity")
-    assert [(reply.event.failed, json.loads(reply.event.result_json)) for reply in replies] == [
+    replies = reject_batch([Operation("a", None), Operation("b", None, CALLER)], "no such entity")
+    assert [(reply.event.has_failed, json.loads(reply.event.result_json)) for reply in replies] == [
         (True, "no such entity")
     ]
 

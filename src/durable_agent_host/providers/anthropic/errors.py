@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from durable_agent_host.agent.retry_classification import advice_of, causes_of
+from durable_agent_host.agent.retry_classification import causes_of, classify_error
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.providers.client_errors import explain_client_error, is_explained
@@ -53,7 +53,7 @@ def explain_error(error: BaseException) -> ProviderError | None:
     if is_explained(error):
         return explain_client_error(error)
     kind, message = _parse_error(cause)
-    retry_decision = advice_of(cause)
+    retry_decision = classify_error(cause)
     if not kind:
         return explain_client_error(error)
     status: Any = getattr(cause, "status_code", None)
@@ -96,7 +96,7 @@ def _explain_truncated_call(error: BaseException) -> ProviderError | None:
     invalid = next(
         (cause for cause in causes_of(error) if type(cause).__name__ == "ResponseInvalidatedException"), None
     )
-    if invalid is None or "message_stop" in str(invalid) or advice_of(invalid) is not None:
+    if invalid is None or "message_stop" in str(invalid) or classify_error(invalid) is not None:
         return None
     return ProviderError(
         "the model's response ended within a tool call, so the tool is not run: raise max_tokens, or ask for less",

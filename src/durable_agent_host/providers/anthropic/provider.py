@@ -61,7 +61,7 @@ class AnthropicProvider(ProviderBase):
         """Check for ``message_stop``; a response that was not streamed has its stop reason."""
         return is_truncated(updates)
 
-    def goes_on(self, response: ChatResponse[Any], /) -> list[Message] | None:
+    def continuation_messages(self, response: ChatResponse[Any], /) -> list[Message] | None:
         """Send the response back unchanged when the model has paused."""
         return with_pause(response.messages) if response.finish_reason == PAUSE else None
 

@@ -88,7 +88,7 @@ class AzureAIAgentsProvider(NeutralProvider):
             if run.get("status") in {"queued", "in_progress", "requires_action"}:
                 await client.service.cancel(thread_id, run_id)
 
-    def forgotten(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> Forgotten | None:
         """Return a deleted thread, or a run that expired while it waited for the app."""
         return find_lost_state(error)
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
-from durable_agent_host.agent.response_limits import AnswerMeter
+from durable_agent_host.agent.response_limits import ResponseSizeMeter
 from durable_agent_host.providers.bounded_aiohttp import BoundedSession
 from durable_agent_host.providers.response_cleanup import closing_responses, tracked_responses
 from durable_agent_host.providers.surrogate_replacement import without_lone_surrogates
@@ -269,12 +269,12 @@ def _raw_events() -> type[Any]:
 
 async def _split_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
     """Limit a stream, also over the app's connection; the SDK would copy an event for each of its chunks."""
-    meter = AnswerMeter(is_stream=True, is_counted=True)
+    meter = ResponseSizeMeter(is_stream=True, is_counted=True)
     try:
         async for chunk in chunks:
-            if lines := meter.take(chunk):
+            if lines := meter.feed(chunk):
                 yield lines
-        yield meter.rest()
+        yield meter.flush()
     finally:
         if callable(close := getattr(chunks, "aclose", None)):
             await cast("Any", close())

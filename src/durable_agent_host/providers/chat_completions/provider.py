@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from agent_framework import Message
 
-from durable_agent_host.agent.retry_classification import advice_of, causes_of
+from durable_agent_host.agent.retry_classification import causes_of, classify_error
 from durable_agent_host.model.provider_item import STAMP, Forgotten
 from durable_agent_host.providers.chat_completions.client import adapt_client
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionItemReader
@@ -51,7 +51,7 @@ def find_rejected_field(error: BaseException) -> Forgotten | None:
     Returns:
         The field by its name; None when the request was rejected for another reason.
     """
-    retry_decision = advice_of(error)
+    retry_decision = classify_error(error)
     if retry_decision is None or retry_decision.status not in _STATUS:
         return None
     message = " ".join(str(cause) for cause in causes_of(error))

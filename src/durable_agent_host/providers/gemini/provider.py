@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from agent_framework import Message
 
-from durable_agent_host.agent.retry_classification import advice_of, causes_of
+from durable_agent_host.agent.retry_classification import causes_of, classify_error
 from durable_agent_host.errors import ProviderError, RequestError
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.providers.client_errors import REDIRECTED, explain_client_error, is_explained
@@ -49,10 +49,10 @@ def explain_error(error: BaseException) -> ProviderError | None:
         The explanation; None when no chat client failed, or the cause is unknown.
     """
     cause = _find_sdk_error(error)
-    retry_decision = None if cause is None else advice_of(cause)
+    retry_decision = None if cause is None else classify_error(cause)
     if retry_decision is None or retry_decision.status is None or is_explained(error):
         return explain_client_error(error)
-    message = retry_decision.said.rstrip(". ") or "no reason was given"
+    message = retry_decision.message.rstrip(". ") or "no reason was given"
     default = "try again" if retry_decision.retryable else "check the request and the model's name"
     hint = next(
         (hint for status, pattern, hint in _HINTS if status == retry_decision.status and pattern.search(message)),
@@ -77,10 +77,10 @@ def find_lost_state(error: BaseException) -> Forgotten | None:
         ``reasoning`` when it cannot read one; None for other errors, including a missing signature.
     """
     cause = _find_sdk_error(error)
-    retry_decision = None if cause is None else advice_of(cause)
+    retry_decision = None if cause is None else classify_error(cause)
     if retry_decision is None or retry_decision.status != 400:  # noqa: PLR2004
         return None
-    return Forgotten("reasoning") if _SIGNATURE_REJECTED.search(retry_decision.said) else None
+    return Forgotten("reasoning") if _SIGNATURE_REJECTED.search(retry_decision.message) else None
 
 
 def _find_sdk_error(error: BaseException) -> BaseException | None:

@@ -20,10 +20,10 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message, 
 
 from durable_agent_host.agent.dynamic_subclass import copy_with
 from durable_agent_host.agent.response_limits import until_its_end
-from durable_agent_host.agent.retry_classification import advice_of
+from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.concurrency.cooperative_yield import RestingList, give_way
-from durable_agent_host.concurrency.thread_offload import aside, aside_at_once
+from durable_agent_host.concurrency.thread_offload import aside, await_in_thread_if_many
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.openai.errors import parse_failure
 from durable_agent_host.providers.openai.item_mapping import (
@@ -131,7 +131,7 @@ async def stream_or_retrieve(
             async for update in stream:
                 yield update
     except Exception as error:
-        if (retry_decision := advice_of(error)) is None or _TOO_OLD.search(retry_decision.said) is None:
+        if (retry_decision := classify_error(error)) is None or _TOO_OLD.search(retry_decision.message) is None:
             raise
     else:
         return
@@ -236,7 +236,7 @@ class _ItemPreservingMixin(FoldedStreamMixin):
             )
 
         sent_messages = await aside(len(messages), prepare_history)
-        request_options: dict[str, Any] = await aside_at_once(
+        request_options: dict[str, Any] = await await_in_thread_if_many(
             len(sent_messages), lambda: client._prepare_options(sent_messages, options)
         )
         items = request_options["input"]

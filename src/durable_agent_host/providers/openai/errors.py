@@ -4,7 +4,7 @@ import re
 import sys
 from typing import Any, cast
 
-from durable_agent_host.agent.retry_classification import RETRYABLE_STATUS, advice_of, causes_of
+from durable_agent_host.agent.retry_classification import RETRYABLE_STATUS, causes_of, classify_error
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import Forgotten
 from durable_agent_host.providers.client_errors import explain_client_error, is_explained
@@ -155,7 +155,7 @@ def _explain_status(error: Any) -> ProviderError:
     }.get(status, "try again" if status >= 500 else "check the request and the model's name")  # noqa: PLR2004
     if getattr(error, "code", None) == "model_not_found":
         hint = "check OPENAI_MODEL or AZURE_OPENAI_DEPLOYMENT"
-    retry_decision = advice_of(error)
+    retry_decision = classify_error(error)
     return ProviderError(
         f"the model's service rejected the call with {status}: {message.rstrip('. ')} - {hint}",
         retryable=retry_decision is not None and retry_decision.retryable,

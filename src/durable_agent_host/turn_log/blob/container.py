@@ -15,8 +15,8 @@ from durable_agent_host.storage.azure_blob_container import BlobContainer, BlobM
 
 _AT_ONCE: Final = 16
 _SHARE: Final = 0.5
-_LONGEST_SECONDS: Final = 1.0
-_REQUESTS_REMEMBERED: Final = 16
+_MAX_SECONDS: Final = 1.0
+_AVERAGED_REQUESTS: Final = 16
 _BUSY_SECONDS: Final = 0.5
 
 
@@ -41,28 +41,28 @@ class WriteRate:
     async def slot(self) -> AsyncGenerator[None]:
         """Enter when a request may start; leave when it is answered."""
         async with self._slots:
-            begun = time.monotonic()
+            started_at = time.monotonic()
             yield
             now = time.monotonic()
-            self._answer_seconds += (now - begun - self._answer_seconds) / _REQUESTS_REMEMBERED
+            self._answer_seconds += (now - started_at - self._answer_seconds) / _AVERAGED_REQUESTS
             self._requests += 1
-            if self._requests % _REQUESTS_REMEMBERED == 0:
+            if self._requests % _AVERAGED_REQUESTS == 0:
                 self._measure(now)
 
-    async def rest(self) -> None:
+    async def wait_for_slot(self) -> None:
         """Wait until the caller may make its next request; callers queue."""
         now = time.monotonic()
-        begins_at = max(self._free_at, now)
+        start_at = max(self._free_at, now)
         # Half of the slots stay free, so that a writer that has waited here does not wait for a slot as well.
-        self._free_at = begins_at + max(self._cost_seconds / _SHARE, self._answer_seconds / (_AT_ONCE / 2))
-        if begins_at > now:
-            await asyncio.sleep(min(begins_at - now, _LONGEST_SECONDS))
+        self._free_at = start_at + max(self._cost_seconds / _SHARE, self._answer_seconds / (_AT_ONCE / 2))
+        if start_at > now:
+            await asyncio.sleep(min(start_at - now, _MAX_SECONDS))
 
     def _measure(self, now: float) -> None:
         """Estimate the processor time per request from what the loop's thread used for the last ones."""
         used = time.thread_time()
         is_busy = now < self._measured_at + _BUSY_SECONDS  # otherwise most of it went elsewhere
-        self._cost_seconds = (used - self._used_seconds) / _REQUESTS_REMEMBERED if is_busy else 0.0
+        self._cost_seconds = (used - self._used_seconds) / _AVERAGED_REQUESTS if is_busy else 0.0
         self._used_seconds = used
         self._measured_at = now
 
@@ -96,15 +96,15 @@ class LogContainer(BlobContainer):
 
     Args:
         make_client: creates the client, in that loop, with a given transport.
-        give_up_seconds: how long a request is retried.
+        retry_seconds: how long a request is retried.
 
     Attributes:
         durable_writes: appended blocks.
         write_rate: of appends; a writer rests after each one.
     """
 
-    def __init__(self, make_client: Callable[[Any], ContainerClient], give_up_seconds: float) -> None:
-        super().__init__(make_client, give_up_seconds, what="the turn log")
+    def __init__(self, make_client: Callable[[Any], ContainerClient], retry_seconds: float) -> None:
+        super().__init__(make_client, retry_seconds, label="the turn log")
         self.durable_writes = 0
         self.write_rate = WriteRate()
 
@@ -149,7 +149,7 @@ class LogContainer(BlobContainer):
         """List the append blobs of a log, in order; empty without one."""
         found = [
             Part(int(blob.name.rpartition("/")[2]), int(blob.metadata[_FIRST_OFFSET]), int(blob.metadata[_ATTEMPT]))
-            for blob in await self.listed(f"{log_id}/", with_metadata=True)
+            for blob in await self.list_blobs(f"{log_id}/", with_metadata=True)
             if _FIRST_OFFSET in blob.metadata
         ]
         return sorted(found, key=lambda part: part.number)

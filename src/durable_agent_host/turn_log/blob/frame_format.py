@@ -69,8 +69,8 @@ def encode_log_frames(lines: Sequence[str], *, offset: int, attempt: int, batch:
         The frames in order, at least one.
     """
     payload = "".join(line + "\n" for line in lines).encode("ascii")
-    room = max_bytes - _MAX_HEADER_BYTES
-    parts = [payload[start : start + room] for start in range(0, len(payload), room)]
+    payload_bytes = max_bytes - _MAX_HEADER_BYTES
+    parts = [payload[start : start + payload_bytes] for start in range(0, len(payload), payload_bytes)]
     header = {"offset": offset, "attempt": attempt, "count": len(lines), "batch": batch}
     return [
         _encode(header | {"frame": index, "frames": len(parts), "bytes": len(part)}) + part
@@ -188,19 +188,19 @@ class FrameReader:
         start = self._position
         buffer = bytearray()
         while not self._is_at_end:
-            piece = await self._container.read(self._name, start + len(buffer), read_bytes)
-            buffer += piece.data
-            self.blocks = piece.blocks
-            consumed = 0
+            blob_range = await self._container.read(self._name, start + len(buffer), read_bytes)
+            buffer += blob_range.data
+            self.blocks = blob_range.blocks
+            consumed_bytes = 0
             for frame in decode_log_frames(buffer, start):
-                consumed = frame.end - start
+                consumed_bytes = frame.end - start
                 if frame.next_part is not None:
                     self.next_part = frame.next_part
                 else:
                     yield frame
-            del buffer[:consumed]
-            start += consumed
-            self._is_at_end = start + len(buffer) >= piece.size
+            del buffer[:consumed_bytes]
+            start += consumed_bytes
+            self._is_at_end = start + len(buffer) >= blob_range.size
 
 
 class Appends:
@@ -223,9 +223,9 @@ class Appends:
         self._open.append(frame)
         if frame.index + 1 < frame.total:
             return None
-        whole = self._open
+        frames = self._open
         self._open = []
-        return whole
+        return frames
 
     def forget(self) -> None:
         """Drop the incomplete append: another one follows it."""
@@ -264,19 +264,19 @@ class PageBuilder:
         """
         appends = Appends()
         async for frame in reader.frames(max(_READ_BYTES, min(self._max_bytes, 4 * 1024 * 1024))):
-            whole = appends.add(frame)
-            if whole is not None:
-                self._take(whole)
+            frames = appends.add(frame)
+            if frames is not None:
+                self._add_append(frames)
                 if self.has_more:
-                    return whole[0].position
+                    return frames[0].position
                 position = frame.end
         return position
 
-    def _take(self, whole: list[LogFrame]) -> None:
-        first = whole[0]
+    def _add_append(self, frames: list[LogFrame]) -> None:
+        first = frames[0]
         if first.offset + first.count <= self.next_offset:
             return
-        lines = b"".join(frame.payload for frame in whole).split(b"\n")[:-1]
+        lines = b"".join(frame.payload for frame in frames).split(b"\n")[:-1]
         for offset, line in enumerate(lines, first.offset):
             if offset < self.next_offset:
                 continue

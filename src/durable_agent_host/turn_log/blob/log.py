@@ -44,7 +44,7 @@ from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS
 _BELL: Final = "cancels/bell"
 _TOGETHER_SECONDS: Final = 0.1
 _TRUST_SECONDS: Final = 10.0
-_NEVER_HEARD: Final = ""
+_NO_BELL: Final = ""
 _CACHED_LOGS: Final = 8192
 
 
@@ -57,42 +57,42 @@ class BlobCancels:
 
     def __init__(self, container: LogContainer) -> None:
         self._container = container
-        self._looked: OrderedDict[str, tuple[str | None, float]] = OrderedDict()
-        self._hearing: asyncio.Task[str | None] | None = None
+        self._checked: OrderedDict[str, tuple[str | None, float]] = OrderedDict()
+        self._bell_task: asyncio.Task[str | None] | None = None
 
     async def leave(self, log_id: str) -> None:
         """Set a mark."""
         await self._container.mark(_mark(log_id), b"")
         await self._container.mark(_BELL, uuid.uuid4().hex.encode())
 
-    async def look(self, log_id: str) -> bool:
+    async def poll(self, log_id: str) -> bool:
         """Return whether a mark is set."""
         now = asyncio.get_running_loop().time()
-        bell, looked_at = self._looked.get(log_id, (_NEVER_HEARD, 0.0))
-        is_first = log_id not in self._looked
+        bell, checked_at = self._checked.get(log_id, (_NO_BELL, 0.0))
+        is_first = log_id not in self._checked
         if not is_first:
-            heard = await self._hear()  # before the mark: whoever rings later has set it before the next look
-            if heard == bell and now < looked_at + _TRUST_SECONDS:
+            bell_now = await self._read_bell()  # before the mark: whoever rings later has set it before the next look
+            if bell_now == bell and now < checked_at + _TRUST_SECONDS:
                 return False
-            bell = heard
+            bell = bell_now
         if await self._container.exists(_mark(log_id)):
-            self._looked.pop(log_id, None)
+            self._checked.pop(log_id, None)
             return True
-        self._looked[log_id] = (bell, now)
-        self._looked.move_to_end(log_id)
-        if len(self._looked) > _CACHED_LOGS:
-            self._looked.popitem(last=False)
+        self._checked[log_id] = (bell, now)
+        self._checked.move_to_end(log_id)
+        if len(self._checked) > _CACHED_LOGS:
+            self._checked.popitem(last=False)
         return False
 
-    async def _hear(self) -> str | None:
+    async def _read_bell(self) -> str | None:
         """Return the bell's state, by one request for all callers within a moment; it starts after the last of them."""
-        if self._hearing is None:
-            self._hearing = asyncio.create_task(self._ask())
-        return await asyncio.shield(self._hearing)
+        if self._bell_task is None:
+            self._bell_task = asyncio.create_task(self._ask())
+        return await asyncio.shield(self._bell_task)
 
     async def _ask(self) -> str | None:
         await asyncio.sleep(_TOGETHER_SECONDS)
-        self._hearing = None
+        self._bell_task = None
         return await self._container.etag(_BELL)
 
 
@@ -102,8 +102,8 @@ def _mark(log_id: str) -> str:
 
 CONTAINER: Final = "durable-agent-host-turns"
 _CHECK: Final = "check"
-_CACHED_PLACES: Final = 8192
-_BESIDE_WRITER_SECONDS: Final = 2.0
+_MAX_CACHED_POSITIONS: Final = 8192
+_LOCAL_WRITER_SECONDS: Final = 2.0
 
 
 class BlobTurnLog:
@@ -112,7 +112,7 @@ class BlobTurnLog:
     Args:
         make_client: creates the container's client, in the store's own loop, at the first use, with a given transport;
             see `from_environment`.
-        give_up_seconds: how long a request is retried while the storage does not answer.
+        retry_seconds: how long a request is retried while the storage does not answer.
         max_blocks: of a part; Azure's limit is 50,000.
         max_block_bytes: 4 MiB is the limit of all versions of the service.
     """
@@ -123,16 +123,16 @@ class BlobTurnLog:
         self,
         make_client: Callable[[Any], ContainerClient],
         *,
-        give_up_seconds: float = 30.0,
+        retry_seconds: float = 30.0,
         max_blocks: int = MAX_BLOCKS,
         max_block_bytes: int = MAX_BLOCK_BYTES,
     ) -> None:
-        self._container = LogContainer(make_client, give_up_seconds)
+        self._container = LogContainer(make_client, retry_seconds)
         self._max_blocks = max_blocks
         self._loop = LoopThread("turn-log-blob")
         self._followers = Followers()
         self._tails = BlobTails(self._container, max_blocks=max_blocks, max_block_bytes=max_block_bytes)
-        self._places: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+        self._positions: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._cancels = BlobCancels(self._container)
 
@@ -160,7 +160,7 @@ class BlobTurnLog:
         Raises:
             SettingError: none of the settings exists.
         """
-        make_client = container_of_app(environment, container, what="the turn log", setting=setting)
+        make_client = container_of_app(environment, container, label="the turn log", setting=setting)
         return cls(make_client, **options)
 
     @property
@@ -171,7 +171,7 @@ class BlobTurnLog:
     async def open(self, log_id: str) -> int:
         """Begin an attempt; see the protocol."""
 
-        async def work() -> int:
+        async def begin_attempt() -> int:
             async with self._lock(log_id):
                 tail = await self._tails.recover(log_id)
                 if tail is None:
@@ -183,31 +183,31 @@ class BlobTurnLog:
                     if await self._append_at(log_id, tail, entries, attempt) is not None:
                         return attempt
 
-        return await self._loop.run(work())
+        return await self._loop.run(begin_attempt())
 
     async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
         """Append entries, all or none; see the protocol."""
 
-        async def work() -> int:
+        async def append_entries() -> int:
             async with self._lock(log_id):
                 first = await self._append(log_id, entries, attempt)
-            await self._container.write_rate.rest()
+            await self._container.write_rate.wait_for_slot()
             return first
 
-        return await self._loop.run(work())
+        return await self._loop.run(append_entries())
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
         """Read the entries that are there now; see the protocol."""
 
-        async def work() -> LogPage:
+        async def read_page() -> LogPage:
             for _ in range(3):  # a part may be truncated in between
                 try:
                     return await self._page(log_id, from_offset, max_bytes)
                 except BlobMissingError:
-                    self._places.pop((log_id, from_offset), None)
+                    self._positions.pop((log_id, from_offset), None)
             return LogPage([], from_offset)
 
-        return await self._loop.run(work())
+        return await self._loop.run(read_page())
 
     def follow(
         self,
@@ -219,46 +219,48 @@ class BlobTurnLog:
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Read existing and future entries; see the protocol."""
-        beside = cast("TurnLog", _Beside(self))
-        return self._followers.follow(beside, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until)
+        local_view = cast("TurnLog", _LocalFollowerView(self))
+        return self._followers.follow(
+            local_view, log_id, from_offset, max_bytes, idle_seconds=idle_seconds, until=until
+        )
 
-    async def read_beside(self, log_id: str, from_offset: int, *, max_bytes: int) -> LogPage:
+    async def read_from_peer(self, log_id: str, from_offset: int, *, max_bytes: int) -> LogPage:
         """Read for a follower in this process, which gets this process's appends without reading.
 
         Makes no request where this process has just appended the last entry.
         """
-        end = self._tails.known(log_id)
-        if end and end.next_offset == from_offset and time.monotonic() < end.appended_at + _BESIDE_WRITER_SECONDS:
+        end = self._tails.cached(log_id)
+        if end and end.next_offset == from_offset and time.monotonic() < end.appended_at + _LOCAL_WRITER_SECONDS:
             return LogPage([], from_offset)
         return await self.read(log_id, from_offset, max_bytes=max_bytes)
 
     async def truncate(self, log_id: str, before_offset: int) -> None:
         """Delete the parts of which nothing is kept; see the protocol."""
 
-        async def work() -> None:
+        async def delete_parts() -> None:
             parts = await self._container.parts(log_id)
             for part, following in pairwise(parts):
                 if following.first_offset <= before_offset:
                     await self._container.delete(part_name(log_id, part.number))
 
-        await self._loop.run(work())
+        await self._loop.run(delete_parts())
 
     async def delete(self, *log_ids: str) -> None:
         """Delete logs and their cancel marks; see the protocol."""
 
-        async def work() -> None:
+        async def delete_logs() -> None:
             for log_id in log_ids:
                 await self._delete(log_id)
 
-        await self._loop.run(work())
+        await self._loop.run(delete_logs())
 
     async def sweep(self, *, older_than_seconds: float) -> int:
         """Delete logs without an append for that long; see the protocol."""
 
-        async def work() -> int:
+        async def delete_old_logs() -> int:
             ages: dict[str, float] = {}
             logs: set[str] = set()
-            for blob in await self._container.listed(""):
+            for blob in await self._container.list_blobs(""):
                 log_id, _, part = blob.name.partition("/")
                 ages[log_id] = min(blob.age_seconds, ages.get(log_id, blob.age_seconds))
                 if part.isdigit():
@@ -268,7 +270,7 @@ class BlobTurnLog:
                 await self._delete(log_id)
             return len(old & logs)
 
-        return await self._loop.run(work())
+        return await self._loop.run(delete_old_logs())
 
     async def request_cancel(self, log_id: str) -> None:
         """Mark the turn to be cancelled."""
@@ -276,11 +278,11 @@ class BlobTurnLog:
 
     async def is_cancel_requested(self, log_id: str) -> bool:
         """Return whether the turn is marked."""
-        return await self._loop.run(self._cancels.look(log_id))
+        return await self._loop.run(self._cancels.poll(log_id))
 
     async def check(self) -> None:
         """Check that the container is writable; see the protocol."""
-        await self._loop.run(self._container.mark(_CHECK, b"", give_up_seconds=CHECK_SECONDS))
+        await self._loop.run(self._container.mark(_CHECK, b"", retry_seconds=CHECK_SECONDS))
 
     async def close(self) -> None:
         """Close the connections and stop the loop."""
@@ -289,11 +291,11 @@ class BlobTurnLog:
 
     async def _delete(self, log_id: str) -> None:
         self._tails.forget(log_id)
-        for blob in await self._container.listed(f"{log_id}/"):
+        for blob in await self._container.list_blobs(f"{log_id}/"):
             await self._container.delete(blob.name)
 
     async def _append(self, log_id: str, entries: Sequence[LogEntry], attempt: int) -> int:
-        tail = self._tails.known(log_id)
+        tail = self._tails.cached(log_id)
         if tail is None or tail.attempt < attempt:
             tail = await self._tails.recover(log_id)
         while tail is not None and tail.attempt == attempt:
@@ -315,11 +317,11 @@ class BlobTurnLog:
         return first
 
     async def _page(self, log_id: str, from_offset: int, max_bytes: int) -> LogPage:
-        place = self._places.get((log_id, from_offset)) or await self._find_place(log_id, from_offset)
-        if place is None:
+        part_position = self._positions.get((log_id, from_offset)) or await self._find_position(log_id, from_offset)
+        if part_position is None:
             return LogPage([], from_offset)
         page = PageBuilder(from_offset, max_bytes)
-        part, position = place
+        part, position = part_position
         while True:
             reader = FrameReader(self._container, part_name(log_id, part), position, self._max_blocks)
             position = await page.fill(reader, position)
@@ -327,21 +329,21 @@ class BlobTurnLog:
                 break
             part = part + 1
             position = 0
-        self._places[log_id, page.next_offset] = (part, position)
-        self._places.move_to_end((log_id, page.next_offset))
-        while len(self._places) > _CACHED_PLACES:
-            self._places.popitem(last=False)
+        self._positions[log_id, page.next_offset] = (part, position)
+        self._positions.move_to_end((log_id, page.next_offset))
+        while len(self._positions) > _MAX_CACHED_POSITIONS:
+            self._positions.popitem(last=False)
         return LogPage(page.records, page.next_offset, has_more=page.has_more)
 
-    async def _find_place(self, log_id: str, from_offset: int) -> tuple[int, int] | None:
+    async def _find_position(self, log_id: str, from_offset: int) -> tuple[int, int] | None:
         """Return the part and the position from which to read; None without a log."""
         parts = await self._container.parts(log_id)
         before = [part for part in parts if part.first_offset <= from_offset] or parts[:1]
         return (before[-1].number, 0) if before else None
 
 
-class _Beside:
+class _LocalFollowerView:
     """The store as followers in the writer's process read it."""
 
     def __init__(self, log: BlobTurnLog) -> None:
-        self.read = log.read_beside
+        self.read = log.read_from_peer

@@ -61,7 +61,7 @@ class BlobTails:
         self._max_block_bytes = max_block_bytes
         self._tails: OrderedDict[str, Tail] = OrderedDict()
 
-    def known(self, log_id: str) -> Tail | None:
+    def cached(self, log_id: str) -> Tail | None:
         """Return the remembered end; another process may have appended since."""
         return self._tails.get(log_id)
 
@@ -89,8 +89,8 @@ class BlobTails:
         first = tail.next_offset
         frames = encode_log_frames(lines, offset=first, attempt=attempt, batch=batch, max_bytes=self._max_block_bytes)
         try:
-            needs_room = tail.next_part is not None or tail.blocks + len(frames) >= self._max_blocks
-            if needs_room and not await self._roll_over(log_id, tail):
+            needs_new_part = tail.next_part is not None or tail.blocks + len(frames) >= self._max_blocks
+            if needs_new_part and not await self._roll_over(log_id, tail):
                 return None
             for index, frame in enumerate(frames):
                 if not await self._append_frame(log_id, tail, frame, (batch, index), is_last=index + 1 == len(frames)):
@@ -105,7 +105,7 @@ class BlobTails:
             tail.next_offset = first + len(lines)
             tail.attempt = attempt
         tail.appended_at = time.monotonic()
-        self._remember(log_id, tail)
+        self._cache_tail(log_id, tail)
         return first
 
     async def _append_frame(
@@ -154,7 +154,7 @@ class BlobTails:
         last = parts[-1]
         tail = Tail(last.number, next_offset=last.first_offset, attempt=last.attempt)
         await self._catch_up(log_id, tail)
-        self._remember(log_id, tail)
+        self._cache_tail(log_id, tail)
         return tail
 
     async def _catch_up(self, log_id: str, tail: Tail) -> list[tuple[str, int]]:
@@ -181,7 +181,7 @@ class BlobTails:
             tail.next_part = None
             tail.next_offset, tail.attempt = later[0].first_offset, max(later[0].attempt, tail.attempt)
 
-    def _remember(self, log_id: str, tail: Tail) -> None:
+    def _cache_tail(self, log_id: str, tail: Tail) -> None:
         self._tails[log_id] = tail
         self._tails.move_to_end(log_id)
         while len(self._tails) > _CACHED_LOGS:

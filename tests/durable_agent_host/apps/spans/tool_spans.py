@@ -4,7 +4,7 @@ import json
 import time
 from pathlib import Path
 
-from durable_agent_host.agent.observer import Moment, ToolCallBegan, ToolCallFinished, WatchedTurn
+from durable_agent_host.agent.observer import Moment, ObservedTurn, ToolCallCompleted, ToolCallStarted
 
 
 class ToolSpans:
@@ -18,12 +18,12 @@ class ToolSpans:
         self._file = file
         self._began: dict[tuple[str, str], float] = {}
 
-    async def observe(self, turn: WatchedTurn, moment: Moment, /) -> None:
+    async def observe(self, turn: ObservedTurn, moment: Moment, /) -> None:
         """Measure tool calls."""
         match moment:
-            case ToolCallBegan(call_id):
+            case ToolCallStarted(call_id):
                 self._began[turn.request.turn_id, call_id] = time.perf_counter()
-            case ToolCallFinished(call_id, name, outcome, replayed):
+            case ToolCallCompleted(call_id, name, outcome, replayed):
                 began = self._began.pop((turn.request.turn_id, call_id))
                 span = {"tool": name, "outcome": outcome, "replayed": replayed, "attempt": turn.attempt}
                 with self._file.open("a") as file:

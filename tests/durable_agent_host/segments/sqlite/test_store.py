@@ -142,7 +142,7 @@ async def test_a_locked_file_makes_writers_wait_and_the_check_fail(tmp_path):
 async def test_a_damaged_piece_does_not_hold_up_deletions(tmp_path):
     """Its readers are told, and what is deleted leaves the file, also while their errors are kept."""
     path = tmp_path / "segments.db"
-    store = SqliteSegmentStore(path, give_up_seconds=600)
+    store = SqliteSegmentStore(path, retry_seconds=600)
     pieces = named(b"one" * 3000, b"two" * 3000, b"three" * 3000)
     await store.put("home", pieces)
     with closing(sqlite3.connect(path)) as file, file:

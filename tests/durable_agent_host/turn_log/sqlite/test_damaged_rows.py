@@ -36,7 +36,7 @@ def damage(path: Path, statement: str, *values: Any) -> None:
 async def test_a_damaged_entry_is_an_error_of_its_log_alone(tmp_path, body):
     """Its readers get errors, and other logs are appended to, read and deleted as before."""
     path = tmp_path / "turns.db"
-    log = SqliteTurnLog(path, give_up_seconds=600)
+    log = SqliteTurnLog(path, retry_seconds=600)
     attempts = await begun(log)
     damage(path, "UPDATE entries SET body = ? WHERE place = (1 << 32) + 2", body)
     kept: list[Exception] = []
@@ -78,7 +78,7 @@ async def test_a_damaged_entry_does_not_misplace_another_log(tmp_path):
 async def test_a_damaged_row_is_an_error_of_its_log_alone(tmp_path, column, value):
     """Appends that share its transaction are written; the log itself is not written, and can be deleted."""
     path = tmp_path / "turns.db"
-    log = SqliteTurnLog(path, give_up_seconds=600)
+    log = SqliteTurnLog(path, retry_seconds=600)
     attempts = await begun(log)
     damage(path, f"UPDATE logs SET {column} = ? WHERE log_id = ?", value, BAD)
     for first in range(6, 9):
@@ -107,7 +107,7 @@ async def test_a_damaged_row_is_an_error_of_its_log_alone(tmp_path, column, valu
 async def test_entries_of_a_lost_row_are_in_nobodys_way(tmp_path):
     """The row of the newest log is gone, and others begin as before."""
     path = tmp_path / "turns.db"
-    log = SqliteTurnLog(path, give_up_seconds=600)
+    log = SqliteTurnLog(path, retry_seconds=600)
     attempts = await begun(log)
     damage(path, "DELETE FROM logs WHERE log_id = ?", GOOD)
     assert await asyncio.wait_for(asyncio.gather(*map(log.open, ["c", "d", GOOD])), 60) == [1, 1, 1]

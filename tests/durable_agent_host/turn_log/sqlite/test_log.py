@@ -160,7 +160,7 @@ async def test_a_locked_file_makes_writers_wait(tmp_path):
 async def test_a_file_that_stays_locked_is_named(tmp_path):
     """After the time to give up the error says what to look at, nothing was written, and later appends work."""
     path = tmp_path / "turns.db"
-    log = SqliteTurnLog(path, give_up_seconds=0.1)
+    log = SqliteTurnLog(path, retry_seconds=0.1)
     attempt = await log.open(LOG_ID)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -331,7 +331,7 @@ async def test_the_files_shrink_when_logs_are_deleted(tmp_path):
 async def test_deleting_waits_for_readers(tmp_path):
     """While another program reads the file, deleting waits, as its text is in the write-ahead log; then it is gone."""
     path = tmp_path / "turns.db"
-    log, impatient = SqliteTurnLog(path), SqliteTurnLog(path, give_up_seconds=0.2)
+    log, impatient = SqliteTurnLog(path), SqliteTurnLog(path, retry_seconds=0.2)
     await write_turns(log, 0, 3)
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
