@@ -260,9 +260,14 @@ class AgentRuns:
             RunStoppedError: a run stops without an answer.
             Exception: raised by the agent, the model or a tool, when another run would not help.
         """
-        RECEIVED.set(
-            received_bytes := ReceivedBytes(self.bounds)
-        )  # in the context of this task, which ends with the attempt
+        received_bytes = ReceivedBytes(self.bounds)
+        RECEIVED.set(received_bytes)  # in the context of this task, which ends with the attempt
+        try:
+            await self._run_until_answered(received_bytes)
+        finally:  # an abandoned stream would keep its connection until the next garbage collection
+            await received_bytes.close_responses()
+
+    async def _run_until_answered(self, received_bytes: ReceivedBytes) -> None:
         EXCHANGES.set(self.exchange_recorder)
         self.request = await self.with_files(self.request)
         breaks: dict[int, int] = {}

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
+from weakref import WeakSet
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content
 
@@ -105,10 +106,11 @@ class ReceivedBytes:
     Attributes:
         bounds: of the turn.
         bytes: of all answers so far, as received.
-        said_bytes: of the content of all answers so far.
+        content_bytes: of the content of all answers so far.
         calls: model calls started by the turn's agent, including replayed ones.
         inner_calls: model calls of agents within the agent so far.
-        crossed: the first limit exceeded, even if its error was caught; nothing is read after it.
+        exceeded_limit: the first one, even if its error was caught; nothing is read after it.
+        responses: of httpx or aiohttp, as long as something refers to them.
     """
 
     def __init__(self, bounds: ModelBounds) -> None:
@@ -118,6 +120,12 @@ class ReceivedBytes:
         self.calls = 0
         self.inner_calls = 0
         self.exceeded_limit: ProviderError | TurnError | None = None
+        self.responses: WeakSet[Any] = WeakSet()
+
+    async def close_responses(self) -> None:
+        """Close the connections of responses that were not read to their end."""
+        for response in list(self.responses):
+            await close_response(response)
 
     def cross[E: ProviderError | TurnError](self, error: E) -> E:
         """Record an exceeded limit, and return its error."""
@@ -142,6 +150,14 @@ RECEIVED: Final = WeakContextVar[ReceivedBytes]("durable_agent_received")
 def received_bytes() -> ReceivedBytes:
     """Return what the turn that runs has received; outside of a turn, a new one."""
     return RECEIVED.get() or ReceivedBytes(ModelBounds())
+
+
+async def close_response(response: Any) -> None:
+    """Close a response of httpx or aiohttp; nothing happens if it is closed already."""
+    if callable(close := getattr(response, "aclose", None)):
+        await cast("Awaitable[None]", close())
+    else:
+        response.close()
 
 
 class ResponseSizeMeter:

@@ -4,20 +4,23 @@ An SDK's stream and its reader often refer to each other, so that the connection
 open, and the service would continue to write (and charge), until the next collection.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Final, cast
+
+from durable_agent_host.agent.response_limits import close_response, received_bytes
 
 _TRACKED_RESPONSES: Final[ContextVar[list[Any] | None]] = ContextVar("durable_agent_host_opened", default=None)
 
 
 def track_response(response: Any) -> None:
-    """Record a response with an unread body, inside a `tracked_responses` block.
+    """Record a response with an unread body, for the turn and inside a `tracked_responses` block.
 
     Args:
         response: of httpx or aiohttp.
     """
+    received_bytes().responses.add(response)
     if (responses := _TRACKED_RESPONSES.get()) is not None:
         responses.append(response)
 
@@ -46,10 +49,7 @@ async def closing_responses[T](parts: AsyncGenerator[T], responses: Sequence[Any
                 yield part
     finally:
         for response in responses:
-            if callable(close := getattr(response, "aclose", None)):
-                await cast("Awaitable[None]", close())
-            else:
-                response.close()
+            await close_response(response)
 
 
 def closing_stream(stream: AsyncIterable[Any]) -> AbstractAsyncContextManager[Any]:
