@@ -175,7 +175,7 @@ class Driver:
         choices += [
             ev.EventRaised(name, '"x"')
             for name, n in ledger.wait_counts.items()
-            for _ in range(n - ledger.raised[name])
+            for _ in range(n - ledger.raised_counts[name])
         ]
         assert choices, "it waits for nothing"
         count = 1 if ledger.open_retries else self.chooser.randint(1, min(2, len(choices)))
