@@ -14,7 +14,7 @@ _sessions: dict[asyncio.AbstractEventLoop, Any] = {}
 def keep_sessions_apart() -> None:
     """Make the SDK use one session per event loop."""
     http_utils: Any = importlib.import_module("azure.durable_functions.models.utils.http_utils")
-    if getattr(http_utils, "_made_by_sdk", None) is not None:
+    if getattr(http_utils, "_session_factory_of_sdk", None) is not None:
         return
     http_utils._session_factory_of_sdk = make_session = http_utils._get_session  # noqa: SLF001 - there is no public way
 
