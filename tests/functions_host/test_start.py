@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -210,14 +209,6 @@ def test_a_data_directory_that_may_not_be_written(tmp_path: Path):
     assert "--data" in fail_to_start(write_app(tmp_path / "app"), closed / "data", preload=HOST)
 
 
-def test_a_data_directory_that_cannot_be_made(tmp_path: Path):
-    """A file in the way is told as such."""
-    (tmp_path / "file").write_text("x")
-    line = fail_to_start(write_app(tmp_path / "app"), tmp_path / "file" / "data", preload=HOST)
-    assert "cannot be written to" in line
-    assert "--data" in line
-
-
 def test_two_hosts_on_one_data_directory(start_host: StartHost, tmp_path: Path):
     """The second is refused, with the pid of the first."""
     app = write_app(tmp_path / "app")
@@ -237,20 +228,6 @@ def test_no_app(tmp_path: Path):
     line = fail_to_start(tmp_path / "v1", tmp_path / "data", preload=HOST)
     assert "is an app of the v1 programming model, with greet/function.json and no function_app.py" in line
     assert "move its functions to the v2 model" in line
-
-
-def test_an_import_error_names_exception_file_and_line(tmp_path: Path):
-    """The place is in the app, not in a library."""
-    app = write_app(tmp_path / "app", "import json\n\njson.loads('{')\n")
-    line = fail_to_start(app, tmp_path / "data", preload=HOST)
-    assert "JSONDecodeError" in line
-    assert f"{app}/function_app.py:3" in line
-    assert "ModuleNotFoundError" in fail_to_start(
-        write_app(tmp_path / "b", "import no_such_module\n"), tmp_path / "d", preload=HOST
-    )
-    syntax = fail_to_start(write_app(tmp_path / "c", "def f(:\n"), tmp_path / "d")
-    assert "SyntaxError" in syntax
-    assert "function_app.py:1" in syntax
 
 
 def test_an_import_error_has_the_app_s_traceback(tmp_path: Path):
@@ -365,35 +342,6 @@ def test_a_stop_does_not_wait_for_running_functions(start_host: StartHost, tmp_p
         connection.sendall(b"GET /api/long HTTP/1.1\r\nHost: localhost\r\n\r\n")
         wait_until(begun.exists)
         assert host.stop() == 0
-
-
-def test_a_function_that_exits_does_not_end_the_host(start_host: StartHost, tmp_path: Path):
-    """``sys.exit`` in a function is a failed invocation."""
-    code = MINIMAL + "\n@app.route(route='exit')\ndef leave(req: func.HttpRequest) -> str:\n    raise SystemExit(3)\n"
-    host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
-    assert host.send("GET", "/api/exit").status == 500
-    assert host.send("GET", "/api/ping").text == "pong"
-    host.stop()
-
-
-def test_requests_are_logged_on_demand(start_host: StartHost, tmp_path: Path):
-    """-v logs one line per request: method, path without the query, status, milliseconds."""
-    host = start_host(write_app(tmp_path / "app"), tmp_path / "data", "-v")
-    host.send("GET", "/api/ping?code=secret")
-    host.send("GET", "/nothing")
-    host.stop()
-    lines = [line.partition("http_server: ")[2] for line in host.log.read_text().splitlines()]
-    assert re.fullmatch(r"GET /api/ping 200 \d+\.\d ms", lines[0])
-    assert re.fullmatch(r"GET /nothing 404 \d+\.\d ms", lines[1])
-    assert len(lines) == 2
-
-
-def test_the_sample_app_is_independent_of_where_it_lies(start_host: StartHost, tmp_path: Path):
-    """An app folder can be copied and run anywhere."""
-    shutil.copytree(APPS / "sample", tmp_path / "copy")
-    host: Host = start_host(tmp_path / "copy", tmp_path / "data")
-    assert host.result("greet", "there") == "Hello there"
-    host.stop()
 
 
 def test_each_task_hub_has_its_own_state(start_host: StartHost, tmp_path: Path):

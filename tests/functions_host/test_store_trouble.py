@@ -184,20 +184,6 @@ def test_errors_name_the_file_and_roll_back(tmp_path: Path):
         Database(path, SCHEMA, 2)
 
 
-def test_the_write_ahead_log_stays_small_under_a_writer_that_never_rests(tmp_path: Path):
-    """The log is folded in and begun anew between commits, however close they follow each other."""
-    path = tmp_path / "one.db"
-    database = Database(path, SCHEMA, 1)
-    largest = 0
-    for _ in range(8000):
-        with database.transaction("start") as db:
-            db.execute("INSERT INTO things(value) VALUES(?)", (BIG[:12_000],))
-        largest = max(largest, path.with_name("one.db-wal").stat().st_size)
-    database.close()
-    assert path.stat().st_size > 80_000_000
-    assert largest < 60_000_000
-
-
 def test_a_database_that_another_program_has_locked_stalls_nothing_else(start_host: StartHost, tmp_path: Path):
     """Other requests are answered meanwhile; what has to be written is written once the lock is gone, and once."""
     host = start_host("sample", tmp_path / "data")

@@ -2,12 +2,10 @@
 
 import asyncio
 import threading
-from typing import Any
 
 import pytest
 
-from durable_agent_host.concurrency.event_loop_thread import LoopThread, StepBatches
-from durable_agent_host.concurrency.thread_safe_waiters import Promise
+from durable_agent_host.concurrency.event_loop_thread import LoopThread
 from durable_agent_host.errors import LogError
 
 
@@ -58,31 +56,6 @@ async def test_a_cancelled_caller_cancels_its_work():
     await loop.close(nothing())
 
 
-async def test_work_of_a_caller_whose_loop_has_closed_harms_nobody():
-    """A result for a loop that is not there any more is dropped."""
-    loop, go_on = LoopThread("shared"), threading.Event()
-    promises: list[Promise] = []
-
-    async def ask() -> None:
-        promises.append(Promise())
-        loop.post(lambda promise: (go_on.wait(60), loop.answer(promise, 1)), promises[0])
-
-    await asyncio.to_thread(asyncio.run, ask())
-    go_on.set()
-    assert await loop.run(asyncio.sleep(0, "on")) == "on"
-    await loop.close(nothing())
-
-
-async def test_posts_keep_their_order():
-    """What one thread posts is called in that order."""
-    loop, called = LoopThread("shared"), []
-    for number in range(100):
-        loop.post(called.append, number)
-    await loop.run(asyncio.sleep(0))
-    assert called == list(range(100))
-    await loop.close(nothing())
-
-
 async def test_after_close_nothing_begins():
     """What runs ends before the last coroutine does; later calls are refused, and a loop that never ran stays so."""
     loop, order = LoopThread("shared"), []
@@ -103,16 +76,3 @@ async def test_after_close_nothing_begins():
     await unused.close(note("never ran"))
     assert order == ["running", "last"]
     assert "unused" not in {thread.name for thread in threading.enumerate()}
-
-
-async def test_what_is_added_in_one_step_goes_together():
-    """Items of one step of a loop are handed over once, in order; those of the next step in another batch."""
-    batches: list[Any] = []
-    collected = StepBatches[int](batches.append)
-    for number in (1, 2, 3):
-        collected.add(number, asyncio.get_running_loop())
-    assert not batches
-    await asyncio.sleep(0)
-    collected.add(4, asyncio.get_running_loop())
-    await asyncio.sleep(0)
-    assert batches == [[1, 2, 3], [4]]

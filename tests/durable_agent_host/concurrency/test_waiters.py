@@ -1,16 +1,13 @@
 """What waits in event loops is woken from any thread, each loop once."""
 
 import asyncio
-import threading
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from durable_agent_host.concurrency.singleton import once
-from durable_agent_host.concurrency.thread_safe_waiters import Promise, Wakeups, wake_all
+from durable_agent_host.concurrency.thread_safe_waiters import Promise, wake_all
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -35,30 +32,6 @@ def run_in_own_thread(work: Callable[[], Any], count: int) -> list[Any]:
 
     with ThreadPoolExecutor(count) as threads:
         return [one.result() for one in [threads.submit(run) for _ in range(count)]]
-
-
-def test_each_loop_is_woken_once_for_all_its_promises():
-    """Results for many callers of several loops come to the right ones, and each loop is woken once for them."""
-    asked: list[tuple[Promise, int]] = []
-    all_asked = threading.Barrier(4)
-
-    async def ask() -> tuple[bool, int]:
-        own = [(Promise(), number) for number in range(50)]
-        asked.extend(own)
-        all_asked.wait()
-        results = await asyncio.gather(*(promise.future for promise, _ in own))
-        return results == [number for _, number in own], asyncio.get_running_loop().wakes  # type: ignore[attr-defined]
-
-    def answer() -> None:
-        all_asked.wait()
-        for promise, number in asked:
-            promise.keep(number)
-        wake_all(promise for promise, _ in asked)
-
-    answering = threading.Thread(target=answer)
-    answering.start()
-    assert run_in_own_thread(ask, 3) == [(True, 1)] * 3
-    answering.join()
 
 
 async def test_errors_and_cancellations_reach_the_caller():
@@ -89,63 +62,3 @@ async def test_a_closed_loop_keeps_nothing_from_the_others():
 
 async def _promise() -> Promise:
     return Promise()
-
-
-async def test_a_hint_wakes_all_waiters_of_its_key():
-    """Waiters of a key are woken wherever they wait, those of another key are not, and who has left is forgotten."""
-    wakeups = Wakeups()
-    registered = threading.Barrier(4)
-
-    async def wait() -> bool:
-        with wakeups.waiter("turn") as hint, wakeups.waiter("another") as other:
-            registered.wait()
-            await hint.wait()
-            return other.is_set()
-
-    waiting = asyncio.create_task(asyncio.to_thread(run_in_own_thread, wait, 3))
-    await asyncio.to_thread(registered.wait)
-    assert wakeups.notify("turn")
-    assert await waiting == [False] * 3
-    assert not wakeups.notify("turn")
-    assert not wakeups.notify("never waited for")
-
-
-async def test_a_hint_to_a_closed_loop_is_dropped():
-    """A loop that ended in the middle of a wait harms nobody who hints."""
-    wakeups = Wakeups()
-    waiter = wakeups.waiter("turn")
-
-    async def enter() -> None:
-        waiter.__enter__()
-
-    await asyncio.to_thread(run_in_own_thread, enter, 1)
-    with wakeups.waiter("turn") as hint:
-        assert wakeups.notify("turn")
-        await asyncio.wait_for(hint.wait(), 60)
-    assert wakeups.notify("turn")
-    waiter.__exit__(None, None, None)
-    assert not wakeups.notify("turn")
-
-
-def test_one_object_for_all_threads():
-    """First calls that come at once from many threads make one object; an error is not kept."""
-    made: Counter[str] = Counter()
-    together = threading.Barrier(8)
-
-    @once
-    def make() -> object:
-        made["tries"] += 1
-        if made["tries"] == 1:
-            raise OSError("not yet")
-        return object()
-
-    def get(_: int) -> object:
-        together.wait()
-        try:
-            return make()
-        except OSError:
-            return make()
-
-    with ThreadPoolExecutor(8) as threads:
-        assert len(set(threads.map(get, range(8)))) == 1
-    assert made["tries"] == 2

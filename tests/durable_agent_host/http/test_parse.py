@@ -302,10 +302,6 @@ def test_a_field_that_run_does_not_have_is_named(name, hint):
         parse({"message": "hi", name: []})
 
 
-HASH_OF_HI = "79ec1d2557bdeedf3e011507e3eabb1f18fd2b93f709b6ebdb1ceedad95df834"
-"""As the first release hashed the text "hi"; receipts keep it."""
-
-
 def test_what_is_asked_makes_the_hash():
     """Parts, files and options are part of what is asked; a text has the hash that it always had."""
     image = {"type": "image", "url": "https://example.org/a.png"}

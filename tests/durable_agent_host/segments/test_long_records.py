@@ -19,11 +19,10 @@ from durable_agent_host.segments.conversation_fork import MAX_NAMESPACES, make_f
 from durable_agent_host.segments.conversation_import import read_document
 from durable_agent_host.segments.conversation_pages import read_page
 from durable_agent_host.segments.conversation_reader import Record
-from durable_agent_host.segments.conversation_repair import LOST_TEXT, find_problems, repair_record
+from durable_agent_host.segments.conversation_repair import find_problems
 from durable_agent_host.segments.conversation_writer import RecordWriter
 from durable_agent_host.segments.garbage_collection import Keeps, Sweeper
 from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
-from durable_agent_host.session.repair import Difference
 
 HEAD_BYTES = 32 * 1024
 RULES = RepairRules()
@@ -176,89 +175,6 @@ def test_a_chain_of_forks_keeps_a_small_head(store):
         assert head_bytes(session) <= HEAD_BYTES
     assert len(session.sealed.homes) <= MAX_NAMESPACES + 1
     assert whole(store, session) == entries[: 2 * 61]
-
-
-def test_a_sound_conversation_has_no_problems(store):
-    """Nothing is said, and nothing would be written."""
-    session = stored(store, turns())
-    assert asyncio.run(find_problems(record_of(store, session), RULES)) == []
-    assert asyncio.run(repair_record(record_of(store, session), RULES))[1] == []
-
-
-def test_calls_are_paired_over_segments(store):
-    """A result far behind its call is no problem; a call without one is mended where it stands, and nothing else."""
-    entries = turns()
-    call = {"$type": "functionCall", "callId": "far", "name": "f", "arguments": "{}"}
-    lost = {"$type": "functionCall", "callId": "lost", "name": "f", "arguments": "{}"}
-    entries[101]["messages"][0]["contents"].append(call)
-    entries[900]["messages"].insert(0, {"role": "tool", "contents": [{"$type": "functionResult", "callId": "far"}]})
-    entries[1101]["messages"][0]["contents"].append(lost)
-    session = stored(store, entries)
-    differences: list[Difference] = []
-    problems = asyncio.run(find_problems(record_of(store, session), RULES, differences.append))
-    assert [(one.place, one.problem) for one in problems] == [
-        ("turn t550, message 1, content 2", "call lost has no result")
-    ]
-    repaired, names = repair(store, session)
-    mended = whole(store, repaired)
-    assert [(one.before, one.after) for one in differences] == [(entries[1101], mended[1101])]
-    assert [n for n, (a, b) in enumerate(zip(mended, entries, strict=True)) if a != b] == [1101]
-    assert asyncio.run(find_problems(record_of(store, repaired), RULES)) == []
-    assert head_bytes(repaired) <= HEAD_BYTES
-    assert len(names) < 20, "segments were written that had no problem"
-
-
-def repair(store: SqliteSegmentStore, session: Session) -> tuple[Session, set[str]]:
-    """A repaired session, and the names of what was written for it."""
-
-    async def run() -> tuple[Session, set[str]]:
-        fork, changes = await repair_record(record_of(store, session), RULES)
-        assert changes
-        before = {*await sizes(store, fork.session.sealed.home)}
-        await fork.hold(lambda: store, "@a@s")
-        return fork.session, {*await sizes(store, fork.session.sealed.home)} - before
-
-    return asyncio.run(run())
-
-
-def test_lost_pieces_are_named_and_mended(store):
-    """A content and a segment that are gone are told by turn and piece; what is left can be read after repair."""
-    image = {"$type": "data", "uri": "data:image/png;base64," + "QUJD" * 10_000, "mediaType": "image/png"}
-    entries = [*turns(), entry("request", "image", ("user", [text("look"), image]))]
-    entries += [entry("response", "image", ("assistant", [text("Q" * 30_000)])), *turns(40)]
-    session = stored(store, entries)
-
-    async def lose() -> tuple[str, int, list[str]]:
-        record = record_of(store, session)
-        chunks = await record.chunks()
-        segment = chunks[2]
-        contents = [
-            one["name"]
-            for chunk in chunks
-            for one_entry in chunk.entries
-            if one_entry["correlationId"] == "image"
-            for one in one_entry["extensionData"]["durableAgentHost"]["stored"]
-        ]
-        await store.delete("a" * 32, [segment.name, *contents])
-        return segment.name, len(segment.entries), contents
-
-    segment, lost_entries, contents = asyncio.run(lose())
-    problems = asyncio.run(find_problems(record_of(store, session), RULES))
-    said = "\n".join(f"{one.place}: {one.problem}" for one in problems)
-    assert len(problems) == 3
-    assert all(name in said for name in [segment, *contents])
-    assert "turn image, messages[0].contents[1].uri" in said
-    page = asyncio.run(read_page(record_of(store, session), before=None, limit=2000))
-    assert len(page.problems) == 3
-    assert len(page.entries) == len(entries) - lost_entries
-
-    repaired, _ = repair(store, session)
-    assert asyncio.run(find_problems(record_of(store, repaired), RULES)) == []
-    left = whole(store, repaired)
-    assert len(left) == len(entries) - lost_entries
-    asked, answered = (one for one in left if one["correlationId"] == "image")
-    assert asked["messages"][0]["contents"] == [text("look"), text(LOST_TEXT)]
-    assert answered["messages"][0]["contents"] == [text(LOST_TEXT)]
 
 
 @pytest.mark.parametrize("place", ["sealed", "stored"])

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from durable_agent_host.errors import CorruptStateError, DurableAgentHostError, LogError
+from durable_agent_host.errors import DurableAgentHostError
 from durable_agent_host.model.log_entry import EVENT, LogEntry
 from durable_agent_host.turn_log.protocol import TurnLog
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
-from tests.contract.conftest import EncryptedSqlite
 
 BAD, GOOD = "b" * 32, "a" * 32
 ENTRY = LogEntry(EVENT, {"event": "message.delta", "data": {"text": "x"}})
@@ -48,59 +47,6 @@ async def test_a_damaged_entry_is_an_error_of_its_log_alone(tmp_path, body):
         assert [(await log.read(GOOD)).next_offset for _ in range(8)] == [7 + number] * 8
     await asyncio.wait_for(log.delete(GOOD, BAD), 60)
     assert (await log.read(BAD)).records == []
-    await log.close()
-
-
-async def test_a_damaged_entry_does_not_misplace_another_log(tmp_path):
-    """With encryption, another process goes on with a log where it ends, whatever it read before."""
-    backend = EncryptedSqlite(tmp_path / "turns.db")
-    log = backend.log()
-    attempts = await begun(log)
-    damage(backend.path, "UPDATE entries SET body = 'xx' WHERE place = (1 << 32) + 2")
-    other = backend.log()
-    kept: list[Exception] = []
-    for _ in range(4):
-        with pytest.raises(DurableAgentHostError) as raised:
-            await other.read(BAD)
-        kept.append(raised.value)
-    await log.append(GOOD, [ENTRY], attempt=attempts[GOOD])
-    assert await other.append(GOOD, [ENTRY], attempt=attempts[GOOD]) == 7
-    assert len((await log.read(GOOD)).records) == 8
-    for one in backend.opened:
-        await one.close()
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("next_offset", value) for value in (3, 9, -5, 4_000_000_000, 1 << 40, "abc", b"\xff")]
-    + [("attempt", value) for value in (-5, "abc", b"\xff")],
-)
-async def test_a_damaged_row_is_an_error_of_its_log_alone(tmp_path, column, value):
-    """Appends that share its transaction are written; the log itself is not written, and can be deleted."""
-    path = tmp_path / "turns.db"
-    log = SqliteTurnLog(path, retry_seconds=600)
-    attempts = await begun(log)
-    damage(path, f"UPDATE logs SET {column} = ? WHERE log_id = ?", value, BAD)
-    for first in range(6, 9):
-        bad, good, begun_anew, other = await asyncio.wait_for(
-            asyncio.gather(
-                log.append(BAD, [ENTRY], attempt=attempts[BAD]),
-                log.append(GOOD, [ENTRY], attempt=attempts[GOOD]),
-                log.open(BAD),
-                log.open(f"{first:032x}"),
-                return_exceptions=True,
-            ),
-            60,
-        )
-        assert isinstance(bad, LogError)
-        assert isinstance(begun_anew, CorruptStateError)
-        assert "damaged" in str(bad)
-        assert (good, other) == (first, 1)
-    with pytest.raises(CorruptStateError, match="damaged"):
-        await log.read(BAD)
-    assert len((await log.read(GOOD)).records) == 9
-    await log.delete(BAD)
-    assert await log.open(BAD) == 1
     await log.close()
 
 
