@@ -258,31 +258,6 @@ def test_threads_become_sessions_of_another_provider(lives: Lives, model: Practi
     assert "Thank you, Deep Thought." in answer.text
 
 
-def test_a_thread_that_is_not_there_is_told_of(lives: Lives, model: PracticeModel):
-    """The others are taken."""
-    done = import_threads(lives, model, "thread_unknown")
-    assert done.returncode == 1
-    assert "No thread found with id 'thread_unknown'" in done.stderr
-
-
-def test_all_threads_of_a_project_become_sessions(lives: Lives, model: PracticeModel):
-    """Each is told of, those that another test has left without an answer, too; a second time nothing is changed."""
-    lives.host.run("Worker", "Remember the number 12.", session_id="one-of-all")
-    base, key = model.control.removesuffix("/practice"), {"api-key": "k"}
-    listed = requests.get(f"{base}/agents/threads", params={"limit": 100}, headers=key, timeout=60).json()["data"]
-    first = import_threads(lives, model, "--all")
-    told = first.stdout + first.stderr
-    assert [one["id"] for one in listed if one["id"] not in told] == []
-    taken = {line.partition(":")[0] for line in first.stdout.splitlines() if ": imported, " in line}
-    assert listed[0]["id"] in taken
-    answer = lives.host.run("Elsewhere", "Which number?", session_id=listed[0]["id"])
-    assert "Remember the number 12." in answer.text
-    again = import_threads(lives, model, "--all")
-    assert ": imported, " not in again.stdout
-    neither = import_threads(lives, model)
-    assert (neither.returncode, "name threads by their ids, or give --all" in neither.stderr) == (2, True)
-
-
 def test_a_run_that_nobody_will_answer_does_not_keep_the_thread(lives: Lives, model: PracticeModel):
     """A turn that fails while its run waits cancels the run; the next turn is taken."""
     call = {"calls": [{"name": "note", "arguments": {"line": "refused"}}]}

@@ -305,15 +305,3 @@ def test_no_file_says_anything_of_a_deleted_session(
         assert answer.status_code == 200, answer.text
         assert answer.json()["erased"]["turns"] == 6
         wait_until(lambda: not files_with(tmp_path, WORD))
-
-
-def test_two_deletions_at_once_are_one(lab: AgentHost):
-    """Both are answered, and what they did is done once."""
-    session = f"s-{uuid4().hex[:8]}"
-    for number in range(5):
-        lab.run("Instant", {"message": f"number {number}", "session_id": session})
-    with ThreadPoolExecutor(4) as pool:
-        answers = [*pool.map(lambda _: delete(lab, "Instant", session), range(4))]
-    assert {answer.status_code for answer in answers} <= {200, 404}
-    assert 200 in {answer.status_code for answer in answers}
-    assert lab.state("Instant", session) is None

@@ -4,8 +4,6 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -192,17 +190,6 @@ def test_a_guest_who_may_read_a_session_begins_none_of_its_name(own: Place):
     assert refused.status_code == 404
 
 
-def test_several_at_once_have_a_name_each(own: Place):
-    """Eight principals use one name at the same time; each has a session with what he said."""
-    name = f"crowd-{uuid4().hex}"
-    people = [f"person-{number}" for number in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        assert all(one.ok for one in pool.map(lambda who: own.run(who, f"words of {who}.", name), people))
-    for who in people:
-        messages = own.ask("GET", f"{SESSIONS}/{name}", who).text
-        assert messages.count("words of ") == messages.count(f"words of {who}.")
-
-
 def test_search_cursor_and_export_do_not_tell_that_a_name_is_taken(own: Place):
     """They look at the name and show the name, page by page, as they do where it was free."""
     who, names = f"kim-{uuid4().hex}", [f"z{number}-taken" for number in range(5)]
@@ -234,19 +221,6 @@ def test_search_cursor_and_export_do_not_tell_that_a_name_is_taken(own: Place):
         assert re.search("[0-9a-f]{16}~", exported.text) is None
 
 
-def test_a_long_export_has_no_mark_either(own: Place):
-    """Wherever the parts of its stream begin and end."""
-    name = f"long-{uuid4().hex}"
-    assert own.run("ada@contoso", "hi", name).ok
-    for number in range(4):
-        assert own.run(STRANGER, f"{number}" * 40_000, name).ok
-    exported = own.ask("GET", f"{SESSIONS}/{name}/export", STRANGER)
-    assert exported.json()["data"]["extensionData"]["durableAgentHost"]["agentSession"]["session_id"] == name
-    assert "~" not in exported.text
-    assert exported.text.count("1" * 40_000) == 2
-    assert own.ask("POST", f"{SESSIONS}/{name}-copy/import", STRANGER, data=exported.content).status_code == 201
-
-
 def test_uploads_to_a_free_name_stay_when_somebody_else_begins_it(own: Place):
     """The caller lists, reads and uses them as before, and deletes them with the session."""
     name = f"up-{uuid4().hex}"
@@ -266,15 +240,6 @@ def test_uploads_to_a_free_name_stay_when_somebody_else_begins_it(own: Place):
     assert {one["id"] for one in listed} == {sent["id"], more["id"]}
     assert own.ask("DELETE", f"{SESSIONS}/{name}", STRANGER).ok
     assert own.ask("GET", f"{SESSIONS}/{name}/files", STRANGER).status_code == 404
-
-
-def test_a_setting_without_meaning_is_told(tmp_path: Path):
-    """The host says what the setting can be."""
-    with (
-        pytest.raises(Exception, match="set it to 'shared' or 'own'"),
-        hosted(tmp_path, None, app=APP, DURABLE_AGENT_HOST_SESSION_NAMES="mine", LEDGER=str(tmp_path / "x")),
-    ):
-        pass
 
 
 @pytest.mark.parametrize("size", [10, 300_000], ids=["in the head", "with pieces"])
@@ -299,24 +264,6 @@ def test_an_import_whose_name_is_taken_while_it_arrives_is_ones_own_session(own:
     assert own.ask("GET", f"{SESSIONS}/{name}/export", "ann").text.count(words) == 8
     theirs = own.ask("GET", f"{SESSIONS}/{name}", STRANGER).json()
     assert theirs["message_count"] == 2
-
-
-def test_forks_that_want_one_name_at_once_are_each_ones_own(own: Place):
-    """Nobody learns that somebody else had the same name in the same moment."""
-    whose = ("ann", STRANGER, "cid@contoso")
-    for who in whose:
-        assert own.run(who, f"words of {who}", "to-fork").ok
-    with ThreadPoolExecutor(len(whose)) as pool:
-        for number in range(10):
-            name = f"fork-{number}-{uuid4().hex[:8]}"
-
-            def fork(who: str, name: str = name) -> requests.Response:
-                return own.ask("POST", f"{SESSIONS}/to-fork/fork", who, json={"session_id": name})
-
-            answers = list(pool.map(fork, whose))
-            assert [(one.status_code, one.json()["session_id"]) for one in answers] == [(201, name)] * len(whose)
-            for who in whose:
-                assert f"words of {who}" in own.ask("GET", f"{SESSIONS}/{name}", who).text
 
 
 def test_the_original_of_a_repaired_session_is_named_alike_whoever_has_the_name(own: Place):

@@ -186,16 +186,6 @@ def test_the_same_key_with_another_body_is_refused(lab: AgentHost, model: Practi
     assert len(model.requests()) == 1
 
 
-def test_retries_at_the_same_time_are_one_turn(lab: AgentHost, model: PracticeModel, ledger):
-    """A key that arrives several times at once runs its tools once, and everyone gets the answer."""
-    body, key = {"message": 'charge with {"amount": 2.5}'}, {"Idempotency-Key": uuid4().hex}
-    with ThreadPoolExecutor(5) as pool:
-        answers = list(pool.map(lambda _: lab.run("Ledger", body, headers=key), range(5)))
-    assert [answer.status_code for answer in answers] == [200] * 5
-    assert len({answer.text for answer in answers}) == 1
-    assert ledger.read_text() == "2.5\n"
-
-
 def test_a_failed_turn_is_failed_for_its_retry_too(lab: AgentHost, model: PracticeModel):
     """A retry with the key of a turn that failed is told how it failed, and does not run it again."""
     model.plan({"error": {"status": 400, "message": "refused once"}})
