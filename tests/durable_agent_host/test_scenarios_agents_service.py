@@ -206,16 +206,6 @@ def test_a_cancelled_turn_cancels_the_run(lives: Lives, model: PracticeModel):
     assert lives.host.run("Worker", "And now?", session_id="cancel").status_code == 200
 
 
-def test_a_cancelled_turn_hangs_up_on_the_run(lives: Lives, model: PracticeModel):
-    """The service, which sends faster than the turn reads, is not held up by a stream that nobody reads any more."""
-    model.plan({"text": "This takes very long. " * 60_000, "chunk_characters": 8})
-    turn = begin(lives, "Worker", "Go on and on.", "hangs-up")
-    await_event(lives, turn, "message.delta")
-    requests.post(f"{lives.host.url}/api{turn}/cancel", timeout=60).raise_for_status()
-    assert end(lives, turn)["status"] == "cancelled"
-    wait_until(lambda: asked(model, "/runs")[0]["ended"])
-
-
 def test_a_thread_that_is_gone_is_made_again(lives: Lives, model: PracticeModel):
     """From the stored conversation."""
     lives.host.run("Worker", "I like green.", session_id="gone")

@@ -72,38 +72,3 @@ def test_queued_turns_survive_a_crash(lives, model: PracticeModel, tmp_path: Pat
     assert [turn["response"] for turn in ended] == ["first", "second", "third"]
     texts = [text for _, text in said(host.session("Ledger", "queue"))]
     assert texts == ["message 0", "first", "message 1", "second", "message 2", "third"]
-
-
-def test_a_failed_turn_is_still_failed_after_a_crash(lives):
-    """How a turn ended outlives the process, for the turn and for the session."""
-    life = lives()
-    failed = life.host.run("Raising", {"message": "magic", "session_id": "s"})
-    assert failed.status_code == 502
-    before = life.host.turn(failed)
-    host = life.crash()
-    assert host.get(f"/agents/Raising/sessions/s/turns/{before['turn_id']}").json() == before
-    again = host.run("Raising", {"message": "work", "session_id": "s"})
-    assert (again.status_code, again.json()["response"]) == (200, "worked, 1 seen")
-
-
-def test_answers_can_be_fetched_after_a_crash(lives, model: PracticeModel):
-    """A turn that nobody waited for has its answer after a crash, in JSON with headers."""
-    life = lives()
-    accepted = life.host.run("Ledger", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"}).json()
-    before = life.host.end_of_turn(accepted["turn_url"])
-    host = life.crash()
-    answer = host.get(f"/agents/Ledger/sessions/{accepted['session_id']}/turns/{accepted['turn_id']}")
-    assert answer.json() == before
-    assert answer.headers["x-ms-turn-id"] == accepted["turn_id"]
-    assert len(model.requests()) == 1
-
-
-def test_a_key_is_known_after_a_crash(lives, model: PracticeModel):
-    """A retry after a crash is still no second turn, and another body under the key is still refused."""
-    life = lives()
-    key = {"Idempotency-Key": "k"}
-    first = life.host.run("Ledger", {"message": 'charge with {"amount": 1}'}, headers=key)
-    second = life.crash().run("Ledger", {"message": 'charge with {"amount": 1}'}, headers=key)
-    assert second.json() == first.json()
-    assert life.host.run("Ledger", {"message": "other"}, headers=key).status_code == 422
-    assert len(model.requests()) == 2

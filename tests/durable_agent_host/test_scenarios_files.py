@@ -20,7 +20,6 @@ from agent_framework import Content
 from durable_agent_host.codec.content import encode_content
 from practice_model.dialects.responses.items import PIXEL as PNG
 from tests.kit import AgentHost, PracticeModel, hosted
-from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "files"
 PIXEL = PNG.partition(",")[2]
@@ -248,16 +247,6 @@ def test_a_file_has_an_etag_and_a_head(files: AgentHost):
     assert requests.head(file["file_url"][:-1] + "x", timeout=60).status_code == 404
 
 
-def test_deleting_a_session_deletes_its_uploads(files: AgentHost):
-    """Uploads go with their session, used or not."""
-    (file,) = upload(files, "gone", b"canary of an upload", "a.txt").json()["files"]
-    assert files.run("Reader", {"message": "hi", "session_id": "gone"}).ok
-    assert requests.delete(f"{files.url}/api/agents/Reader/sessions/gone", timeout=60).ok
-    assert requests.get(file["file_url"], timeout=60).status_code == 404
-    assert files.run("Reader", {"message": "hi", "session_id": "gone"}).ok
-    assert listed(files, "gone") == []
-
-
 def test_files_of_a_session_that_has_not_begun_are_deleted(files: AgentHost):
     """A deletion erases them and says so; once more, there is nothing to delete, and the name is free for a turn."""
     (file,) = upload(files, "unused", b"canary of a file", "a.txt").json()["files"]
@@ -305,21 +294,6 @@ def test_options_are_those_that_the_app_allows(files: AgentHost, model: Practice
     ):
         refused = files.run(agent, {"message": "hi", "options": given})
         assert (refused.status_code, said in refused.json()["detail"]) == (400, True), refused.text
-
-
-def test_orchestrations_and_entities_take_parts(files: AgentHost, model: PracticeModel):
-    """A turn that is started by hand, or signalled to the entity, may have a message of parts."""
-    message = [{"type": "text", "text": "look"}, {"type": "image", "url": PNG}]
-    wire = {"agent": "Reader", "message": message, "session_id": "by-hand"}
-    assert files.orchestrate("ask_by_hand", wire)["output"]["status"] == "completed"
-    assert [part["type"] for part in parts_sent(model)] == ["input_text", "input_image"]
-    (found,) = listed(files, "by-hand")
-    assert found["media_type"] == "image/png"
-    files.signal("Reader", "signalled", "run", {"message": message, "correlationId": "signalled-1"})
-    wait_until(lambda: files.state("Reader", "signalled") and listed(files, "signalled"))
-    assert [one["id"] for one in listed(files, "signalled")] == [found["id"]]
-    assert files.orchestrate("look", {"session_id": "looked"})["output"].startswith("You asked: 'look'")
-    assert [part["type"] for part in parts_sent(model)] == ["input_text", "input_image"]
 
 
 @pytest.mark.parametrize("file_id", ["..", ".", "a/../b", "a?b=c", "a#b"])

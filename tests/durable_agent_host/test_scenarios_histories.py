@@ -329,17 +329,6 @@ def test_a_history_in_the_sessions_state_is_the_hosts(host: AgentHost, model: Pr
     assert said(model) == ["anew"]
 
 
-def test_the_entity_and_orchestrations_give_the_whole_answer(host: AgentHost, model: PracticeModel):
-    """The entity's operation ``run`` and an agent in an orchestration return the message that the provider keeps."""
-    session = uuid4().hex
-    for text in ("short", "long " * 2000):
-        model.plan({"text": text}, {"text": text})
-        asked = {"agent": "Noted", "session_id": f"{session}-{len(text)}", "message": "one"}
-        called = host.orchestrate("call_entity", asked)
-        assert called["output"] == [text, text], called
-        assert host.orchestrate("call_agent", asked)["output"] == text
-
-
 class Doomed:
     """A host that ends itself at a named point, and comes back on the same data."""
 

@@ -12,7 +12,7 @@ from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_cancel import start
 from tests.durable_agent_host.test_scenarios_crash import said
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, Lives, PracticeModel
+from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
 
 BODY = {"message": "hi"}
@@ -144,19 +144,6 @@ def test_a_signal_that_comes_while_a_turn_runs_is_not_lost(people: AgentHost, mo
     url = f"{people.url}/api/agents/Talker/sessions/{session}/turns/signal-{session}"
     assert people.end_of_turn(url)["response"] == "signalled"
     assert len(model.requests()) == 3
-
-
-def test_a_signal_in_the_queue_survives_a_crash(lives, model: PracticeModel, tmp_path: Path):
-    """A signalled turn that waited when the host was killed runs afterwards."""
-    model.plan({"text": "cut off " * 20, "until_file": str(tmp_path / "go")}, {"text": "first"}, {"text": "signalled"})
-    life: Lives = lives(PEOPLE)
-    start(life.host, "Talker", "one", "s")
-    wait_until(model.requests)
-    life.host.signal("Talker", "s", "run", {"message": "two", "correlationId": "signal"})
-    wait_until(lambda: life.host.session("Talker", "s")["queued_turn_ids"])
-    host = life.crash()
-    wait_until(lambda: host.session("Talker", "s")["message_count"] == 4)
-    assert [text for _, text in said(host.session("Talker", "s"))] == ["one", "first", "two", "signalled"]
 
 
 def test_a_call_of_the_entity_is_refused_while_a_turn_runs(people: AgentHost, model: PracticeModel, tmp_path: Path):

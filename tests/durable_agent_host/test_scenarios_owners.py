@@ -449,25 +449,6 @@ def test_runs_of_workflows_have_owners(place: Place):
     assert "HI THERE" in json.dumps(ended)
 
 
-def test_names_of_runs_that_no_url_can_carry_are_refused(place: Place):
-    """With a 400 that says what is allowed; the longest that is allowed is found again."""
-    for name, said in (
-        ("a%3Fb", "letters"),
-        ("a%23", "letters"),
-        ("a?b", "letters"),
-        ("a/b", "letters"),
-        ("..", "letters"),
-        ("%2e%2e", "letters"),
-        ("x" * 76, "75 are allowed"),
-    ):
-        refused = place.ask("POST", "/workflow/shouting/run", "ada", params={"runId": name}, json="hi")
-        assert (refused.status_code, said in refused.json()["detail"]) == (400, True), (name, refused.text)
-    longest = uuid4().hex + "x" * 43
-    run = place.ask("POST", "/workflow/shouting/run", "ada", params={"runId": longest}, json="hi")
-    assert run.status_code == 202
-    assert place.ask("GET", f"/workflow/shouting/status/{longest}", "ada").ok
-
-
 def test_the_id_of_a_run_cannot_be_computed(place: Place):
     """Who could would begin the sessions of its agents; runs of before, whose marks can be, are their owner's still."""
     url, named = "/workflow/shouting", run_of(Owner("ada"), "two", "")

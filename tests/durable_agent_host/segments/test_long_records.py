@@ -11,21 +11,17 @@ import pytest
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import NotFoundError, RequestError
-from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.blob_cache import PieceCache
 from durable_agent_host.segments.conversation_export import export_document
-from durable_agent_host.segments.conversation_fork import MAX_NAMESPACES, make_fork
+from durable_agent_host.segments.conversation_fork import make_fork
 from durable_agent_host.segments.conversation_import import read_document
 from durable_agent_host.segments.conversation_pages import read_page
 from durable_agent_host.segments.conversation_reader import Record
-from durable_agent_host.segments.conversation_repair import find_problems
 from durable_agent_host.segments.conversation_writer import RecordWriter
-from durable_agent_host.segments.garbage_collection import Keeps, Sweeper
 from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 
 HEAD_BYTES = 32 * 1024
-RULES = RepairRules()
 TURNS = 700
 
 
@@ -166,17 +162,6 @@ async def sizes(store: SqliteSegmentStore, home: str) -> dict[str, int]:
     return {piece.name: piece.size async for piece in store.pieces(home)}
 
 
-def test_a_chain_of_forks_keeps_a_small_head(store):
-    """Sixty forks of forks, each with a prefix of its own: all can be read, and no head grows."""
-    entries = turns()
-    session = stored(store, entries)
-    for number in range(60):
-        session = forked(store, session, f"fork-{number}", at_turn=f"t{650 - 10 * number}")
-        assert head_bytes(session) <= HEAD_BYTES
-    assert len(session.sealed.homes) <= MAX_NAMESPACES + 1
-    assert whole(store, session) == entries[: 2 * 61]
-
-
 @pytest.mark.parametrize("place", ["sealed", "stored"])
 def test_references_of_others_are_not_imported(store, place):
     """A document cannot name pieces of another session: it is refused, with the place."""
@@ -193,34 +178,3 @@ def test_references_of_others_are_not_imported(store, place):
     with pytest.raises(RequestError, match=rf"durableAgentHost\.{place} refers to parts of another session"):
         asyncio.run(imported(store, json.dumps(document).encode(), "c" * 32))
     assert asyncio.run(sizes(store, "c" * 32)) == {}
-
-
-def test_a_fork_of_many_forks_keeps_what_it_shares_until_it_is_erased(store):
-    """More homes than a head lists: no sweep takes what the last of them needs, its erasure takes all that is left."""
-    entries = turns()
-    session, number = stored(store, entries), 0
-    while session.sealed.homes_at is None:
-        number += 1
-        session = forked(store, session, f"fork-{number}", at_turn=f"t{650 - 10 * number}")
-    holder = f"@a@fork-{number}"
-    homes = asyncio.run(record_of(store, session).namespaces())
-    assert len(homes) > MAX_NAMESPACES >= len(session.sealed.homes)
-
-    async def read(asked: str) -> Session | Keeps:
-        return session if asked == holder else Keeps.NOTHING
-
-    async def sweep_all() -> None:
-        sweeper = Sweeper(store, read, grace_seconds=0.0, unheld_seconds=0.0)
-        for home in [home async for home in store.list_namespaces()]:
-            await sweeper.sweep(home)
-
-    async def erase_all() -> list[str]:
-        sweeper = Sweeper(store, read, grace_seconds=3600.0, unheld_seconds=3600.0)
-        for home in reversed(homes):
-            await sweeper.erase(home, holder)
-        return [home async for home in store.list_namespaces()]
-
-    asyncio.run(sweep_all())
-    assert whole(store, session) == entries[: 2 * (650 - 10 * number + 1)]
-    assert asyncio.run(find_problems(record_of(store, session), RULES)) == []
-    assert asyncio.run(erase_all()) == []
