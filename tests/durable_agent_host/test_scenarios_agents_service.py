@@ -158,15 +158,6 @@ def test_an_approval_of_a_servers_tool_carries_its_headers(lives: Lives, model: 
     assert "headers" not in str(run["body"].get("tools"))
 
 
-def test_a_run_that_failed_in_passing_is_begun_again(lives: Lives, model: PracticeModel):
-    """The message is not posted a second time."""
-    model.plan(
-        {"text": "", "fail": {"code": "rate_limit_exceeded", "message": "Slow down."}}, {"text": "Now it works."}
-    )
-    assert lives.host.run("Worker", "Try.", session_id="passing").text == "Now it works."
-    assert (len(asked(model, "/messages")), len(asked(model, "/runs"))) == (1, 2)
-
-
 def test_a_run_that_failed_for_good_says_why(lives: Lives, model: PracticeModel):
     """With the code and the service's words."""
     model.plan({"text": "Well", "fail": {"code": "invalid_prompt", "message": "No."}})
@@ -258,19 +249,3 @@ def test_a_run_that_nobody_will_answer_does_not_keep_the_thread(lives: Lives, mo
     assert len(asked(model, "/cancel")) == 1
     model.plan({"text": "Here I am."})
     assert lives.host.run("Worker", "Are you there?", session_id="refused").text == "Here I am."
-
-
-def test_a_thread_that_another_run_keeps_is_waited_for(lives: Lives, model: PracticeModel):
-    """The refusal passes; it is tried again, and told in a sentence when it does not."""
-    lives.host.run("Worker", "Hello.", session_id="kept")
-    thread = asked(model, "/messages")[0]["path"].removesuffix("/messages")
-    agent = asked(model, "/runs")[0]["body"]["assistant_id"]
-    model.plan({"calls": [{"name": "note", "arguments": {"line": "elsewhere"}}]})
-    base, key = model.control.removesuffix("/practice"), {"api-key": "k"}
-    run = requests.post(f"{base}{thread}/runs", json={"assistant_id": agent}, headers=key, timeout=60).json()
-    for _ in range(2):
-        requests.get(f"{base}{thread}/runs/{run['id']}", headers=key, timeout=60)
-    answer = lives.host.run("Worker", "Still there?", session_id="kept")
-    assert answer.status_code == 502
-    assert "another run works on the thread" in answer.text
-    assert run["id"] in answer.text

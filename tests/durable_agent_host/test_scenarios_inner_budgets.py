@@ -10,7 +10,6 @@ import pytest
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, waiting_turn, yes
 from tests.durable_agent_host.test_scenarios_budgets import COST_OF_USAGE, USAGE, told
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
-from tests.durable_agent_host.test_scenarios_journal import Doomed
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -131,27 +130,3 @@ def test_a_person_is_asked_within_an_agent(host: AgentHost, model: PracticeModel
     assert (ended["response"], bought()) == ("Done.", ["one"] * 2)
     assert "stopped before its work was done" in str(model.requests()[-1])
     assert (len(model.requests()), ended["spent"]["model_calls"]) == (4, 4)
-
-
-@pytest.mark.parametrize(
-    ("point", "calls", "counted"),
-    [
-        ("journal.budget.before_reserve:2", 2, 2),
-        ("journal.budget.after_reserve:2", 2, 3),
-        ("journal.inner_call.before_append", 3, 3),
-        ("journal.inner_call.after_append", 3, 3),
-        ("journal.tool.after_run", 3, 3),
-    ],
-)
-def test_a_kill_gives_nothing_back(tmp_path: Path, model: PracticeModel, point: str, calls: int, counted: int):
-    """What an inner agent had begun when the process died stays counted; its call is in doubt, and not made again."""
-    model.plan(ASK, times=1)
-    model.plan(DONE, times=None)
-    doomed = Doomed(tmp_path, model, app=APP)
-    try:
-        turn = doomed.run("Calls", point)
-        assert turn["status"] == "completed", turn
-        assert len(model.requests()) == calls
-        assert turn["spent"]["model_calls"] == counted
-    finally:
-        doomed.stop()

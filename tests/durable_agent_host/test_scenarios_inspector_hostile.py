@@ -1,7 +1,6 @@
 """The inspector with what an attacker would store, behind a key, and with more than fits on a screen."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -97,25 +96,6 @@ async def test_nothing_hostile_runs_or_hides(people: AgentHost, tmp_path: Path):
         )
         assert await page.evaluate(f"document.querySelectorAll({json.dumps(foreign)}).length") == 0
         assert await page.evaluate("[typeof hacked, broken.length]") == ["undefined", 0]
-
-
-async def test_downloads_are_saved_and_keep_no_trick_in_their_names(people: AgentHost, tmp_path: Path):
-    """An SVG with a script comes down as a file of bytes, by a name that reads as it is."""
-    data = {"$type": "data", "uri": SVG, "mediaType": "image/svg+xml"}
-    data["extensionData"] = {"durableAgentHost": {"name": "../pict\u202egpj.svg"}}
-    url = keep(people, f"saved-{time.time_ns()}", conversation(([text("draw")], [data])))
-    saved = tmp_path / "saved"
-    saved.mkdir()
-    async with opened(url, tmp_path / "browser") as page:
-        await page.tell("Page.setDownloadBehavior", behavior="allow", downloadPath=str(saved))
-        await page.until("messages", lambda shown: "Download" in shown)
-        made = "URL.createObjectURL = (one) => { saved.push(one.type); return made(one); }"
-        seen = f"window.saved = []; const made = URL.createObjectURL; {made}; 1"
-        await page.evaluate(seen)
-        await click(page, "Download", "#messages")
-        await page.until("title", lambda _: any(path.suffix == ".svg" for path in saved.iterdir()))
-        assert await page.evaluate("saved") == ["application/octet-stream"]
-        assert [path.name for path in saved.iterdir()] == ["_pictgpj.svg"]
 
 
 @pytest.mark.parametrize("place", ["?code={}", "#code={}"])

@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.durable_agent_host.sse_client import read_events
 from tests.kit import AgentHost, PracticeModel, start_host
 from tests.processes import wait_until
 from tests.sweeps import IS_LONG, chooser
@@ -194,16 +193,6 @@ def test_what_is_stored_is_what_an_undisturbed_turn_stores(
     assert (turn["status"], turn["response"]) == ("completed", "On.All done.")
     assert sorted(doomed.traces) == ["paint", "strange", "this", "x"]
     assert said(doomed.host.session(agent, "s")) == said(undisturbed(agent))
-
-
-def test_clients_are_told_of_the_beginning(doomed: Doomed, model: PracticeModel):
-    """A host that dies before it has told of the turn's beginning tells of it when it comes back, once."""
-    model.plan({"text": "hello"})
-    turn = doomed.run("Worker", "turn.after_open:1")
-    url = f"{doomed.host.url}/api/agents/Worker/sessions/s/turns/{turn['turn_id']}/events"
-    with requests.get(url, stream=True, timeout=60) as answer:
-        told = [event.name for event in read_events(answer)]
-    assert told == ["turn.started", "message.delta", "turn.completed"]
 
 
 def test_a_call_that_was_running_is_in_doubt(doomed: Doomed, model: PracticeModel):

@@ -193,32 +193,6 @@ def test_a_function_that_leaves_all_as_it_is_leaves_all_to_be_found(lives: Lives
     assert leaks(stored(folder)) == []
 
 
-def test_a_crash_goes_on_with_the_same_bytes(lives: Lives, model: PracticeModel, folder: Path):
-    """While a turn runs, its journal and its request are as they were said; when it has ended, they are gone."""
-    host, session, said = lives.host, uuid4().hex, f"Use {SAID['crash']}. " + "And so on. " * 600
-    call = {"calls": [{"name": "dawdle", "arguments": {"card": SAID["crash"]}}]}
-    model.plan({"items": [{"text": f"Wait, {SAID['after crash']}."}, call]})
-    headers = {"x-ms-wait-for-response": "false"}
-    accepted = host.run("Teller", {"message": said, "session_id": session}, headers=headers)
-    assert accepted.status_code == 202
-    assert leaks(accepted.content) == []
-    path = f"/agents/Teller/sessions/{session}/turns/{accepted.json()['turn_id']}"
-    wait_until(lambda: {"crash", "after crash"} <= set(leaks(stored(folder))))
-    steps = host.get(f"{path}/steps")
-    assert "dawdle" in steps.text
-    assert leaks(host.get(path).content + steps.content) == []
-    host = lives.crash()
-    model.plan({"text": f"Done with {SAID['after crash']} now."})
-    ended = host.end_of_turn(f"{host.url}/api{path}")
-    assert (ended["status"], ended["response"]) == ("completed", f"Wait, {MASK}.Done with {MASK} now.")
-    assert ended["message"].startswith(f"Use {MASK}. And so on.")
-    assert f"looked at {SAID['crash']}" in sent(model).decode()
-    assert leaks(shown(host, "Teller", session)) == []
-    wait_until_forgotten(host)
-    assert leaks(stored(folder)) == []
-    assert host.get(path).json()["response"] == ended["response"]
-
-
 def test_people_are_asked_and_told_without_secrets(lives: Lives, model: PracticeModel, folder: Path):
     """A call that waits is shown redacted, and runs as the model wrote it; what a person answers is redacted too."""
     host, session = lives.host, uuid4().hex

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from tests.durable_agent_host.test_scenarios_streaming_resume import AT_ONCE, Reborn, plan_answers
 
+from tests.durable_agent_host.conftest import Reborn
 from tests.durable_agent_host.sse_client import Event, Reader
 from tests.durable_agent_host.test_scenarios_streaming import follow, open_without_reading
 from tests.kit import AgentHost, Lives, PracticeModel
@@ -25,6 +25,7 @@ from tests.sweeps import chooser, count
 
 CURL = shutil.which("curl")
 RUNS = count("RUNS", short=8, long=300)
+AT_ONCE = 20
 PATIENCE_SECONDS = 300
 TEXT = "It rains, größer 😀 than ever. " * 12
 SLOW = {"text": TEXT, "chunk_characters": 4, "delay_milliseconds": 20}
@@ -48,6 +49,14 @@ def events_of(body: bytes) -> list[Event]:
         fields = dict(line.split(": ", 1) for line in lines)
         events.append(Event(int(fields["id"]), fields["event"], json.loads(fields["data"])))
     return events
+
+
+def plan_answers(model: PracticeModel, choices: random.Random) -> None:
+    """Answer every call of the model with another text, so that what is run again reads differently."""
+    words = ["rain", "snow", "größer", "😀", "wind\n", '"quoted"', "end.", "{}"]
+    texts = [" ".join(choices.choices(words, k=choices.randint(20, 120))) + f" [{n}]" for n in range(97)]
+    delivery = {"chunk_characters": 7, "delay_milliseconds": 5}
+    model.plan(*({"text": text, **delivery} for text in texts), times=None)
 
 
 def accepted(host: AgentHost, agent: str = "Kept", **body: Any) -> tuple[str, str]:

@@ -1,8 +1,5 @@
 """The HTTP interface: routes, streaming, state, errors, the request log."""
 
-import contextlib
-import io
-
 import pytest
 from openai.types.responses import Response
 
@@ -82,36 +79,6 @@ def test_the_analyst_streams_code_and_cites_its_file(model):
     citation = part["annotations"][0]
     assert part["text"][citation["start_index"] : citation["end_index"]] == "sandbox:/mnt/data/station_summary.csv"
     assert (citation["container_id"], citation["filename"]) == (first["container_id"], analyst.FILENAME)
-
-
-def test_without_include_the_outputs_are_null(model):
-    """As on the live API, although the code printed something."""
-    output = model.ask("Analyse the temperatures", tools=[CODE]).json()["output"]
-    assert [item.get("outputs") for item in output] == [None, None, None]
-
-
-def test_the_analysts_script_prints_its_logs():
-    """The logs in the script's conversation are its real output."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        exec(analyst.SCRIPT, {})
-    assert output.getvalue() == analyst.LOGS
-
-
-def test_a_question_after_an_analysis_uses_the_history(model):
-    """The response quotes the logs if the model still reads them."""
-    first = model.ask("Analyse it", tools=[CODE], include=["code_interpreter_call.outputs"]).json()
-    second = model.ask("How many readings were there?", tools=[CODE], previous_response_id=first["id"]).json()
-    assert [item["type"] for item in second["output"]] == ["message"]
-    assert "readings in total: 42" in get_text(second)
-
-
-def test_only_the_first_question_starts_an_analysis(model):
-    """Words about the past make a follow-up only after an earlier turn."""
-    first = model.ask("Which station was warmest?", tools=[CODE]).json()
-    assert first["output"][0]["type"] == "code_interpreter_call"
-    second = model.ask("Which station was warmest?", tools=[CODE], previous_response_id=first["id"]).json()
-    assert [item["type"] for item in second["output"]] == ["message"]
 
 
 def test_reasoning_models_think_before_every_step(model):

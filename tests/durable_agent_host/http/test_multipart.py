@@ -34,29 +34,6 @@ def test_what_a_library_sends_is_read(files):
 
 
 @pytest.mark.parametrize(
-    ("disposition", "name"),
-    [
-        ('form-data; name="f"; filename="a b.pdf"', "a b.pdf"),
-        ("form-data; name=f; filename=a.pdf", "a.pdf"),
-        ('form-data; name="f"; filename="a\\"b.pdf"', 'a"b.pdf'),
-        ('form-data; name="f"; filename="a%22b.pdf"', 'a"b.pdf'),
-        ('form-data; name="f"; filename="é.pdf"', "é.pdf"),
-        ('form-data; name="f"; filename="C:\\dir\\a.pdf"', "C:\\dir\\a.pdf"),
-        ('FORM-DATA; NAME="f"; filename="a;b=c.pdf"; filename*=UTF-8\'\'x', "a;b=c.pdf"),
-        ('form-data; name="f"; filename="dir\\"', "dir\\"),
-        ('form-data; filename="\\"; name="f"', "\\"),
-        ('form-data; name="f"; filename="a\\"; b.pdf"', 'a"; b.pdf'),
-        ('form-data; name="f"; filename=""', ""),
-        ('form-data; name="f"', None),
-    ],
-)
-def test_names_of_files(disposition, name):
-    """Names are read as browsers, curl and the libraries write them."""
-    (part,) = parse_form(form((f"Content-Disposition: {disposition}", b"x")), TYPE)
-    assert (part.name, part.file_name) == ("f", name)
-
-
-@pytest.mark.parametrize(
     ("body", "content_type"),
     [
         (form(field("a")), "multipart/form-data"),

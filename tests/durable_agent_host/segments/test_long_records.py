@@ -13,7 +13,6 @@ from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.segments.blob_cache import PieceCache
-from durable_agent_host.segments.conversation_export import export_document
 from durable_agent_host.segments.conversation_fork import make_fork
 from durable_agent_host.segments.conversation_import import read_document
 from durable_agent_host.segments.conversation_pages import read_page
@@ -91,24 +90,6 @@ def forked(store: SqliteSegmentStore, session: Session, new_id: str, **asked) ->
     return asyncio.run(fork())
 
 
-def test_an_import_is_an_export(store):
-    """All entries and receipts, in their order, to the letter, with a small head."""
-    entries = turns()
-    session = stored(store, entries)
-    assert head_bytes(session) <= HEAD_BYTES
-
-    async def exported() -> bytes:
-        return b"".join([part async for part in export_document(record_of(store, session))])
-
-    document = json.loads(asyncio.run(exported()))
-    assert document["data"]["conversationHistory"] == entries
-    ours = document["data"]["extensionData"]["durableAgentHost"]
-    assert [one["turnId"] for one in ours["receipts"]] == [f"t{n}" for n in range(TURNS)]
-    assert "sealed" not in json.dumps(ours)
-    again = asyncio.run(imported(store, asyncio.run(exported()), "b" * 32))
-    assert whole(store, again) == entries
-
-
 def test_pages_are_the_whole(store):
     """From the newest to the oldest page, each message and each receipt once, and no page is larger than asked."""
     entries = turns()
@@ -130,14 +111,6 @@ def test_pages_are_the_whole(store):
     found = asyncio.run(pages())
     assert [entry for page in found for entry in page.entries] == entries
     assert [one.turn_id for page in found for one in page.receipts] == [*(f"t{n}" for n in range(TURNS)), "failed"]
-
-
-def test_a_text_that_is_too_large_for_a_page_is_named(store):
-    """It is left out where it stands alone, and the page says which it was; a smaller one is on the page."""
-    session = stored(store, [*turns(1), entry("request", "big", ("user", [text("S" * 20_000), text("B" * 300_000)]))])
-    page = asyncio.run(read_page(record_of(store, session), before=None, limit=10, max_bytes=100_000))
-    assert [len(one["text"]) for one in page.entries[-1]["messages"][0]["contents"]] == [20_000, 0]
-    assert [(one.turn_id, one.size) for one in page.left_out] == [("big", 300_000)]
 
 
 @pytest.mark.parametrize("turn", [0, 1, 7, 31, 32, 350, 698, 699])

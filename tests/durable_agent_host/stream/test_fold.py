@@ -290,20 +290,6 @@ def test_characters_that_were_cut_in_two_are_whole():
 # --- size --------------------------------------------------------------------------------------------------------
 
 
-def test_a_hundred_thousand_chunks_are_one_content():
-    """A content in 100,000 chunks is the content."""
-    for kind in ("text", "code_interpreter_tool_call", "function_call"):
-        text = "abcde" * 20_000
-        updates = [
-            AgentResponseUpdate(role="assistant", contents=[content])
-            for letter in text
-            for content in contents_of(Piece(kind, "c", letter), [])
-        ]
-        (content,) = fold_updates(updates, provider).messages[0].contents
-        assert len(updates) == 100_000
-        assert whole_text(content) == text
-
-
 # --- stored chunk by chunk ---------------------------------------------------------------------------------------
 
 

@@ -51,17 +51,6 @@ def event(name: str, **data) -> LogEntry:
     return LogEntry(EVENT, {"event": name, "data": data})
 
 
-@pytest.mark.parametrize("name", ["message.sealed", "turn.completed"])
-async def test_an_event_that_does_not_belong_into_a_log_is_refused(log, name):
-    """An unknown name, and one that ends a turn, is an error of the caller; nothing is appended, and others are."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID))
-    with pytest.raises(ValueError, match=name):
-        await writer.put(name, {"text": "a"})
-    await writer.put("message.delta", {"text": "b"})
-    await writer.close()
-    assert await entries_of(log) == [event("message.delta", text="b")]
-
-
 async def test_commit_is_durable_and_in_order(log):
     """When commit returns, its entries and all that was put before are there, and it gives their offset."""
     writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), interval_seconds=3600)
@@ -75,21 +64,6 @@ async def test_commit_is_durable_and_in_order(log):
     await writer.put("message.delta", {"text": "d"})
     await writer.close()
     assert (await entries_of(log))[-1] == event("message.delta", text="d")
-
-
-async def test_concurrent_commits_keep_their_entries_together(log):
-    """Commits of several tasks return the offsets of their own entries."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID))
-
-    async def commit(number: int) -> tuple[int, int]:
-        await writer.put("message.delta", {"text": str(number)})
-        return number, await writer.commit(LogEntry(OUTCOME, {"n": number}), LogEntry(OUTCOME, {"n": -number}))
-
-    done = await asyncio.gather(*map(commit, range(20)))
-    found = await entries_of(log)
-    for number, offset in done:
-        pair = found[offset - 1 : offset + 1]
-        assert pair == [LogEntry(OUTCOME, {"n": number}), LogEntry(OUTCOME, {"n": -number})]
 
 
 async def test_a_store_that_stands_still_makes_put_wait(log):

@@ -3,16 +3,15 @@
 import asyncio
 import contextlib
 import sqlite3
-import sys
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
-from durable_agent_host.errors import FencedError, LogError
+from durable_agent_host.errors import LogError
 from durable_agent_host.model.log_entry import EVENT, LogEntry
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
-from tests.processes import Process, wait_until
+from tests.processes import wait_until
 
 LOG_ID = "a" * 32
 
@@ -25,35 +24,6 @@ async def numbers(log: SqliteTurnLog, log_id: str = LOG_ID) -> list[int]:
     records = (await log.read(log_id, max_bytes=1 << 30)).records
     assert [record.offset for record in records] == list(range(len(records)))
     return [int(record.entry.data["data"]["text"]) for record in records if record.entry.kind == EVENT]
-
-
-WRITE = """
-import asyncio, sys
-from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
-from durable_agent_host.errors import FencedError
-from durable_agent_host.model.log_entry import EVENT, LogEntry
-
-async def write(log, log_id, attempt, name):
-    number = 0
-    while number < int(sys.argv[3]):
-        entry = LogEntry(EVENT, {"event": "message.delta", "data": {"text": str(number)}})
-        await log.append(log_id, [entry], attempt=attempt)
-        print(name, number, flush=True)
-        number += 1
-
-async def main():
-    log = SqliteTurnLog(sys.argv[1])
-    ids = sys.argv[2].split(",")
-    attempts = [await log.open(log_id) for log_id in ids]
-    await asyncio.gather(*(write(log, *one) for one in zip(ids, attempts, ids)))
-    await log.close()
-
-asyncio.run(main())
-"""
-
-
-def start_writer(path: Path, log_ids: list[str], count: int) -> Process:
-    return Process(sys.executable, "-c", WRITE, str(path), ",".join(log_ids), str(count))
 
 
 @pytest.mark.parametrize("content", [b"this is no database " * 400, None])
@@ -88,43 +58,6 @@ async def test_a_foreign_database_is_left_alone(tmp_path):
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("theirs",)]
     connection.close()
-
-
-async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path):
-    """SIGKILL in the middle of writing: everything that an append has returned for is there, in order."""
-    path, ids = tmp_path / "turns.db", [f"{number:032x}" for number in range(5)]
-    with start_writer(path, ids, 1_000_000) as writer:
-        writer.await_ready(lambda: len(writer.output) > 300)
-    acknowledged = dict.fromkeys(ids, -1)
-    for line in writer.output:
-        if len(parts := line.split()) == 2:
-            acknowledged[parts[0]] = max(acknowledged[parts[0]], int(parts[1]) if len(parts[0]) == 32 else 0)
-    log = SqliteTurnLog(path)
-    for log_id in ids:
-        found = await numbers(log, log_id)
-        assert found == list(range(len(found)))
-        assert len(found) >= acknowledged[log_id]
-        assert await log.open(log_id) == 2
-    await log.close()
-
-
-async def test_processes_share_a_file(tmp_path):
-    """Several processes write their logs into one file at once, and a follower here sees all of one of them."""
-    path, ids = tmp_path / "turns.db", [f"{number:032x}" for number in range(4)]
-    log = SqliteTurnLog(path)
-    writers = [start_writer(path, ids[:2], 60), start_writer(path, ids[2:], 60)]
-    seen = []
-    async for page in log.follow(ids[3]):
-        seen += page.records
-        if len(seen) == 61:
-            break
-    for writer in writers:
-        assert await asyncio.to_thread(writer.process.wait) == 0
-    for log_id in ids:
-        assert await numbers(log, log_id) == list(range(60))
-    with pytest.raises(FencedError):
-        await log.append(ids[0], [entry(0)], attempt=2)
-    await log.close()
 
 
 async def test_a_locked_file_makes_writers_wait(tmp_path):
