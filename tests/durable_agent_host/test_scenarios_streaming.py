@@ -10,9 +10,6 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.log_entry import EVENT, LogEntry
-from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.sse_client import Event, Reader, read_events
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
@@ -320,23 +317,6 @@ def test_the_end_is_told_when_the_log_is_gone(lives: Callable[..., Lives], tmp_p
     for known in (None, "0", "999999"):
         (only,) = follow(url, last_event_id=known)
         assert (only.name, only.data) == (last.name, last.data)
-
-
-async def test_an_event_of_another_version_is_passed_on(lives: Callable[..., Lives], tmp_path):
-    """A stored event whose name this version does not know reaches clients as it is, in its place, and ends nothing."""
-    life = lives()
-    with asked(life.host, "Instant", "hi") as answer:
-        told = read_all(answer).events
-    headers, data = answer.headers, {"of": "a newer version"}
-    life.host.kill()
-    log = SqliteTurnLog(next(tmp_path.glob("*/turn-log.sqlite")))
-    log_id = turn_log_id("Instant", headers["x-ms-session-id"], headers["x-ms-turn-id"])
-    entry = LogEntry(EVENT, {"event": "message.sealed", "data": data})
-    await log.append(log_id, [entry], attempt=await log.open(log_id))
-    await log.close()
-    events = follow(events_url(life.crash(), answer))
-    assert [event.name for event in events] == [*(event.name for event in told[:-1]), "message.sealed", told[-1].name]
-    assert (events[-2].data, events[-1].data) == (data, told[-1].data)
 
 
 def open_without_reading(url: str) -> socket.socket:

@@ -244,31 +244,6 @@ def test_a_turn_that_was_terminated_does_not_block_its_session(lab: AgentHost, m
     assert session["message_count"] == 2
 
 
-def test_a_full_queue_gives_no_202(lives, model: PracticeModel, tmp_path: Path):
-    """A turn that is not let in is told so, though its client does not wait; a deleted session leaves nothing of it."""
-    host = lives(DURABLE_AGENT_HOST_MAX_QUEUED_TURNS="1").host
-    model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
-    later = {"x-ms-wait-for-response": "false"}
-    first = host.run("Kept", {"message": "1"}, headers=later).json()
-    wait_until(model.requests)
-    session = first["session_id"]
-    second = host.run("Kept", {"message": "2", "session_id": session}, headers=later)
-    assert second.status_code == 202, second.text
-    third = host.run("Kept", {"message": "3", "session_id": session}, headers=later)
-    assert third.status_code == 429, third.text
-    assert int(third.headers["Retry-After"]) > 0
-    fourth = host.run("Kept", {"message": "4", "session_id": session, "policy": "reject"}, headers=later)
-    assert fourth.status_code == 409, fourth.text
-    refused = [third.json()["turn_id"], fourth.json()["turn_id"]]
-    assert [host.turn(answer)["status"] for answer in (third, fourth)] == ["rejected", "rejected"]
-    (tmp_path / "go").touch()
-    assert host.end_of_turn(second.json()["turn_url"])["status"] == "completed"
-    gone = requests.delete(f"{host.url}/api/agents/Kept/sessions/{session}", timeout=60)
-    assert gone.status_code == 200, gone.text
-    for turn in (first["turn_id"], second.json()["turn_id"], *refused):
-        assert requests.get(f"{host.management}/instances/{turn}", timeout=60).status_code == 404
-
-
 def test_a_schema_that_takes_for_ever_holds_nobody_else_up(lab: AgentHost, model: PracticeModel):
     """A pattern that backtracks is held against its answer beside all others, whose turns begin and end meanwhile."""
     model.plan({"text": json.dumps("a" * 60 + "!")}, {"text": "There."})

@@ -178,20 +178,6 @@ def test_a_start_that_fails_leaves_no_data_directory(tmp_path: Path, why: str):
     assert not (tmp_path / "new").exists()
 
 
-def test_what_was_there_before_a_failed_start_stays(start_host: StartHost, tmp_path: Path):
-    """A start that fails touches no state of an earlier one, and none that the app has written."""
-    app, data = write_app(tmp_path / "app"), tmp_path / "data"
-    start_host(app, data).stop()
-    state = (data / "host.db").read_bytes()
-    write_app(app, BROKEN["import"])
-    fail_to_start(app, data)
-    assert (data / "host.db").read_bytes() == state
-    notes = "import os, pathlib\npathlib.Path(os.environ['FUNCTIONS_HOST_DATA'], 'notes').write_text('mine')\n"
-    write_app(app, notes + BROKEN["import"])
-    fail_to_start(app, tmp_path / "other")
-    assert (tmp_path / "other" / "notes").read_text() == "mine"
-
-
 def test_a_port_in_use(tmp_path: Path):
     """The message names the port and the option."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -293,22 +279,6 @@ def test_an_older_python_is_told(tmp_path: Path):
     assert done.stderr.startswith("Error: Python 3.13 or later is needed")
 
 
-def test_functions_that_the_worker_refuses(tmp_path: Path):
-    """The message names the function, also when the host refuses its route."""
-    lost = MINIMAL + "\n@app.route(route='a/{id')\ndef lost(req: func.HttpRequest) -> str:\n    return ''\n"
-    assert "Function 'lost' cannot be served" in fail_to_start(
-        write_app(tmp_path / "d", lost), tmp_path / "data", preload=HOST
-    )
-    code = MINIMAL + "\n@app.route(route='bad')\ndef bad_one(req: dict) -> str:\n    return ''\n"
-    assert "bad_one" in fail_to_start(write_app(tmp_path / "a", code), tmp_path / "data", preload=HOST)
-    twice = MINIMAL + "\nother = func.FunctionApp()\n"
-    assert "More than one FunctionApp" in fail_to_start(
-        write_app(tmp_path / "b", twice), tmp_path / "data", preload=HOST
-    )
-    none = fail_to_start(write_app(tmp_path / "c", "x = 1\n"), tmp_path / "data", preload=HOST)
-    assert "Could not find top level function app" in none
-
-
 def test_a_host_json_that_is_not_right(tmp_path: Path):
     """Bad JSON and a missing version are told with the path."""
     app = write_app(tmp_path / "app")
@@ -383,16 +353,6 @@ def test_which_existing_instances_a_start_replaces(
         assert "already exists" in answer.json["ExceptionMessage"]
         assert host.status("same")["runtimeStatus"] == "Running"
     host.stop()
-
-
-def test_an_unknown_choice_of_existing_instances_is_refused(tmp_path: Path):
-    """With the values that there are."""
-    app = write_app(
-        tmp_path / "app",
-        host_json={"version": "2.0", "extensions": {"durableTask": {"overridableExistingInstanceStates": "All"}}},
-    )
-    line = fail_to_start(app, tmp_path / "data")
-    assert "overridableExistingInstanceStates has to be NonRunningStates or AnyState" in line
 
 
 def test_a_call_of_sdk_2_is_told_when_it_fails(start_host: StartHost, tmp_path: Path):

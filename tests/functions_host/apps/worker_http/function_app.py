@@ -149,18 +149,6 @@ def told_context(req: func.HttpRequest, context: func.Context):
     return json.dumps(told)
 
 
-@app.route()
-def greeting(req: func.HttpRequest) -> func.HttpResponse:
-    logging.info("A greeting is asked for.")
-    name = req.params.get("name")
-    if not name:
-        try:
-            name = req.get_json().get("name")
-        except ValueError:
-            return func.HttpResponse("Hello, whoever you are.")
-    return func.HttpResponse(f"Hello, {name}.")
-
-
 # --- failures ---------------------------------------------------------------------------------
 
 
