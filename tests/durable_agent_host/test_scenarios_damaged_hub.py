@@ -39,8 +39,11 @@ def test_a_damaged_session_is_told_and_kept(practice_model: PracticeModel, tmp_p
         assert file.execute("SELECT length(state) FROM entities WHERE id = ?", (torn,)).fetchone() == (200,)
 
 
-@pytest.mark.parametrize("column", ["input", "output"])
-@pytest.mark.parametrize(("settings", "damage"), [({}, "xx"), (KEYS, '{"$encrypted": "AAAA"}')], ids=["cut", "changed"])
+@pytest.mark.parametrize(
+    ("settings", "damage", "column"),
+    [({}, "xx", "input"), (KEYS, '{"$encrypted": "AAAA"}', "output")],
+    ids=["cut input", "changed output"],
+)
 def test_a_session_of_which_a_turn_is_damaged_can_be_deleted(
     practice_model: PracticeModel, tmp_path: Path, settings, damage: str, column: str
 ):
