@@ -5,10 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_model
+from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host, start_model
 
 LAB = Path(__file__).parent / "apps" / "lab"
 PEOPLE = Path(__file__).parent / "apps" / "people"
+
+
+class Reborn:
+    """A host that always comes back under the same URL."""
+
+    def __init__(self, data: Path, model: PracticeModel, **env: str) -> None:
+        self.start: Callable[[int], AgentHost] = lambda port: start_host(data, model, app=LAB, port=port, **env)
+        self.host = self.start(0)
+        self.url = self.host.url
+
+    def crash(self) -> None:
+        """Kill the host and start it again."""
+        self.host.kill()
+        self.host = self.start(int(self.url.rpartition(":")[2]))
 
 
 @pytest.fixture(scope="session")

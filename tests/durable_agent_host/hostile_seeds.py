@@ -46,7 +46,6 @@ FORM = (
     b"Content-Type: application/pdf\r\n\r\nhi\r\n"
     b"--B--\r\n"
 )
-FILES_FORM = FORM.replace(b'name="message"', b'name="m"; filename="m.txt"')
 TURN = {"agent": "Assistant", "session_id": "ID", "turn_id": "ID", "message": "Hello", "policy": "queue"}
 DOCUMENT = {
     "schemaVersion": "1.1.0",

@@ -42,12 +42,6 @@ def test_two_agents_of_one_name_are_refused(first, second):
         DurableAgentApp(agents=[Silent(first), Silent(second)])
 
 
-def test_the_two_names_are_in_the_sentence():
-    """The sentence has both names and the way out."""
-    with pytest.raises(RegistrationError, match=r"'Echo' and 'ECHO'.*rename one"):
-        DurableAgentApp(agents=[Silent("Echo"), Silent("ECHO")])
-
-
 @pytest.mark.filterwarnings("ignore:.HARNESS.")
 def test_files_of_sessions_in_a_store_of_the_app_are_refused():
     """An agent whose files of sessions would outlive them keeps the app from starting; a scope makes them the app's."""
@@ -252,16 +246,6 @@ def test_the_inspector_can_be_left_out():
     assert "http-inspector" not in functions_of(app)
 
 
-def test_hosting_an_agent_leaves_it_as_it_was():
-    """The developer's own agent gets no provider of ours."""
-    from agent_framework_openai import OpenAIChatClient
-
-    agent = Agent(OpenAIChatClient(model="m", api_key="k"), name="Mine")
-    before = list(agent.context_providers)
-    DurableAgentApp(agents=[agent], settings=Settings())
-    assert list(agent.context_providers) == before
-
-
 @pytest.mark.parametrize(
     ("setting", "environment", "kind"),
     [
@@ -286,12 +270,6 @@ def test_a_turn_log_without_meaning_is_refused(setting):
     """What can be set is in the sentence."""
     with pytest.raises(SettingError, match="TURN_LOG"):
         choose_turn_log(Settings(turn_log=setting), {})
-
-
-def test_a_turn_log_without_meaning_keeps_the_app_from_starting():
-    """The error comes when the app is made, and not with the first turn."""
-    with pytest.raises(SettingError, match="TURN_LOG"):
-        DurableAgentApp(settings=Settings(turn_log="nosuch:thing"))
 
 
 def test_a_turn_log_without_a_storage_account_says_what_to_set():

@@ -53,13 +53,6 @@ def test_a_new_provider_keeps_its_block_through_a_cold_start():
     ]
 
 
-def test_without_its_provider_the_block_is_lost():
-    """The neutral provider keeps what the framework's contents carry, and no more."""
-    second = tiny_turn("two", tiny_turn("one", registered=False)["state"], registered=False)
-    assert second["answer"] == "Answer 2."
-    assert not any("blocks" in message for message in second["sent"][-1])
-
-
 def test_a_new_provider_needs_neither_openai_nor_many_lines():
     """Nobody pays for a provider that is not used, and thirty lines are enough."""
     modules = tiny_turn("one")["modules"]

@@ -2,9 +2,7 @@
 
 import json
 import shutil
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -127,24 +125,3 @@ def test_the_first_turn_adopts(place: Settings):
     else:
         held = place.state("old-3")["data"]["extensionData"]["durableAgentHost"]["owner"]
         assert held == {"principal": owner.partition(":")[0]}
-
-
-def test_of_two_who_adopt_at_once_one_has_it(place: Settings):
-    """The other is refused, or has a session of his own, and reads nothing of before."""
-    may, two = bool(place.may), ("cu:curator", "dan:curator")
-    for session in ("race-1", "race-2"):
-        barrier = threading.Barrier(2)
-
-        def adopt(who: str, session: str = session, barrier: threading.Barrier = barrier) -> requests.Response:
-            barrier.wait()
-            return place.run(who, f"words of {who}.", session)
-
-        with ThreadPoolExecutor(2) as pool:
-            answers = list(pool.map(adopt, two))
-        expected = [200, 200] if place.has_own_names else [200, 404] if may else [404, 404]
-        assert sorted(one.status_code for one in answers) == expected, [one.text for one in answers]
-        said = {who: place.ask("GET", f"{SESSIONS}/{session}", who) for who in two}
-        assert [one.ok for one in said.values()] == [one.ok for one in answers]
-        assert sum(WORDS in one.text for one in said.values()) == int(may)
-        for who, one in said.items():
-            assert one.text.count("words of ") == one.text.count(f"words of {who}.")

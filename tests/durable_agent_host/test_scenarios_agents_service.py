@@ -158,15 +158,6 @@ def test_an_approval_of_a_servers_tool_carries_its_headers(lives: Lives, model: 
     assert "headers" not in str(run["body"].get("tools"))
 
 
-def test_a_run_that_failed_in_passing_is_begun_again(lives: Lives, model: PracticeModel):
-    """The message is not posted a second time."""
-    model.plan(
-        {"text": "", "fail": {"code": "rate_limit_exceeded", "message": "Slow down."}}, {"text": "Now it works."}
-    )
-    assert lives.host.run("Worker", "Try.", session_id="passing").text == "Now it works."
-    assert (len(asked(model, "/messages")), len(asked(model, "/runs"))) == (1, 2)
-
-
 def test_a_run_that_failed_for_good_says_why(lives: Lives, model: PracticeModel):
     """With the code and the service's words."""
     model.plan({"text": "Well", "fail": {"code": "invalid_prompt", "message": "No."}})
@@ -204,16 +195,6 @@ def test_a_cancelled_turn_cancels_the_run(lives: Lives, model: PracticeModel):
     assert end(lives, turn)["status"] == "cancelled"
     assert len(asked(model, "/cancel")) == 1
     assert lives.host.run("Worker", "And now?", session_id="cancel").status_code == 200
-
-
-def test_a_cancelled_turn_hangs_up_on_the_run(lives: Lives, model: PracticeModel):
-    """The service, which sends faster than the turn reads, is not held up by a stream that nobody reads any more."""
-    model.plan({"text": "This takes very long. " * 60_000, "chunk_characters": 8})
-    turn = begin(lives, "Worker", "Go on and on.", "hangs-up")
-    await_event(lives, turn, "message.delta")
-    requests.post(f"{lives.host.url}/api{turn}/cancel", timeout=60).raise_for_status()
-    assert end(lives, turn)["status"] == "cancelled"
-    wait_until(lambda: asked(model, "/runs")[0]["ended"])
 
 
 def test_a_thread_that_is_gone_is_made_again(lives: Lives, model: PracticeModel):
@@ -258,31 +239,6 @@ def test_threads_become_sessions_of_another_provider(lives: Lives, model: Practi
     assert "Thank you, Deep Thought." in answer.text
 
 
-def test_a_thread_that_is_not_there_is_told_of(lives: Lives, model: PracticeModel):
-    """The others are taken."""
-    done = import_threads(lives, model, "thread_unknown")
-    assert done.returncode == 1
-    assert "No thread found with id 'thread_unknown'" in done.stderr
-
-
-def test_all_threads_of_a_project_become_sessions(lives: Lives, model: PracticeModel):
-    """Each is told of, those that another test has left without an answer, too; a second time nothing is changed."""
-    lives.host.run("Worker", "Remember the number 12.", session_id="one-of-all")
-    base, key = model.control.removesuffix("/practice"), {"api-key": "k"}
-    listed = requests.get(f"{base}/agents/threads", params={"limit": 100}, headers=key, timeout=60).json()["data"]
-    first = import_threads(lives, model, "--all")
-    told = first.stdout + first.stderr
-    assert [one["id"] for one in listed if one["id"] not in told] == []
-    taken = {line.partition(":")[0] for line in first.stdout.splitlines() if ": imported, " in line}
-    assert listed[0]["id"] in taken
-    answer = lives.host.run("Elsewhere", "Which number?", session_id=listed[0]["id"])
-    assert "Remember the number 12." in answer.text
-    again = import_threads(lives, model, "--all")
-    assert ": imported, " not in again.stdout
-    neither = import_threads(lives, model)
-    assert (neither.returncode, "name threads by their ids, or give --all" in neither.stderr) == (2, True)
-
-
 def test_a_run_that_nobody_will_answer_does_not_keep_the_thread(lives: Lives, model: PracticeModel):
     """A turn that fails while its run waits cancels the run; the next turn is taken."""
     call = {"calls": [{"name": "note", "arguments": {"line": "refused"}}]}
@@ -293,19 +249,3 @@ def test_a_run_that_nobody_will_answer_does_not_keep_the_thread(lives: Lives, mo
     assert len(asked(model, "/cancel")) == 1
     model.plan({"text": "Here I am."})
     assert lives.host.run("Worker", "Are you there?", session_id="refused").text == "Here I am."
-
-
-def test_a_thread_that_another_run_keeps_is_waited_for(lives: Lives, model: PracticeModel):
-    """The refusal passes; it is tried again, and told in a sentence when it does not."""
-    lives.host.run("Worker", "Hello.", session_id="kept")
-    thread = asked(model, "/messages")[0]["path"].removesuffix("/messages")
-    agent = asked(model, "/runs")[0]["body"]["assistant_id"]
-    model.plan({"calls": [{"name": "note", "arguments": {"line": "elsewhere"}}]})
-    base, key = model.control.removesuffix("/practice"), {"api-key": "k"}
-    run = requests.post(f"{base}{thread}/runs", json={"assistant_id": agent}, headers=key, timeout=60).json()
-    for _ in range(2):
-        requests.get(f"{base}{thread}/runs/{run['id']}", headers=key, timeout=60)
-    answer = lives.host.run("Worker", "Still there?", session_id="kept")
-    assert answer.status_code == 502
-    assert "another run works on the thread" in answer.text
-    assert run["id"] in answer.text

@@ -245,19 +245,6 @@ def test_an_orchestration_answers_by_an_event(people: AgentHost, model: Practice
     assert book.read_text() == "paid 1.0\n"
 
 
-def test_an_event_whose_arguments_name_a_class_is_no_answer(people: AgentHost, model: PracticeModel, book):
-    """As JSON text, as `raise_event` sends it, it leaves the call waiting; the next answer counts."""
-    model.plan(pays(1), {"text": "Paid."})
-    turn = waiting_turn(people)
-    (call,) = turn["pending_approvals"]
-    named = {"amount": {"__class__": "Fraction", "__module__": "fractions", "__data__": 2}}
-    url = f"{people.management}/instances/{turn['turn_id']}/raiseEvent/approval"
-    assert requests.post(url, json=json.dumps(yes(call, arguments=named)), timeout=30).status_code == 202
-    assert approve(turn, yes(call)).status_code == 200
-    ended = wait_until(lambda: ended_turn(turn))
-    assert (ended["response"], book.read_text()) == ("Paid.", "paid 1.0\n"), ended
-
-
 def test_a_call_of_the_entity_cannot_wait_for_a_person(people: AgentHost, model: PracticeModel, book):
     """An orchestration that calls the entity is told so, and nothing has run."""
     model.plan(pays(1))

@@ -25,9 +25,6 @@ def refusal(message: str) -> bytes:
     return answer(json.dumps({"error": told}).encode(), status=400)
 
 
-FAILED = {"type": "error", "code": "server_error", "message": "It broke.", "sequence_number": 5}
-
-
 @pytest.fixture(scope="module")
 def model() -> Iterator[HostileModel]:
     """The app's endpoint."""
@@ -107,22 +104,6 @@ def test_an_answer_that_is_too_old_to_be_streamed_is_retrieved_whole(lives: Live
     assert lives.host.run("Background", "Hi", session_id="old").text == "Hello."
     assert asked(model) == [POST, GET, GET, GET]
     assert lives.host.run("Background", "And now?", session_id="old").text == "Hello."
-
-
-def test_a_refusal_for_another_reason_is_not_taken_for_a_loss(lives: Lives, model: HostileModel):
-    """The answer may still be there: another one would be paid for as well."""
-    model.play(stream(events(*SPOKEN[:4])), refusal("The api-version is not supported."), WHOLE)
-    said = lives.host.run("Background", "Hi", session_id="other-reason")
-    assert said.status_code == 502
-    assert "The api-version is not supported" in said.text
-    assert asked(model) == [POST, GET]
-
-
-def test_an_answer_that_failed_is_not_retrieved(lives: Lives, model: HostileModel):
-    """What failed stays failed: the call is made anew."""
-    model.play(stream(events(*SPOKEN[:4], FAILED)), WHOLE)
-    assert lives.host.run("Background", "Hi", session_id="failed").text == "Hello."
-    assert asked(model) == [POST, POST]
 
 
 def test_answers_in_the_foreground_are_asked_for_anew(lives: Lives, model: HostileModel):

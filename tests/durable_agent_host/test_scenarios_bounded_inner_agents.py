@@ -21,7 +21,6 @@ from tests.durable_agent_host.hostile_model import (
     stream,
 )
 from tests.kit import AgentHost
-from tests.processes import wait_until
 
 CLIENTS = ("Responses", "Completions", "Claude", "Gemini", "Agents")
 
@@ -135,56 +134,6 @@ def test_a_bound_that_a_whole_answer_passes_ends_the_turn(
 
 
 @pytest.mark.parametrize(
-    ("client", "misbehaviour", "within"),
-    [
-        *(("Own", kind, False) for kind in MISBEHAVIOURS),
-        *((client, kind, False) for client in ("ItsOwnHttp", "ItsOwnAgents") for kind in ("words", "a line", "a bomb")),
-        *((client, kind, True) for client in ("Own", "ItsOwnHttp", "ItsOwnAgents") for kind in EACH),
-    ],
-)
-def test_connections_of_the_app_are_bounded(  # noqa: PLR0917 - fixtures and a table
-    host: AgentHost, model: HostileModel, effects: Path, client: str, misbehaviour: str, within: bool
-):
-    """A chat client of the app over httpx, and an SDK's client that the app has made, read within the bounds."""
-    make, setting = MISBEHAVIOURS[misbehaviour]
-    agent, before = (f"Over{client}", (ASKS,)) if within else (client, ())
-    speaks = "Agents" if client == "ItsOwnAgents" else "Completions"
-    check_ends(host, model, effects, agent, before, make(speaks), setting)
-
-
-@pytest.mark.parametrize("agent", ["Agents", "ItsOwnAgents"])
-@pytest.mark.parametrize("sent", ["spaces", "a bomb"])
-def test_what_is_asked_beside_an_answer_is_bounded(
-    host: AgentHost, model: HostileModel, agent: str, sent: str, monkeypatch: pytest.MonkeyPatch
-):
-    """The Agents service is asked for threads, too: their answers have the bounds of an answer."""
-    monkeypatch.setitem(model.by_path, "/threads", WHOLE_ANSWERS[sent][0])
-    reply = host.run(agent, {"message": "Good morning"})
-    assert reply.status_code == 502, reply.text
-    assert "MAX_ANSWER_BYTES" in reply.json()["detail"]
-
-
-@pytest.mark.parametrize("misbehaviour", ["words", "silence", "a line", "a bomb"])
-def test_a_client_without_the_framework_s_layers_reads_within_the_bounds(
-    host: AgentHost, model: HostileModel, effects: Path, misbehaviour: str
-):
-    """An agent that has no journal has the bounds, too."""
-    make, setting = MISBEHAVIOURS[misbehaviour]
-    check_ends(host, model, effects, "Bare", (), make("Completions"), setting)
-
-
-@pytest.mark.parametrize(("agent", "before"), [("Unseen", ()), ("OverUnseen", (ASKS,))], ids=["itself", "within"])
-def test_a_client_whose_connection_nobody_sees_says_a_bounded_amount(
-    host: AgentHost, model: HostileModel, agent: str, before: tuple[bytes, ...]
-):
-    """What cannot be counted as it comes in is counted as it is said."""
-    model.play(*before)
-    reply = host.run(agent, {"message": "Good morning"})
-    assert reply.status_code == 502, reply.text
-    assert "MAX_ANSWER_BYTES" in reply.json()["detail"]
-
-
-@pytest.mark.parametrize(
     ("agent", "before", "misbehaviour"),
     [
         *(("Summing", (), kind) for kind in (*WHOLE_ANSWERS, "words", "a line")),
@@ -251,36 +200,6 @@ def check_ends(  # noqa: PLR0917 - one turn
     assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] - len(before) if loops else 0)
 
 
-def test_an_agent_within_an_agent_that_drips_ends_with_the_time_of_an_answer(
-    model: HostileModel, effects: Path, tmp_path: Path
-):
-    """A sign of life now and then does not keep the answer of a sub-agent open."""
-
-    def drip(write: Callable[[bytes], None]) -> None:
-        pieces(for_ever(b"\n\n", 0.05))(write)
-
-    turns: dict[str, str] = {}
-    with bounded_host(tmp_path, model, effects, DURABLE_AGENT_HOST_ANSWER_SECONDS="4") as host:
-        for agent, _, before in AGENTS:
-            model.play(*before, fallback=drip)
-            reply = host.run(agent, {"message": "Good morning", "session_id": "drip", "wait_for_response": False})
-            turns[agent] = f"{host.url}/api/agents/{agent}/sessions/drip/turns/{reply.headers['x-ms-turn-id']}"
-            wait_until(lambda: len(model.received) == len(before) + 1)  # noqa: B023 - before the next one
-        for agent, turn in turns.items():
-            assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in host.end_of_turn(turn)["error"]["message"], agent
-
-
-def test_a_gigantic_result_within_an_agent_is_not_for_its_model(host: AgentHost, model: HostileModel, effects: Path):
-    """The sub-agent's tool has run once; its model is told that the result was too large, and goes on."""
-    spoken = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
-    model.play(ASKS, stream(calling("Completions", [("call_1", '{"words": 100000}')])), fallback=spoken)
-    reply = host.run("OverCompletions", {"message": "Say a lot"})
-    assert reply.status_code == 200, reply.text
-    told = json.loads(model.received[2].body)["messages"][-1]
-    assert "larger than 20000 bytes" in told["content"]
-    assert effects.read_text().split() == ["said"]
-
-
 def test_an_agent_within_an_agent_is_asked_again_by_its_sdk(host: AgentHost, model: HostileModel):
     """What is no bound is as without this host: the SDK makes a refused request again."""
     spoken = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
@@ -308,11 +227,3 @@ def test_a_complete_answer_within_an_agent_counts_however_its_connection_ends(
         reply = host.run(agent, {"message": "Go"})
         assert (reply.status_code, len(model.received)) == (200, 3), (end, reply.text)
         assert json.loads(model.received[-1].body)["messages"][-1]["content"] == "Hi"
-
-
-def test_a_whole_answer_counts_however_its_connection_ends(host: AgentHost, model: HostileModel):
-    """An agent that is not asked for a stream is not asked again when its whole answer has come."""
-    asks = whole(("call_outer", '{"task": "Talk."}'))
-    model.play(asks.replace(b"content-length: ", b"content-length: 9"))
-    host.run("Nested", {"message": "Go"})
-    assert json.loads(model.received[1].body)["messages"][-1]["content"] == "Talk."

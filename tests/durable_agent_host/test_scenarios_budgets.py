@@ -1,12 +1,9 @@
 """Budgets: turns and sessions spend at most so much, are told so with the figures, or a person is asked."""
 
 import json
-import sqlite3
 import time
 from base64 import b64encode
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,13 +11,12 @@ import pytest
 import requests
 
 from durable_agent_host.cli.main import main
-from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, waiting_turn, yes
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_journal import Doomed
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host
+from tests.kit import AgentHost, Lives, PracticeModel, hosted
 from tests.processes import wait_until
 
 BUDGETS = Path(__file__).parent / "apps" / "budgets"
@@ -98,15 +94,6 @@ def test_tools_beyond_the_budget_do_not_run(budgets: AgentHost, model: PracticeM
     assert spent(budgets, "Tools", session)["tool_calls"] == 2
 
 
-def test_tokens_are_those_that_the_service_counted(budgets: AgentHost, model: PracticeModel, bought):
-    """Two calls of 400 tokens leave no room for a third one like them."""
-    model.plan(*[NEVER_ENDS | {"usage": USAGE}] * 5)
-    detail = told(budgets.run("Tokens", {"message": "go", "session_id": (session := uuid4().hex)}))
-    assert "800 used, and the call needs 400" in detail
-    assert len(model.requests()) == 2
-    assert spent(budgets, "Tokens", session)["tokens"] == 800
-
-
 def test_a_session_pays_for_all_its_turns(budgets: AgentHost, model: PracticeModel):
     """Cost adds up over turns, by the prices, tokens from the cache cheaper; the turn beyond it makes no model call."""
     session = uuid4().hex
@@ -175,41 +162,6 @@ def test_a_person_allows_as_much_again(budgets: AgentHost, model: PracticeModel,
     assert approve(turn, yes(second)).status_code == 200
     assert wait_until(lambda: ended_turn(turn))["response"] == "Done."
     assert (len(model.requests()), bought()) == (5, ["more"] * 4)
-
-
-def test_a_person_may_refuse(budgets: AgentHost, model: PracticeModel):
-    """A no ends the turn, with the figures and the reason."""
-    model.plan(NEVER_ENDS, times=None)
-    turn = waiting_turn(budgets, agent="AskCalls")
-    assert approve(turn, no(turn["pending_approvals"][0], "enough")).status_code == 200
-    ended = wait_until(lambda: ended_turn(turn))
-    assert (ended["status"], ended["error"]["type"]) == ("failed", "BudgetExceededError")
-    assert "a person has not allowed more: enough" in ended["error"]["message"]
-    assert len(model.requests()) == 2
-
-
-def test_a_person_allows_more_tools(budgets: AgentHost, model: PracticeModel, bought):
-    """Of a batch the tools within the budget run, the others once a person allows them; each runs once."""
-    model.plan({"calls": [{"name": "buy", "arguments": {"what": str(n)}} for n in range(4)]}, {"text": "Done."})
-    turn = waiting_turn(budgets, agent="AskTools")
-    assert len(turn["pending_approvals"]) == 1
-    assert sorted(bought()) == ["0", "1"]
-    assert approve(turn, yes(turn["pending_approvals"][0])).status_code == 200
-    assert wait_until(lambda: ended_turn(turn))["response"] == "Done."
-    assert sorted(bought()) == ["0", "1", "2", "3"]
-
-
-def test_a_full_session_asks_on_each_turn(budgets: AgentHost, model: PracticeModel):
-    """A session beyond its budget asks once at each turn's beginning, and counts on."""
-    model.plan(*[{"text": "Done.", "usage": USAGE}] * 3)
-    session = uuid4().hex
-    assert budgets.run("AskSession", {"message": "one", "session_id": session}).status_code == 200
-    turn = waiting_turn(budgets, agent="AskSession", session_id=session)
-    assert turn["pending_approvals"][0]["arguments"]["used"] == 400
-    assert len(model.requests()) == 1
-    assert approve(turn, yes(turn["pending_approvals"][0])).status_code == 200
-    assert wait_until(lambda: ended_turn(turn))["response"] == "Done."
-    assert spent(budgets, "AskSession", session)["tokens"] == 800
 
 
 def test_prices_alone_count_the_cost(budgets: AgentHost, model: PracticeModel):
@@ -289,24 +241,6 @@ def listed_by_command(host: AgentHost, capsys, *arguments: str) -> list[str]:
     return sorted(capsys.readouterr().out.splitlines(), key=lambda line: line.split()[1:])
 
 
-def test_the_command_lists_status_and_cost(budgets: AgentHost, model: PracticeModel, capsys):
-    """Sessions that completed, failed and wait, each with its cost; found by status and by a part of the id."""
-    mark = uuid4().hex[:8]
-    model.plan({"text": "Done.", "usage": USAGE}, {"error": {"status": 400, "message": "no"}})
-    assert budgets.run("Free", {"message": "one", "session_id": f"{mark}-good"}).ok
-    assert not budgets.run("Free", {"message": "two", "session_id": f"{mark}-bad"}).ok
-    lines = listed_by_command(budgets, capsys, "Free", "--search", mark)
-    assert [line.split()[1:] for line in lines] == [
-        ["Free", f"{mark}-bad", "failed", "cost", "0.00"],
-        ["Free", f"{mark}-good", "completed", "cost", "0.0121"],
-    ]
-    (line,) = listed_by_command(budgets, capsys, "--search", mark, "--status", "failed,cancelled")
-    assert f"{mark}-bad" in line
-    with pytest.raises(SystemExit) as ended:
-        main(["sessions", "list", "--url", budgets.url, "Free", "--status", "odd"])
-    assert (ended.value.code, "'status' has odd" in capsys.readouterr().err) == (2, True)
-
-
 def test_a_document_brings_what_was_spent(budgets: AgentHost, model: PracticeModel):
     """An import goes on counting; one whose figures are no numbers is refused, and nothing is stored."""
     session = uuid4().hex
@@ -374,28 +308,6 @@ def test_a_cancelled_call_counts_without_a_limit_of_tokens(budgets: AgentHost, m
     assert budgets.end_of_turn(turn["turn_url"])["spent"] == counted
 
 
-def test_a_cancelled_summary_counts_by_what_was_sent(budgets: AgentHost, model: PracticeModel):
-    """The strategy's call had the conversation in it."""
-    model.plan({"text": "Answer.", "usage": USAGE}, LONG)
-    session = uuid4().hex
-    assert budgets.run("Reads", {"message": "word " * 1600, "session_id": session}).status_code == 200
-    before = spent(budgets, "Reads", session)["tokens"]
-    cancelled(budgets, model, start(budgets, "Reads", "two", session), calls=2)
-    assert spent(budgets, "Reads", session)["tokens"] >= before + 2000
-
-
-def test_what_was_reserved_can_be_imported(budgets: AgentHost, model: PracticeModel):
-    """An app allows an answer without end; what its cancelled call counts with is a figure that sessions may have."""
-    model.plan(LONG)
-    session = uuid4().hex
-    cancelled(budgets, model, start(budgets, "Huge", "go", session))
-    counted = spent(budgets, "Huge", session)
-    assert counted["tokens"] == 10**9
-    document = budgets.get(f"/agents/Huge/sessions/{session}/export").content
-    assert budgets.post(f"/agents/Huge/sessions/{session}-2/import", document).status_code == 201
-    assert spent(budgets, "Huge", f"{session}-2") == counted
-
-
 @pytest.mark.parametrize(
     "value",
     ["5", True, 0, -5, 1.5, 10**30, 10**400, [5]],
@@ -443,40 +355,6 @@ def test_a_kill_gives_no_budget_back(tmp_path: Path, model: PracticeModel, point
         doomed.stop()
 
 
-@pytest.mark.parametrize(
-    ("point", "counted"), [("journal.budget.before_release", 2), ("journal.budget.after_release", 1)]
-)
-def test_a_kill_when_the_service_refuses_a_call(tmp_path: Path, model: PracticeModel, point: str, counted: int):
-    """A refused call counts nothing once that is noted; when the process dies before, it stays counted."""
-    model.plan({"error": {"status": 429, "message": "slow down"}}, {"text": "Done.", "usage": USAGE})
-    doomed = Doomed(tmp_path, model, app=BUDGETS)
-    try:
-        turn = doomed.run("Calls", point)
-        assert turn["status"] == "completed", turn
-        assert (len(model.requests()), turn["spent"]["model_calls"]) == (2, counted)
-    finally:
-        doomed.stop()
-
-
-def test_a_budget_that_is_changed_holds_from_then_on(tmp_path: Path, model: PracticeModel):
-    """A session goes on counting where it was when the app comes back with another limit, a larger or a smaller one."""
-    model.plan({"text": "Done.", "usage": USAGE}, times=None)
-    made = 0
-    for limit, more in (("2", 2), ("3", 1), ("1", 0)):
-        env = {"LEDGER": str(tmp_path / "ledger.txt"), "LIMIT": limit}
-        host = start_host(tmp_path / "data", model, app=BUDGETS, **env)
-        try:
-            for _ in range(more):
-                assert host.run("Changed", {"message": "go", "session_id": "s"}).status_code == 200
-            made += more
-            detail = told(host.run("Changed", {"message": "go", "session_id": "s"}))
-            assert f"session's budget of {limit} model calls" in detail
-            assert f"{made} used" in detail
-        finally:
-            host.kill()
-    assert len(model.requests()) == made
-
-
 def allowed_again(turn):
     """Read a turn when it has ended; a call that the kill cut off counts, so it may ask once more."""
     for call in requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals") or []:
@@ -512,25 +390,6 @@ def test_a_person_is_asked_over_a_kill(tmp_path: Path, model: PracticeModel, is_
         assert made <= figures["model_calls"] <= made + is_allowed  # or one that was about to be made
     finally:
         lives.host.stop()
-
-
-def test_many_turns_at_once_count_each_call_once(budgets: AgentHost, model: PracticeModel, bought):
-    """Fifty turns of many sessions, with parallel tools and calls that are refused at first: all sums are right."""
-    model.plan({"error": {"status": 429, "message": "slow down"}}, times=5)
-    calls = [{"name": "buy", "arguments": {"what": "one"}}, {"name": "buy", "arguments": {"what": "two"}}]
-    model.plan({"calls": calls, "usage": USAGE}, times=None)
-    names = [f"{uuid4().hex}-{number % 25}" for number in range(25)] * 2
-
-    def run(session: str) -> int:
-        return budgets.run("Calls", {"message": "go", "session_id": session}).status_code
-
-    with ThreadPoolExecutor(50) as pool:
-        assert set(pool.map(run, names)) == {402}
-    for session in set(names):
-        figures = spent(budgets, "Calls", session)
-        assert (figures["model_calls"], figures["tool_calls"], figures["tokens"]) == (6, 12, 2400)
-    assert len(model.requests()) == 50 * 3 + 5
-    assert len(bought()) == 50 * 6
 
 
 def test_summaries_count_and_are_not_made_beyond_the_budget(budgets: AgentHost, model: PracticeModel):
@@ -590,27 +449,3 @@ def test_a_turn_that_an_operator_terminates_is_counted(
     assert after["tokens"] >= tokens + 400
     assert after["tokens"] == tokens + 400 or model_calls == 2
     assert len(model.requests()) == 1
-
-
-def test_a_turn_that_cannot_continue_after_a_kill_is_counted(tmp_path: Path, model: PracticeModel):
-    """Its stored request is gone when it is to go on: it fails, and what it had spent counts."""
-    model.plan(*[NEVER_ENDS | {"usage": USAGE}] * 2, {"text": "Fine.", "usage": USAGE}, by_round=True)
-    lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
-    try:
-        turn = waiting_turn(lives.host, agent="AskCalls", session_id="s", message="go " * 40_000)
-        lives.host.kill()
-        with closing(sqlite3.connect(tmp_path / "data" / "segments.sqlite")) as pieces, pieces:
-            assert pieces.execute("DELETE FROM pieces WHERE home != ?", [SECRET_NAMESPACE]).rowcount > 0
-        host = lives.crash()
-        there = turn | {"turn_url": f"{host.url}/api{turn['turn_url'].partition('/api')[2]}"}
-        (call,) = turn["pending_approvals"]
-        assert approve(there, yes(call)).status_code == 200
-        ended = wait_until(lambda: ended_turn(there))
-        assert (ended["status"], ended["error"]["type"]) == ("failed", "CorruptStateError")
-        figures = host.session("AskCalls", "s")["spent"]
-        assert (figures["tokens"], figures["model_calls"], figures["tool_calls"]) == (800, 2, 2)
-        assert figures["cost"] == pytest.approx(2 * COST_OF_USAGE)
-        assert ended["spent"] == figures
-        assert len(model.requests()) == 2
-    finally:
-        lives.host.stop()

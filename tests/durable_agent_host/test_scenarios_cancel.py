@@ -127,18 +127,6 @@ def test_what_has_ended_or_is_unknown_cannot_be_cancelled(people: AgentHost):
     assert cancel({"turn_url": f"{url}/unknown"}).status_code == 404
 
 
-def test_cancelling_twice_is_cancelling_once(people: AgentHost, model: PracticeModel, book: Path):
-    """Many cancels at once all succeed, and the turn ends once."""
-    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 5}}]})
-    turn = start(people, "Rester", "rest")
-    wait_until(lambda: "resting" in book.read_text())
-    with ThreadPoolExecutor(5) as pool:
-        answers = list(pool.map(cancel, [turn] * 5))
-    assert {answer.status_code for answer in answers} <= {200, 202}
-    assert people.end_of_turn(turn["turn_url"])["status"] == "cancelled"
-    assert [one["status"] for one in people.session("Rester", turn["session_id"])["turns"]] == ["cancelled"]
-
-
 def test_a_turn_that_interrupts_takes_the_running_ones_place(people: AgentHost, model: PracticeModel):
     """The running turn is cancelled, what it had said stays, the new turn sees it and runs before those that wait."""
     model.plan({"text": "This is a long answer. " * 1000, **SLOW}, {"text": "interrupted"}, {"text": "queued"})
@@ -154,21 +142,6 @@ def test_a_turn_that_interrupts_takes_the_running_ones_place(people: AgentHost, 
     roles = [role for role, _ in said(people.session("Talker", first["session_id"]))]
     assert roles == ["user", "assistant"] * 3
     assert len(model.requests()[1]["body"]["input"]) == 3
-
-
-def test_of_several_interrupts_the_last_one_wins(people: AgentHost, model: PracticeModel, book: Path):
-    """Turns that interrupt while the running one is still being cancelled are cancelled by the last of them."""
-    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 20}}]})
-    first = start(people, "Rester", "one")
-    wait_until(lambda: "resting" in book.read_text())
-    others = [start(people, "Rester", f"no {n}", first["session_id"], policy="interrupt") for n in range(4)]
-    ended = [people.end_of_turn(turn["turn_url"]) for turn in (first, *others)]
-    assert ended[0]["status"] == "cancelled"
-    assert {turn["status"] for turn in ended[1:]} <= {"cancelled", "completed"}
-    assert "completed" in [turn["status"] for turn in ended[1:]]
-    session = people.session("Rester", first["session_id"])
-    assert (session["running_turn_id"], session["queued_turn_ids"]) == (None, [])
-    assert session["turns"][-1]["status"] == "completed"
 
 
 def test_a_turn_that_waits_for_a_person_is_interrupted(people: AgentHost, model: PracticeModel, book: Path):

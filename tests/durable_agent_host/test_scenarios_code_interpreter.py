@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from practice_model.play import analyst
 from tests.kit import ROOT, PracticeModel
 
@@ -75,22 +73,6 @@ def test_a_follow_up_after_a_crash_continues_at_the_service(lives, model: Practi
     logs = [result["content"]["outputs"][0]["text"] for result in of_kind(session, "codeInterpreterToolResult")]
     assert logs == [analyst.LOGS, analyst.SAVE_LOGS] * 2
     assert [turn["response_id"] for turn in session["turns"]] == [one["response_id"], two["response_id"]]
-
-
-@pytest.mark.parametrize("chunk_characters", [1, 7, 1000])
-def test_how_the_stream_was_cut_changes_nothing(host, model: PracticeModel, chunk_characters):
-    """Chunks of one character or of a thousand are stored alike."""
-    model.plan(
-        {"items": [{"code": "print(1)\n" * 9, "logs": "1\n" * 9}, {"text": "Ready, größer 😀"}]}
-        | {"chunk_characters": chunk_characters}
-    )
-    answer = host.run("Analyst", {"message": "Go"})
-    assert answer.json()["response"] == "Ready, größer 😀"
-    session = host.session("Analyst", answer.json()["session_id"])
-    assert [call["content"]["inputs"] for call in of_kind(session, "codeInterpreterToolCall")] == [
-        [{"type": "text", "text": "print(1)\n" * 9}]
-    ]
-    assert [text["text"] for text in of_kind(session, "text")] == ["Go", "Ready, größer 😀"]
 
 
 def test_an_image_of_the_code_is_part_of_the_result(host, model: PracticeModel):

@@ -216,13 +216,6 @@ def test_an_agent_without_compaction_has_the_whole_record(host, model):
     assert texts(shown["messages"]) == ["question 0", "An answer.", "question 1", "An answer."]
 
 
-def test_other_views_and_sessions_are_refused(host):
-    """A view that is not there is a 400, a session that is not there a 404."""
-    assert host.get("/agents/Kept/sessions/none?view=everything").status_code == 400
-    assert host.get("/agents/Kept/sessions/none?view=context").status_code == 404
-    assert host.post("/agents/Kept/sessions/none/context/reset", b"").status_code == 404
-
-
 def test_a_cold_process_reads_only_what_the_context_needs(lives, model, tmp_path):
     """A window's turn after a kill needs none of the older parts: without all but the newest, it is what it was."""
     life = lives(APP)
@@ -240,40 +233,3 @@ def test_a_cold_process_reads_only_what_the_context_needs(lives, model, tmp_path
     sent = [part["text"][:10] for item in model.requests()[-1]["body"]["input"] for part in item["content"]]
     assert sent == ["An answer.", "24"]
     assert texts(context(host, "Windowed", "w")["messages"]) == ["An answer.", "24", "An answer."]
-
-
-def test_a_cold_process_reads_the_first_and_the_newest_parts(lives, model, tmp_path):
-    """Where a strategy keeps the first question, what is between it and the newest messages is not needed."""
-    life = lives(APP)
-    model.plan({"text": "An answer."}, times=None)
-    for number in range(40):
-        assert life.host.run("Preserving", {"message": f"{number} " + "word " * 400, "session_id": "p"}).ok
-    before = [item for item in model.requests()[-1]["body"]["input"] if item["role"] == "user"]
-    refs = life.host.state("Preserving", "p")["data"]["extensionData"]["durableAgentHost"]["sealed"]["refs"]
-    life.host.kill()
-    [stored] = tmp_path.rglob("segments.sqlite")
-    with closing(sqlite3.connect(stored)) as file, file:
-        names = [name for name, *_ in refs]
-        assert len(names) > 4
-        gone = file.executemany("DELETE FROM pieces WHERE name = ?", [(name,) for name in names[1:-1]])
-        assert gone.rowcount == len(names) - 2
-    host = life.crash()
-    assert host.run("Preserving", {"message": "40", "session_id": "p"}).ok
-    sent = [item for item in model.requests()[-1]["body"]["input"] if item["role"] == "user"]
-    assert sent[0] == before[0]
-    assert [one["content"][0]["text"][:2] for one in sent] == ["0 ", "39", "40"]
-    assert texts(context(host, "Preserving", "p")["messages"])[0].startswith("0 word")
-
-
-def test_a_large_overlay_is_kept_outside_the_session(host, model):
-    """A summary of many kilobytes leaves the entity small, and goes with the next turn."""
-    model.plan({"text": "A summary " + "of much " * 4000}, times=None, user_text="1. [")
-    model.plan(TOOL, {"text": "An answer."}, by_round=True)
-    talk(host, "Summing", "large", range(3))
-    state = host.state("Summing", "large")
-    assert len(str(state)) < 16_000
-    assert any("of much of much" in text for text in texts(context(host, "Summing", "large")["messages"]))
-    talk(host, "Summing", "large", range(3, 4))
-    assert "of much of much" in str(model.requests()[-1]["body"]["input"])
-    forked = host.post("/agents/Summing/sessions/large/fork", b'{"session_id": "large-fork"}')
-    assert forked.ok, forked.text

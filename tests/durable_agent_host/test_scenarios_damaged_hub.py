@@ -1,21 +1,17 @@
 """A session or turn of which the task hub's file is damaged is told so on every route, and no other is affected."""
 
 import base64
-import json
 import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import requests
 
 from tests.kit import PracticeModel, hosted
-from tests.processes import wait_until
 
-APP = Path(__file__).parent / "apps" / "encryption"
 KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32)).decode()}"}
 
 
@@ -43,8 +39,11 @@ def test_a_damaged_session_is_told_and_kept(practice_model: PracticeModel, tmp_p
         assert file.execute("SELECT length(state) FROM entities WHERE id = ?", (torn,)).fetchone() == (200,)
 
 
-@pytest.mark.parametrize("column", ["input", "output"])
-@pytest.mark.parametrize(("settings", "damage"), [({}, "xx"), (KEYS, '{"$encrypted": "AAAA"}')], ids=["cut", "changed"])
+@pytest.mark.parametrize(
+    ("settings", "damage", "column"),
+    [({}, "xx", "input"), (KEYS, '{"$encrypted": "AAAA"}', "output")],
+    ids=["cut input", "changed output"],
+)
 def test_a_session_of_which_a_turn_is_damaged_can_be_deleted(
     practice_model: PracticeModel, tmp_path: Path, settings, damage: str, column: str
 ):
@@ -108,30 +107,6 @@ def test_a_turn_whose_end_is_damaged_is_told(practice_model: PracticeModel, tmp_
         assert host.get(place).status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("settings", "status"),
-    [({}, "xx"), ({}, '{"pending": 5}'), (KEYS, '{"$encrypted":"VEN5AAAA"}'), (KEYS, '{"$encrypted":"!"}')],
-)
-def test_a_turn_whose_wait_is_damaged_is_unreadable_in_lists(
-    practice_model: PracticeModel, tmp_path: Path, settings, status
-):
-    """Lists with details and by status have the other sessions as they are."""
-    with hosted(tmp_path, practice_model, app=APP, **settings) as host:
-        for session in ("whole", "torn"):
-            practice_model.plan({"calls": [{"name": "send", "arguments": {"text": "x"}}]})
-            answer = host.run("Clerk", {"message": "send it", "session_id": session})
-            assert answer.status_code == 202, answer.text
-    turn = answer.json()["turn_id"]
-    damage(tmp_path, "UPDATE instances SET custom_status = ? WHERE id = ?", status, turn)
-    with hosted(tmp_path, practice_model, app=APP, **settings) as host:
-        for query in ("details=true", "status=unreadable,waiting_for_approval"):
-            listed = host.get(f"/agents/Clerk/sessions?{query}")
-            assert listed.ok, listed.text
-            said = {one["session_id"]: one["status"] for one in listed.json()["sessions"]}
-            assert said == {"whole": "waiting_for_approval", "torn": "unreadable"}
-        assert host.get(f"/agents/Clerk/sessions/torn/turns/{turn}").status_code in {409, 503}
-
-
 @pytest.mark.parametrize(("settings", "place"), [({}, 2), (KEYS, 40)], ids=["first page", "later page"])
 def test_a_stream_over_a_damaged_entry_is_told(practice_model: PracticeModel, tmp_path: Path, settings, place):
     """It is a 409 that begins no stream, or a stream that ends early and whose reconnection is that 409."""
@@ -156,55 +131,3 @@ def test_a_stream_over_a_damaged_entry_is_told(practice_model: PracticeModel, tm
         assert host.get(f"/agents/{agent}/sessions/torn/turns/{turn}/steps").status_code == 409
         assert "Traceback" not in host.text
         assert host.run(agent, "and now?", session_id="torn").ok
-
-
-def test_a_state_of_null_is_no_session(practice_model: PracticeModel, tmp_path: Path):
-    """Its routes say so, and the next turn begins it."""
-    with hosted(tmp_path, practice_model) as host:
-        agent = host.get("/agents").json()["agents"][0]["name"]
-        assert host.run(agent, "hello", session_id="void").ok
-    with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
-        file.execute("UPDATE entities SET state = 'null' WHERE id = ?", (f"@dafx-{agent.lower()}@void",))
-    with hosted(tmp_path, practice_model) as host:
-        path = f"/agents/{agent}/sessions/void"
-        assert host.get(path).status_code == 404
-        assert host.get(f"{path}/export").status_code == 404
-        assert host.run(agent, "hello again", session_id="void").ok
-        assert host.get(path).ok
-
-
-def end_of(url: str) -> dict[str, Any] | None:
-    """Read a turn; None while it runs or waits."""
-    turn = requests.get(url, timeout=60).json()
-    return turn if turn["status"] in {"completed", "failed"} else None
-
-
-def test_a_turn_whose_history_is_damaged_fails(practice_model: PracticeModel, tmp_path: Path):
-    """With the encrypted results of another turn in its place, it ends with the reason; its session goes on."""
-    with hosted(tmp_path, practice_model, app=APP, **KEYS) as host:
-        turns: list[dict[str, Any]] = []
-        for session in ("whole", "torn"):
-            practice_model.plan({"calls": [{"name": "send", "arguments": {"text": "x"}}]})
-            turns.append(host.run("Clerk", {"message": "send it", "session_id": session}).json())
-    torn = turns[1]
-    with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
-        results = (
-            "SELECT seq, event FROM history JOIN instances ON key = instance WHERE id = ? AND event LIKE '%Result%' "
-            "AND event LIKE '%$encrypted%' ORDER BY seq DESC LIMIT 1"
-        )
-        [(_, other)], [(seq, own)] = (file.execute(results, (turn["turn_id"],)).fetchall() for turn in turns)
-        moved = json.dumps({**json.loads(own), "Result": json.loads(other)["Result"]})
-        key = "(SELECT key FROM instances WHERE id = ?)"
-        file.execute(f"UPDATE history SET event = ? WHERE seq = ? AND instance = {key}", (moved, seq, torn["turn_id"]))
-    with hosted(tmp_path, practice_model, app=APP, **KEYS) as host:
-        practice_model.plan({"text": "sent"}, times=2)
-        ends: list[dict[str, Any]] = []
-        for turn in turns:
-            url = host.url + urlsplit(turn["turn_url"]).path
-            said = {"call_id": turn["pending_approvals"][0]["call_id"], "approved": True}
-            requests.post(f"{url}/approvals", json=said, timeout=60)  # 409 if it has failed before
-            ends.append(wait_until(lambda url=url: end_of(url)))
-        assert [end["status"] for end in ends] == ["completed", "failed"]
-        assert "has been changed, or was moved there" in ends[1]["error"]["message"]
-        assert host.run("Clerk", {"message": "and now?", "session_id": "torn"}).ok
-        assert requests.delete(f"{host.url}/api/agents/Clerk/sessions/torn", timeout=60).ok

@@ -135,7 +135,7 @@ def test_a_session_that_begins_while_the_one_before_it_is_erased_stays(lab: Agen
         return [lab.session("Instant", session)["message_count"] for _ in range(2)]
 
     with ThreadPoolExecutor(3) as pool:
-        assert [one.result(120) for one in [pool.submit(begun_again) for _ in range(60)]] == [[2, 2]] * 60
+        assert [one.result(120) for one in [pool.submit(begun_again) for _ in range(20)]] == [[2, 2]] * 20
 
 
 def grow(host: AgentHost, session: str, agent: str = "Instant") -> list[str]:
@@ -305,15 +305,3 @@ def test_no_file_says_anything_of_a_deleted_session(
         assert answer.status_code == 200, answer.text
         assert answer.json()["erased"]["turns"] == 6
         wait_until(lambda: not files_with(tmp_path, WORD))
-
-
-def test_two_deletions_at_once_are_one(lab: AgentHost):
-    """Both are answered, and what they did is done once."""
-    session = f"s-{uuid4().hex[:8]}"
-    for number in range(5):
-        lab.run("Instant", {"message": f"number {number}", "session_id": session})
-    with ThreadPoolExecutor(4) as pool:
-        answers = [*pool.map(lambda _: delete(lab, "Instant", session), range(4))]
-    assert {answer.status_code for answer in answers} <= {200, 404}
-    assert 200 in {answer.status_code for answer in answers}
-    assert lab.state("Instant", session) is None

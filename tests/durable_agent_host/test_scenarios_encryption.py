@@ -238,32 +238,6 @@ def test_plaintext_can_be_refused(data: Path, model: PracticeModel):
         assert texts(host, "only-before") == said["only-before"]
 
 
-@pytest.mark.parametrize("keys", [key(3), key(3).replace("k3", "k1"), ""], ids=["other", "same name", "none"])
-def test_a_lost_key_changes_nothing(data: Path, model: PracticeModel, keys: str):
-    """Without the key every request is a 503 that says what is missing, nothing is written, and the key mends it."""
-    before = rows(data)
-    with hosted(data, model, app=APP, **({KEYS: keys} if keys else {})) as host:
-        asked = [
-            host.get("/agents/Clerk/sessions/one"),
-            host.get("/agents/Clerk/sessions/one/export"),
-            host.run("Clerk", {"message": "hello", "session_id": "one"}),
-            host.run("Clerk", {"message": "hello", "session_id": "begins-now"}),
-            requests.post(f"{host.url}/api/agents/Clerk/sessions/one/fork", json={}, timeout=60),
-            requests.delete(f"{host.url}/api/agents/Clerk/sessions/one", timeout=60),
-        ]
-        assert [answer.status_code for answer in asked] == [503] * len(asked), [answer.text for answer in asked]
-        assert all(KEYS in answer.json()["detail"] for answer in asked), [answer.text for answer in asked]
-        assert model.requests() == []
-        if keys:
-            health = host.get("/health")
-            assert (health.status_code, "EncryptionKeyError" in health.text) == (503, True), health.text
-        assert not any(key(number).partition("=")[2] in "".join(host.output) for number in (1, 3))
-    assert rows(data) == before
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
-        assert texts(host, "one")[0].startswith("canary-question one")
-        ask(host, model, "one", "again")
-
-
 @pytest.mark.parametrize("keys", [key(3), ""], ids=["other", "none"])
 @pytest.mark.parametrize("point", ["turn.after_open", "journal.model.after_append", "turn.after_outcome"])
 def test_a_turn_under_way_waits_for_a_lost_key(data: Path, model: PracticeModel, keys: str, point: str):

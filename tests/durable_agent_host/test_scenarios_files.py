@@ -20,7 +20,6 @@ from agent_framework import Content
 from durable_agent_host.codec.content import encode_content
 from practice_model.dialects.responses.items import PIXEL as PNG
 from tests.kit import AgentHost, PracticeModel, hosted
-from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "files"
 PIXEL = PNG.partition(",")[2]
@@ -115,14 +114,6 @@ def test_a_form_brings_fields_and_files(files: AgentHost, model: PracticeModel):
     assert requests.get(found["file_url"], timeout=60).content == data
 
 
-def test_a_form_without_text_is_its_files(files: AgentHost, model: PracticeModel):
-    """A picture can be the whole message, in a new session."""
-    answer = requests.post(f"{files.url}/api/agents/Reader/run", files={"f": ("a.png", PICTURE)}, timeout=60)
-    assert answer.status_code == 200, answer.text
-    assert parts_sent(model) == [{"type": "input_image", "image_url": PNG, "detail": "auto"}]
-    assert [one["name"] for one in listed(files, answer.json()["session_id"])] == ["a.png"]
-
-
 def test_an_upload_is_used_by_later_messages(files: AgentHost, model: PracticeModel):
     """An upload has the hash of its bytes as its id, before and after a message uses it, and is stored once."""
     data = os.urandom(40_000)
@@ -183,41 +174,6 @@ def test_a_rehydrated_turn_sends_the_same_bytes(model: PracticeModel, lives: Any
     host = life.crash()
     assert host.run("Reader", {"message": "and?", "session_id": "cold"}).ok
     assert model.requests()[-1]["body"]["input"][: len(live)] == live
-
-
-def test_a_turn_with_a_file_goes_on_after_a_crash(model: PracticeModel, lives: Any):
-    """The process dies while the model answers: the next one sends the same file, from what was stored before."""
-    life = lives(APP)
-    model.plan({"text": "A slow answer.", "chunk_characters": 1, "delay_milliseconds": 200}, times=None)
-    data = os.urandom(100_000)
-    started = requests.post(
-        f"{life.host.url}/api/agents/Reader/run",
-        data={"message": "read", "session_id": "killed"},
-        files={"f": ("a.pdf", data)},
-        headers={"x-ms-wait-for-response": "false"},
-        timeout=60,
-    ).json()
-    wait_until(model.requests)
-    host = life.crash()
-    model.forget()
-    turn = host.get(f"/agents/Reader/sessions/killed/turns/{started['turn_id']}").json()
-    url = f"{host.url}/api/agents/Reader/sessions/killed/turns/{turn['turn_id']}"
-    assert host.end_of_turn(url)["status"] == "completed"
-    assert base64.b64decode(parts_sent(model)[1]["file_data"].partition(",")[2]) == data
-    (file,) = listed(host, "killed")
-    assert requests.get(file["file_url"], timeout=60).content == data
-
-
-def test_a_form_with_a_key_is_one_turn(files: AgentHost, model: PracticeModel):
-    """The same form with the same key is the same turn; with another file it is a 422."""
-
-    def send(data: bytes) -> requests.Response:
-        url, key = f"{files.url}/api/agents/Reader/run", {"idempotency-key": "form-1"}
-        return requests.post(url, data={"message": "read"}, files={"f": ("a.pdf", data)}, headers=key, timeout=60)
-
-    first, again, other = send(b"one"), send(b"one"), send(b"two")
-    assert (first.status_code, again.json()) == (200, first.json())
-    assert (other.status_code, len(model.requests())) == (422, 1)
 
 
 def test_what_tools_and_code_make_is_read_again(files: AgentHost, model: PracticeModel):
@@ -291,16 +247,6 @@ def test_a_file_has_an_etag_and_a_head(files: AgentHost):
     assert requests.head(file["file_url"][:-1] + "x", timeout=60).status_code == 404
 
 
-def test_deleting_a_session_deletes_its_uploads(files: AgentHost):
-    """Uploads go with their session, used or not."""
-    (file,) = upload(files, "gone", b"canary of an upload", "a.txt").json()["files"]
-    assert files.run("Reader", {"message": "hi", "session_id": "gone"}).ok
-    assert requests.delete(f"{files.url}/api/agents/Reader/sessions/gone", timeout=60).ok
-    assert requests.get(file["file_url"], timeout=60).status_code == 404
-    assert files.run("Reader", {"message": "hi", "session_id": "gone"}).ok
-    assert listed(files, "gone") == []
-
-
 def test_files_of_a_session_that_has_not_begun_are_deleted(files: AgentHost):
     """A deletion erases them and says so; once more, there is nothing to delete, and the name is free for a turn."""
     (file,) = upload(files, "unused", b"canary of a file", "a.txt").json()["files"]
@@ -328,37 +274,6 @@ def test_what_the_service_never_takes_is_refused(files: AgentHost, model: Practi
     assert model.requests() == []
 
 
-def test_what_is_too_large_is_refused(files: AgentHost):
-    """JSON has its limit, forms and uploads another one; each answer names the setting."""
-    url = f"{files.url}/api/agents/Reader"
-    json_body = requests.post(f"{url}/run", json={"message": "x" * (5 << 20)}, timeout=60)
-    form = requests.post(f"{url}/run", files={"f": ("a", b"x" * (9 << 20))}, timeout=60)
-    raw = requests.post(f"{url}/sessions/large/files", data=b"x" * (9 << 20), timeout=60)
-    assert {json_body.status_code, form.status_code, raw.status_code} == {413}
-    assert "MAX_REQUEST_BYTES" in json_body.json()["detail"]
-    assert all("MAX_UPLOAD_BYTES" in answer.json()["detail"] for answer in (form, raw))
-    assert requests.post(f"{url}/sessions/large/files", data=b"x" * (7 << 20), timeout=60).status_code == 201
-
-
-def test_a_hostile_form_is_refused(files: AgentHost):
-    """Ten thousand parts, no boundary, fields that come twice: a 400, and the host goes on."""
-    url = f"{files.url}/api/agents/Reader"
-    part = b'--B\r\nContent-Disposition: form-data; name="f"; filename="a"\r\n\r\nx\r\n'
-    bodies = {
-        "multipart/form-data; boundary=B": part * 10_000 + b"--B--",
-        "multipart/form-data": part + b"--B--",
-        "multipart/form-data; boundary=C": part + b"--B--",
-    }
-    for content_type, body in bodies.items():
-        for path in ("/run", "/sessions/hostile/files"):
-            answer = requests.post(url + path, data=body, headers={"content-type": content_type}, timeout=60)
-            assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
-    twice = requests.post(f"{url}/run", files=[("message", (None, "a")), ("message", (None, "b"))], timeout=60)
-    assert (twice.status_code, "twice" in twice.json()["detail"]) == (400, True)
-    assert requests.post(f"{url}/sessions/hostile/files", data=b"", timeout=60).status_code == 400
-    assert files.get("/agents/Reader/sessions/hostile/files").status_code == 404
-
-
 def test_options_are_those_that_the_app_allows(files: AgentHost, model: PracticeModel):
     """An allowed option reaches the model and is recorded with the turn; another one is a 400 that names it."""
     options = {"temperature": 0.25, "model": "practice-2"}
@@ -379,34 +294,6 @@ def test_options_are_those_that_the_app_allows(files: AgentHost, model: Practice
     ):
         refused = files.run(agent, {"message": "hi", "options": given})
         assert (refused.status_code, said in refused.json()["detail"]) == (400, True), refused.text
-
-
-def test_a_structured_answer_is_parsed(files: AgentHost, model: PracticeModel):
-    """With a response format the answer has its value beside its text, wherever the turn is told of."""
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    model.plan({"text": '{"n": 7}'})
-    answer = files.run("Reader", {"message": "count", "response_format": schema, "session_id": "value"})
-    assert (answer.json()["value"], answer.json()["response"]) == ({"n": 7}, '{"n": 7}')
-    assert files.turn(answer)["value"] == {"n": 7}
-    requests.delete(f"{files.management}/instances/{answer.headers['x-ms-turn-id']}", timeout=60)
-    assert files.turn(answer)["value"] == {"n": 7}
-    model.plan({"text": '{"n": 7}'})
-    assert "value" not in files.run("Reader", "count", headers={"accept": "application/json"}).json()
-
-
-def test_orchestrations_and_entities_take_parts(files: AgentHost, model: PracticeModel):
-    """A turn that is started by hand, or signalled to the entity, may have a message of parts."""
-    message = [{"type": "text", "text": "look"}, {"type": "image", "url": PNG}]
-    wire = {"agent": "Reader", "message": message, "session_id": "by-hand"}
-    assert files.orchestrate("ask_by_hand", wire)["output"]["status"] == "completed"
-    assert [part["type"] for part in parts_sent(model)] == ["input_text", "input_image"]
-    (found,) = listed(files, "by-hand")
-    assert found["media_type"] == "image/png"
-    files.signal("Reader", "signalled", "run", {"message": message, "correlationId": "signalled-1"})
-    wait_until(lambda: files.state("Reader", "signalled") and listed(files, "signalled"))
-    assert [one["id"] for one in listed(files, "signalled")] == [found["id"]]
-    assert files.orchestrate("look", {"session_id": "looked"})["output"].startswith("You asked: 'look'")
-    assert [part["type"] for part in parts_sent(model)] == ["input_text", "input_image"]
 
 
 @pytest.mark.parametrize("file_id", ["..", ".", "a/../b", "a?b=c", "a#b"])

@@ -78,29 +78,6 @@ def test_a_deletion_makes_room_on_a_full_disk(model: PracticeModel, disk: Path, 
     host.stop()
 
 
-@pytest.mark.parametrize("is_crowded", [False, True])
-def test_what_turns_have_filled_is_deleted(model: PracticeModel, disk: Path, is_crowded: bool):
-    """Long messages are accepted until the disk is full; deleting them makes room, even after a crash on it."""
-    lives = Lives(disk / "data", model, app=APP)
-    host = lives.host
-    statuses: dict[str, int] = {}
-    while 507 not in statuses.values() and len(statuses) < 20:
-        session = f"long-{len(statuses)}"
-        body = {"message": os.urandom(600_000).hex(), "session_id": session}
-        statuses[session] = host.run("Reader", body).status_code
-    full = [session for session, status in statuses.items() if status == 200]
-    assert (len(full) > 2, len(statuses) - len(full)) == (True, 1), statuses
-    if is_crowded:
-        fill(disk)
-        host = lives.crash()
-    for session in full:
-        deletion = requests.delete(f"{sessions(host)}/{session}", timeout=60)
-        assert deletion.json().get("status") == "deleted", deletion.text
-    wait_until(lambda: host.get("/health").status_code == 200)
-    assert host.run("Reader", {"message": "again", "session_id": "small"}).status_code == 200
-    host.stop()
-
-
 def test_an_upload_that_does_not_fit_is_refused_at_once(model: PracticeModel, disk: Path):
     """A file larger than the room that is left is answered with 507."""
     host = Lives(disk / "data", model, app=APP).host

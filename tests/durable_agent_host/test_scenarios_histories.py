@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,6 @@ from uuid import uuid4
 import pytest
 import requests
 
-from practice_model.dialects.responses.items import PIXEL
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, yes
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
@@ -278,30 +276,6 @@ def test_a_turn_that_could_not_be_saved_is_no_part_of_the_conversation(
         assert "Moody (moody)" in answer.json()["detail"]
 
 
-def test_a_cancelled_turn_that_could_not_be_saved_stays_with_the_session(
-    host: AgentHost, model: PracticeModel, folder: Path
-):
-    """It is shown, and the model is given nothing of it: a part of it may be a call without its result."""
-    session = uuid4().hex
-    say(host, "Moody", session, "one")
-    model.plan(
-        {"calls": [{"name": "note", "arguments": {"text": "x"}}]},
-        {"calls": [{"name": "dawdle", "arguments": {"text": "y"}}]},
-    )
-    body = {"message": "cut", "session_id": session, "wait_for_response": False}
-    begun = host.run("Moody", body).json()
-    wait_until(lambda: len(model.requests()) == 3)
-    (folder / "full").touch()
-    requests.post(f"{begun['turn_url']}/cancel", timeout=60)
-    ended = host.end_of_turn(begun["turn_url"])
-    (folder / "full").unlink()
-    assert (ended["status"], "could not store" in ended["error"]["message"]) == ("cancelled", True)
-    assert "cut" in (folder / "moody" / f"{session}.jsonl").read_text()
-    say(host, "Moody", session, "two")
-    assert said(model) == ["one", "two"]
-    assert "noted x" in json.dumps(host.session("Moody", session)["messages"])
-
-
 @pytest.mark.parametrize("agent", ["Plain", "Noted", "Filed", "CloudFolded"])
 def test_what_the_provider_of_the_model_asked_is_kept(host: AgentHost, model: PracticeModel, agent):
     """Request and answer of a hosted tool's approval go back to the model on later turns, as without a provider."""
@@ -353,47 +327,6 @@ def test_a_history_in_the_sessions_state_is_the_hosts(host: AgentHost, model: Pr
     assert requests.delete(place, timeout=60).json()["status"] == "deleted"
     say(host, "Kept", session, "anew")
     assert said(model) == ["anew"]
-
-
-def test_a_copy_is_no_owner(host: AgentHost, model: PracticeModel, folder: Path):
-    """Where a provider only keeps a copy, sessions are deleted and forked, and the answer says who keeps a copy."""
-    session = uuid4().hex
-    say(host, "Audited", session, "one")
-    place = url(host, "Audited", session)
-    fork = requests.post(f"{place}/fork", timeout=60).json()["session_id"]
-    say(host, "Audited", fork, "two")
-    assert said(model) == ["one", "two"]
-    deleted = requests.delete(place, timeout=60).json()
-    assert deleted["kept_by"] == ["Notebook (audit)"]
-    assert (folder / "audit" / f"{session}.jsonl").exists()
-    say(host, "Audited", session, "anew")
-    assert said(model) == ["anew"]
-
-
-def test_the_entity_and_orchestrations_give_the_whole_answer(host: AgentHost, model: PracticeModel):
-    """The entity's operation ``run`` and an agent in an orchestration return the message that the provider keeps."""
-    session = uuid4().hex
-    for text in ("short", "long " * 2000):
-        model.plan({"text": text}, {"text": text})
-        asked = {"agent": "Noted", "session_id": f"{session}-{len(text)}", "message": "one"}
-        called = host.orchestrate("call_entity", asked)
-        assert called["output"] == [text, text], called
-        assert host.orchestrate("call_agent", asked)["output"] == text
-
-
-def test_a_long_conversation_leaves_the_head_small(host: AgentHost, model: PracticeModel):
-    """What the entity keeps does not grow with what was said, and the answer of an early turn is still found."""
-    session = uuid4().hex
-    model.plan({"text": "word " * 100}, times=None)  # by itself it repeats all that was said
-    first, *_ = say(host, "Noted", session, *(f"{n} " + "word " * 400 for n in range(30)))
-    stored = json.dumps(host.state("Noted", session))
-    assert len(stored) < 20_000
-    assert "word word" not in stored
-    before = requests.get(f"{url(host, 'Noted', session)}/turns/{first}", timeout=60).json()
-    purge(host, first)
-    after = requests.get(f"{url(host, 'Noted', session)}/turns/{first}", timeout=60).json()
-    assert after["response"] == before["response"]
-    assert after["message"].startswith("0 word")
 
 
 class Doomed:
@@ -452,41 +385,3 @@ def test_a_turn_that_was_saved_before_the_kill_is_saved_once(doomed: Doomed, mod
     assert len(model.requests()) == 2
     say(host, agent, "s", "two")
     assert said(model) == ["one", "two"]
-
-
-def test_a_deletion_that_was_cut_off_is_finished_by_the_next(doomed: Doomed, model: PracticeModel):
-    """The provider has deleted, the session is still there: a second DELETE ends it, and a turn begins anew."""
-    say(doomed.start(), "Noted", "s", "one")
-    doomed.stop()
-    host = doomed.die("history.after_clear", "DELETE", "Noted/sessions/s")
-    assert host.session("Noted", "s")["message_count"] == 2
-    assert requests.delete(url(host, "Noted", "s"), timeout=60).json()["status"] == "deleted"
-    assert host.state("Noted", "s") is None
-    assert doomed.lines("notebook/s.jsonl") == []
-    say(host, "Noted", "s", "anew")
-    assert said(model) == ["anew"]
-
-
-def test_a_fork_that_was_cut_off_is_finished_by_the_next(doomed: Doomed, model: PracticeModel):
-    """The provider has the copy, the session is not there: the same fork again has every message once."""
-    say(doomed.start(), "Noted", "s", "one", "two")
-    doomed.stop()
-    body = {"session_id": "fork"}
-    host = doomed.die("history.after_copy", "POST", "Noted/sessions/s/fork", body)
-    assert host.state("Noted", "fork") is None
-    assert len(doomed.lines("notebook/fork.jsonl")) == 4
-    assert requests.post(f"{url(host, 'Noted', 's')}/fork", json=body, timeout=60).status_code == 201
-    assert len(doomed.lines("notebook/fork.jsonl")) == 4
-    say(host, "Noted", "fork", "three")
-    assert said(model) == ["one", "two", "three"]
-
-
-@pytest.mark.parametrize("agent", ["Filed", "Noted", "Plain"])
-def test_files_of_a_conversation_that_is_kept_elsewhere(host: AgentHost, agent: str):
-    """The files of a conversation are listed and read wherever its messages are kept."""
-    message = [{"type": "text", "text": "look"}, {"type": "image", "url": PIXEL}]
-    answer = host.run(agent, {"message": message, "session_id": "files"})
-    assert answer.status_code == 200, answer.text
-    (file,) = host.get(f"/agents/{agent}/sessions/files/files").json()["files"]
-    assert (file["media_type"], file["role"]) == ("image/png", "user")
-    assert host.get(f"/agents/{agent}/sessions/files/files/{file['id']}").content == b64decode(PIXEL.partition(",")[2])

@@ -101,8 +101,15 @@ def failed(host: AgentHost, agent: str, session: str) -> str:
     return reply.json()["detail"]
 
 
-@pytest.mark.parametrize("agent", [client for client in EVERY_CLIENT if client != "Azure"])  # it reads as Responses
-@pytest.mark.parametrize("sent", NO_ANSWER)
+@pytest.mark.parametrize(
+    ("agent", "sent"),
+    [  # every answer with one client, every client with a third of the answers; Azure's reads as Responses
+        (client, sent)
+        for other, client in enumerate(client for client in EVERY_CLIENT if client != "Azure")
+        for number, sent in enumerate(NO_ANSWER)
+        if client == "Responses" or (number + other) % 3 == 0
+    ],
+)
 def test_what_is_no_answer_fails_the_turn(host: AgentHost, model: HostileModel, agent: str, sent: str):
     """Whatever comes with a 200, a turn is completed only when the provider says so."""
     model.play(fallback=NO_ANSWER[sent])

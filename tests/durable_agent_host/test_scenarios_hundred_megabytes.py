@@ -11,7 +11,6 @@ import requests
 
 from tests.durable_agent_host.test_scenarios_sessions import command
 from tests.kit import ROOT, AgentHost
-from tests.processes import wait_until
 
 MEGABYTE = 1024 * 1024
 RESULTS = 9
@@ -120,22 +119,3 @@ def test_a_session_of_a_hundred_megabytes(lives, model, tmp_path, capsys):
     assert requests.get(sessions(host, "large"), timeout=60).status_code == 404
     run("export", "copy", "--output", str(after))
     assert digest_of(after) == digest_of(before)
-
-
-def test_what_large_turns_have_sent_is_given_back(lives, tmp_path):
-    """Turns that each send thirty megabytes: when they have ended, the host has no more than a few times as much."""
-    host = lives(ROOT, OPENAI_STORE="false").host
-    document, size = tmp_path / "large.json", 10 * MEGABYTE
-    texts = [f"text {number} " + "é line\n" * (size // 7) for number in range(3)]
-    turns = [
-        entry(kind, f"turn-{number}", (role, [{"$type": "text", "text": text if kind == "request" else "read"}]))
-        for number, text in enumerate(texts)
-        for kind, role in (("request", "user"), ("response", "assistant"))
-    ]
-    document.write_text(json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": turns}}))
-    assert host.run(AGENT, {"message": "warm up", "thread_id": "other"}).status_code == 200
-    start = memory_of(host, "VmRSS")
-    assert requests.post(f"{sessions(host, 'large')}/import", data=document.read_bytes(), timeout=60).ok
-    for number in range(6):
-        assert host.run(AGENT, {"message": f"and now {number}?", "thread_id": "large"}).status_code == 200
-    assert wait_until(lambda: memory_of(host, "VmRSS") - start < 5 * len(texts) * size)

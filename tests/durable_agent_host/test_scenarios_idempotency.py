@@ -8,12 +8,11 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host.model.ids import derived_id
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_cancel import start
 from tests.durable_agent_host.test_scenarios_crash import said
 from tests.durable_agent_host.test_scenarios_turns import SLOW
-from tests.kit import AgentHost, Lives, PracticeModel
+from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
 
 BODY = {"message": "hi"}
@@ -147,19 +146,6 @@ def test_a_signal_that_comes_while_a_turn_runs_is_not_lost(people: AgentHost, mo
     assert len(model.requests()) == 3
 
 
-def test_a_signal_in_the_queue_survives_a_crash(lives, model: PracticeModel, tmp_path: Path):
-    """A signalled turn that waited when the host was killed runs afterwards."""
-    model.plan({"text": "cut off " * 20, "until_file": str(tmp_path / "go")}, {"text": "first"}, {"text": "signalled"})
-    life: Lives = lives(PEOPLE)
-    start(life.host, "Talker", "one", "s")
-    wait_until(model.requests)
-    life.host.signal("Talker", "s", "run", {"message": "two", "correlationId": "signal"})
-    wait_until(lambda: life.host.session("Talker", "s")["queued_turn_ids"])
-    host = life.crash()
-    wait_until(lambda: host.session("Talker", "s")["message_count"] == 4)
-    assert [text for _, text in said(host.session("Talker", "s"))] == ["one", "first", "two", "signalled"]
-
-
 def test_a_call_of_the_entity_is_refused_while_a_turn_runs(people: AgentHost, model: PracticeModel, tmp_path: Path):
     """A caller waits for its answer now, so it is told that the session is busy, and its turn does not run later."""
     model.plan({"text": "A slow answer. " * 5, "until_file": str(tmp_path / "go")})
@@ -194,44 +180,3 @@ def test_turns_behind_a_terminated_one_go_on(lives, model: PracticeModel, kill):
     assert [turn["status"] for turn in ended] == ["failed", "completed", "completed"]
     assert [turn["response"] for turn in ended[1:]] == ["second", "third"]
     assert [text for _, text in said(host.session("Talker", "s"))] == ["two", "second", "three", "third"]
-
-
-def test_waiting_turns_do_not_ask_all_the_time(lives, model: PracticeModel, tmp_path: Path):
-    """Turns that wait are woken; their own looks are as rare as the lease."""
-    model.plan({"text": "A slow answer. " * 20, "until_file": str(tmp_path / "go")})
-    host = lives(PEOPLE).host
-    first = start(host, "Talker", "one", "s")
-    wait_until(model.requests)
-    behind = [start(host, "Talker", f"no {n}", "s") for n in range(10)]
-    (tmp_path / "go").touch()
-    ended = [host.end_of_turn(turn["turn_url"]) for turn in (first, *behind)]
-    assert {turn["status"] for turn in ended} == {"completed"}
-    history = requests.get(f"{host.management}/instances/{behind[-1]['turn_id']}?showHistory=true", timeout=30).json()
-    asked = [event for event in history["historyEvents"] if "admit" in str(event.get("Input"))]
-    assert len(asked) <= 3
-
-
-def test_words_that_come_too_early_are_taken_once(people: AgentHost, model: PracticeModel, tmp_path: Path):
-    """A waiting turn that is told again and again that it may run asks as often, and then waits."""
-    model.plan({"text": "A slow answer. " * 12, "until_file": str(tmp_path / "go")})
-    first = start(people, "Talker", "one")
-    wait_until(model.requests)
-    behind = start(people, "Talker", "two", first["session_id"])
-    wait_until(lambda: people.session("Talker", first["session_id"])["queued_turn_ids"])
-    for _ in range(5):
-        url = f"{people.management}/instances/{behind['turn_id']}/raiseEvent/granted"
-        assert requests.post(url, json=None, headers={"content-type": "application/json"}, timeout=30).ok
-    (tmp_path / "go").touch()
-    assert people.end_of_turn(behind["turn_url"])["status"] == "completed"
-    history = requests.get(f"{people.management}/instances/{behind['turn_id']}?showHistory=true", timeout=30).json()
-    assert len([event for event in history["historyEvents"] if "admit" in str(event.get("Input"))]) <= 8
-
-
-def test_a_turn_of_an_earlier_version_is_found_by_its_key(people: AgentHost):
-    """What it derived from session and key is the turn of that key still: another request is refused."""
-    session, key = f"s-{uuid4().hex}", uuid4().hex
-    earlier = derived_id("turn", "Talker", session, key)
-    people.signal("Talker", session, "run", {"message": "from before", "correlationId": earlier})
-    wait_until(lambda: (people.state("Talker", session) or {}).get("data", {}).get("conversationHistory"))
-    again = people.run("Talker", BODY | {"session_id": session}, headers={"Idempotency-Key": key})
-    assert again.status_code == 422, again.text

@@ -7,10 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, waiting_turn, yes
+from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, waiting_turn, yes
 from tests.durable_agent_host.test_scenarios_budgets import COST_OF_USAGE, USAGE, told
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
-from tests.durable_agent_host.test_scenarios_journal import Doomed
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -98,16 +97,6 @@ def test_a_budget_ends_the_turn_within_an_agent(  # noqa: PLR0917 - fixtures and
     assert shown["spent"]["model_calls"] == len(model.requests())
 
 
-def test_a_session_pays_for_inner_agents(host: AgentHost, model: PracticeModel):
-    """What they have cost in one turn is missing in the next."""
-    model.plan(ASK, DONE, DONE, *[DONE] * 3)
-    session = uuid4().hex
-    assert host.run("Session", {"message": "one", "session_id": session}).status_code == 200
-    detail = told(host.run("Session", {"message": "two", "session_id": session}))
-    assert "session's budget of 0.03 in cost" in detail
-    assert len(model.requests()) == 3
-
-
 def test_what_an_inner_agent_has_said_counts(host: AgentHost, model: PracticeModel):
     """Its answer is cancelled with the turn, which has no token counts of it; or crosses the budget while it comes."""
     spoken = {"text": "word " * 40_000, "chunk_characters": 2000, "delay_milliseconds": 100}
@@ -141,45 +130,3 @@ def test_a_person_is_asked_within_an_agent(host: AgentHost, model: PracticeModel
     assert (ended["response"], bought()) == ("Done.", ["one"] * 2)
     assert "stopped before its work was done" in str(model.requests()[-1])
     assert (len(model.requests()), ended["spent"]["model_calls"]) == (4, 4)
-
-
-def test_a_person_refuses_within_an_agent(host: AgentHost, model: PracticeModel):
-    """A no ends the turn, and no model is asked any more."""
-    model.plan(ASK, BUY, BUY, DONE)
-    turn = waiting_turn(host, agent="AskCalls")
-    assert approve(turn, no(turn["pending_approvals"][0], "enough")).status_code == 200
-    ended = wait_until(lambda: ended_turn(turn))
-    assert (ended["status"], ended["error"]["type"]) == ("failed", "BudgetExceededError")
-    assert "a person has not allowed more: enough" in ended["error"]["message"]
-    assert len(model.requests()) == 3
-
-
-def test_a_call_that_the_service_refuses_counts_nothing(host: AgentHost, model: PracticeModel):
-    """An inner call that ends with an error of the service is given back."""
-    model.plan(ASK, {"error": {"status": 400, "message": "no"}}, DONE)
-    turn = host.turn(host.run("Tokens", {"message": "go", "session_id": uuid4().hex}))
-    assert (turn["status"], turn["spent"]["model_calls"], turn["spent"]["tokens"]) == ("completed", 2, 800), turn
-
-
-@pytest.mark.parametrize(
-    ("point", "calls", "counted"),
-    [
-        ("journal.budget.before_reserve:2", 2, 2),
-        ("journal.budget.after_reserve:2", 2, 3),
-        ("journal.inner_call.before_append", 3, 3),
-        ("journal.inner_call.after_append", 3, 3),
-        ("journal.tool.after_run", 3, 3),
-    ],
-)
-def test_a_kill_gives_nothing_back(tmp_path: Path, model: PracticeModel, point: str, calls: int, counted: int):
-    """What an inner agent had begun when the process died stays counted; its call is in doubt, and not made again."""
-    model.plan(ASK, times=1)
-    model.plan(DONE, times=None)
-    doomed = Doomed(tmp_path, model, app=APP)
-    try:
-        turn = doomed.run("Calls", point)
-        assert turn["status"] == "completed", turn
-        assert len(model.requests()) == calls
-        assert turn["spent"]["model_calls"] == counted
-    finally:
-        doomed.stop()

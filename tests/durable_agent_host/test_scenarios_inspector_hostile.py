@@ -1,7 +1,6 @@
 """The inspector with what an attacker would store, behind a key, and with more than fits on a screen."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +11,6 @@ from tests.browser import CHROMIUM, Page, opened
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_sessions import golden
 from tests.kit import AgentHost, PracticeModel, start_host
-from tests.processes import wait_until
 
 SCRIPT = "<img src=x onerror='hacked=1'><script>hacked=1</script><svg onload='hacked=1'>"
 NAMED = "<img src=x onerror='hacked=1'>\u202e"
@@ -100,25 +98,6 @@ async def test_nothing_hostile_runs_or_hides(people: AgentHost, tmp_path: Path):
         assert await page.evaluate("[typeof hacked, broken.length]") == ["undefined", 0]
 
 
-async def test_downloads_are_saved_and_keep_no_trick_in_their_names(people: AgentHost, tmp_path: Path):
-    """An SVG with a script comes down as a file of bytes, by a name that reads as it is."""
-    data = {"$type": "data", "uri": SVG, "mediaType": "image/svg+xml"}
-    data["extensionData"] = {"durableAgentHost": {"name": "../pict\u202egpj.svg"}}
-    url = keep(people, f"saved-{time.time_ns()}", conversation(([text("draw")], [data])))
-    saved = tmp_path / "saved"
-    saved.mkdir()
-    async with opened(url, tmp_path / "browser") as page:
-        await page.tell("Page.setDownloadBehavior", behavior="allow", downloadPath=str(saved))
-        await page.until("messages", lambda shown: "Download" in shown)
-        made = "URL.createObjectURL = (one) => { saved.push(one.type); return made(one); }"
-        seen = f"window.saved = []; const made = URL.createObjectURL; {made}; 1"
-        await page.evaluate(seen)
-        await click(page, "Download", "#messages")
-        await page.until("title", lambda _: any(path.suffix == ".svg" for path in saved.iterdir()))
-        assert await page.evaluate("saved") == ["application/octet-stream"]
-        assert [path.name for path in saved.iterdir()] == ["_pictgpj.svg"]
-
-
 @pytest.mark.parametrize("place", ["?code={}", "#code={}"])
 async def test_a_key_is_taken_once_and_told_to_nobody(model: PracticeModel, tmp_path: Path, place: str):
     """The address brings the key, and loses it; headers carry it then, and neither log nor later addresses have it."""
@@ -147,60 +126,3 @@ async def test_a_key_is_taken_once_and_told_to_nobody(model: PracticeModel, tmp_
         assert key not in host.text
     finally:
         host.kill()
-
-
-async def test_much_is_read_page_by_page(people: AgentHost, tmp_path: Path):
-    """120 sessions and a conversation of 300 turns: some requests, some elements, and no more while nothing happens."""
-    small = conversation(([text("ask")], [text("answer")]))
-    for number in range(120):
-        keep(people, f"many-{number:03d}", small)
-    long = conversation(*(([text(f"ask {number}")], [text(f"answer {number}.")]) for number in range(300)))
-    url = keep(people, "of-300-turns", long)
-    async with opened(url, tmp_path / "browser", "--window-size=1400,900") as page:
-        await page.until("messages", lambda shown: "answer 299." in shown)
-        count = "[document.querySelectorAll('#sessions li').length, document.querySelectorAll('.turn').length]"
-        assert await page.evaluate(count) == [50, 30]
-        first = "[...document.querySelectorAll('#sessions a')].find((one) => one.dataset.session !== at.session)"
-        await page.evaluate(f"const first = {first}; first.focus(); window.focused = first.dataset.session")
-        await page.evaluate("window.marked = document.querySelector('.turn'); performance.clearResourceTimings()")
-        await page.evaluate("findSessions()")
-        await page.evaluate("readNewest()")
-        assert await page.evaluate("document.activeElement.dataset.session === focused") is True
-        assert await page.evaluate("marked.isConnected") is True
-        asked = "performance.getEntriesByType('resource').filter((one) => one.name.includes('limit=60')).length"
-        assert await page.evaluate(asked) == 0
-        await page.evaluate("$('earlier').click()")
-        await page.until("messages", lambda shown: "answer 240." in shown)
-        assert await page.evaluate("document.querySelectorAll('.turn').length") == 60
-        await page.evaluate("$('search').value = 'many-11'; $('search').dispatchEvent(new Event('input'))")
-        await page.until("sessions", lambda shown: "many-119" in shown and "of-300" not in shown)
-        assert await page.evaluate("document.querySelectorAll('#sessions li').length") == 10
-
-
-async def test_a_fork_keeps_files_and_a_failed_turn_runs_again(people: AgentHost, model: PracticeModel, tmp_path: Path):
-    """What came with a message goes with its edited form, except what is unchecked; what failed is asked once more."""
-    session = f"forked-{time.time_ns()}"
-    files = [
-        {"type": "file", "data": "YSxi", "name": "table.csv", "media_type": "text/csv"},
-        {"type": "file", "data": "Yw==", "name": "other.txt", "media_type": "text/plain"},
-    ]
-    model.plan(
-        {"text": "Read."}, {"text": "Read again."}, {"error": {"status": 400, "message": "no"}}, {"text": "Now."}
-    )
-    asked = {"message": [{"type": "text", "text": "read"}, *files], "session_id": session}
-    assert people.run("Rester", asked).ok
-    async with opened(f"{people.url}/api/inspector#/Rester/{session}", tmp_path / "browser") as page:
-        await page.until("messages", lambda shown: "Read." in shown)
-        await click(page, "Fork here")
-        await page.until("dialog", lambda shown: "with table.csv" in shown and "with other.txt" in shown)
-        await page.evaluate("document.querySelectorAll('dialog input[type=checkbox]')[1].checked = false")
-        await page.evaluate("document.querySelector('dialog textarea').value = 'read it again'")
-        await click(page, "Fork and run", "dialog")
-        await page.until("messages", lambda shown: "Read again." in shown)
-        forked = await page.text("title")
-        contents = wait_until(lambda: people.session("Rester", forked)["messages"])[0]["contents"]
-        assert [one.get("text") or one["uri"] for one in contents] == ["read it again", "data:text/csv;base64,YSxi"]
-        await page.evaluate("$('message').value = 'fail once'; $('ask').requestSubmit()")
-        await page.until("messages", lambda shown: "Run again" in shown)
-        await click(page, "Run again", "#messages")
-        await page.until("messages", lambda shown: "Now." in shown)

@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.durable_agent_host.sse_client import read_events
 from tests.kit import AgentHost, PracticeModel, start_host
 from tests.processes import wait_until
 from tests.sweeps import IS_LONG, chooser
@@ -196,16 +195,6 @@ def test_what_is_stored_is_what_an_undisturbed_turn_stores(
     assert said(doomed.host.session(agent, "s")) == said(undisturbed(agent))
 
 
-def test_clients_are_told_of_the_beginning(doomed: Doomed, model: PracticeModel):
-    """A host that dies before it has told of the turn's beginning tells of it when it comes back, once."""
-    model.plan({"text": "hello"})
-    turn = doomed.run("Worker", "turn.after_open:1")
-    url = f"{doomed.host.url}/api/agents/Worker/sessions/s/turns/{turn['turn_id']}/events"
-    with requests.get(url, stream=True, timeout=60) as answer:
-        told = [event.name for event in read_events(answer)]
-    assert told == ["turn.started", "message.delta", "turn.completed"]
-
-
 def test_a_call_that_was_running_is_in_doubt(doomed: Doomed, model: PracticeModel):
     """What ran when the process died is told, run again, or asked about, as its tool declares; nothing else is."""
     host = doomed.start()
@@ -272,26 +261,6 @@ def test_a_stream_that_always_breaks_fails_the_turn(hasty: Doomed, model: Practi
     assert len(model.requests()) == 4
 
 
-@pytest.mark.parametrize(
-    ("error", "calls_made"),
-    [
-        ({"status": 429, "message": "slow down", "retry_after": 0.2}, 3),
-        ({"status": 503, "message": "busy"}, 3),
-        ({"status": 400, "message": "bad"}, 2),
-        ({"status": 429, "message": "tomorrow", "retry_after": 3600}, 2),
-    ],
-)
-def test_a_refused_call_is_retried_when_that_can_help(hasty: Doomed, model: PracticeModel, error, calls_made):
-    """Throttling and server errors are retried in their place, other refusals and long waits are not."""
-    session = uuid4().hex
-    host = hasty.host
-    model.plan({"calls": [call("note", text="once")]}, {"error": error}, {"text": "Done."})
-    answer = host.run("Worker", {"message": "go", "session_id": session})
-    assert answer.ok == (calls_made == 3)
-    assert hasty.traces == ["once"]
-    assert len(model.requests()) == calls_made
-
-
 @pytest.mark.parametrize("agent", ["Kept", "KeptThinker"])
 def test_a_continuation_that_is_lost_within_a_turn_goes_on_from_the_transcript(
     hasty: Doomed, model: PracticeModel, agent
@@ -315,19 +284,6 @@ def test_a_continuation_that_is_lost_within_a_turn_goes_on_from_the_transcript(
     assert host.run(agent, {"message": "on", "session_id": session}).ok
 
 
-def test_tools_that_fail_or_leave_do_no_harm(hasty: Doomed, model: PracticeModel):
-    """A tool that ends the program, or raises what it likes, is a failed call; the host and the turn go on."""
-    host = hasty.host
-    play(
-        model,
-        {"calls": [call("leave"), call("leave_async"), call("fail", text="this"), call("note", text="fine")]},
-        {"text": "Survived."},
-    )
-    assert host.run("Worker", "go").text == "Survived."
-    assert outputs(model) == ["Error: Function failed."] * 3 + ["noted fine"]
-    assert host.run("Worker", "go").text == "Survived."
-
-
 RAISED = ("generator", "keyboard", "exit", "cancelled", "stop", "async-stop", "group")
 
 
@@ -347,14 +303,6 @@ def test_whatever_a_tool_raises_is_a_failed_call(hasty: Doomed, model: PracticeM
     model.forget()
     play(model, {"text": "On."})
     assert hasty.host.run("Worker", {"message": "on", "session_id": "raised"}).json()["response"] == "On."
-
-
-def test_large_results_are_kept(doomed: Doomed, model: PracticeModel):
-    """A result of 10 MB reaches the model, and outlives a crash."""
-    play(model, {"calls": [call("large", megabytes=10)]}, {"text": "Large."})
-    assert doomed.run("Worker", "journal.tool.after_append")["response"] == "Large."
-    assert doomed.traces == ["large"]
-    assert len(outputs(model)[0]) == 10 * 1024 * 1024
 
 
 def test_a_turn_has_its_time(doomed: Doomed, model: PracticeModel):
@@ -381,24 +329,6 @@ def test_blocking_tools_do_not_touch_other_sessions(doomed: Doomed, model: Pract
     play(model, {"calls": [call("stall", seconds=3)]}, {"text": "Stalled."})
     assert host.run("Worker", "stall").text == "Stalled."
     assert any("blocked for 2 s by tool 'stall' of turn" in line for line in host.output)
-
-
-def test_agents_without_a_client_are_not_run_twice_without_a_word(doomed: Doomed):
-    """What such an agent did before a crash is not known: its turn fails and says so, unless the agent allows it."""
-    host = doomed.start()
-    turns: dict[str, str] = {}
-    for agent in ("Plain", "PlainAgain"):
-        body = {"message": "slowly", "session_id": "s"}
-        turns[agent] = host.run(agent, body, headers={"x-ms-wait-for-response": "false"}).json()["turn_id"]
-    wait_until(lambda: len(doomed.traces) == 2)
-    host.kill()
-    host = doomed.start()
-    url = f"{host.url}/api/agents/{{0}}/sessions/s/turns/{{1}}"
-    failed = host.end_of_turn(url.format("Plain", turns["Plain"]))
-    assert (failed["status"], "not known" in failed["error"]["message"]) == ("failed", True)
-    assert host.end_of_turn(url.format("PlainAgain", turns["PlainAgain"]))["response"] == "done"
-    assert len(doomed.traces) == 3
-    assert host.run("Plain", {"message": "again", "session_id": "s"}).json()["response"] == "done"
 
 
 def test_an_agent_that_is_a_tool_is_one_call(doomed: Doomed, model: PracticeModel):

@@ -2,7 +2,6 @@
 
 import shutil
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,10 +14,8 @@ from durable_agent_host.http.routes import ROUTES
 from tests.durable_agent_host.hostile_callers import FILE, OWNER, send
 from tests.durable_agent_host.test_scenarios_encryption import KEYS, key
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS
-from tests.kit import AgentHost, PracticeModel, hosted
-from tests.processes import wait_until
+from tests.kit import AgentHost, hosted
 
-WORKFLOW = APP.parent / "workflow"
 OPEN = frozenset({"http-agents", "http-metrics", "http-health"})
 """Routes that show nothing of sessions."""
 OF_SESSIONS = [route for route in ROUTES if route.name not in OPEN]
@@ -88,28 +85,3 @@ def test_what_shows_nothing_of_sessions_is_answered(lost: AgentHost):
     """Which agents there are is no secret of a conversation, and health says what is wrong."""
     assert requests.get(f"{lost.url}/api/agents", headers=OWNER, timeout=60).ok
     assert "EncryptionKeyError" in requests.get(f"{lost.url}/api/health", timeout=60).text
-
-
-def test_agents_of_a_workflow_wait_for_the_key(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
-    """No session of theirs begins without it, encrypted or not; with the key, the run goes on."""
-    model.plan({"text": "Rain falls."}, times=None)
-
-    def run(host: AgentHost) -> str:
-        return requests.post(f"{host.url}/api/workflow/pipeline/run", data="write", timeout=60).json()["instanceId"]
-
-    def status(host: AgentHost, name: str) -> str:
-        return requests.get(f"{host.url}/api/workflow/pipeline/status/{name}", timeout=60).json()["runtimeStatus"]
-
-    with hosted(tmp_path, practice_model, app=WORKFLOW, **{KEYS: key(1)}) as host:
-        first = run(host)
-        wait_until(lambda: status(host, first) == "Completed")
-    begun, runs, asked = stored(tmp_path), list[str](), len(model.requests())
-    for keys in LOST.values():
-        with hosted(tmp_path, practice_model, app=WORKFLOW, **({KEYS: keys} if keys else {})) as host:
-            runs.append(run(host))
-            wait_until(lambda host=host: "wait for their key" in "".join(host.output))
-            time.sleep(1)
-            assert [status(host, one) for one in runs] == ["Running"] * len(runs)
-    assert (stored(tmp_path), len(model.requests())) == (begun, asked)
-    with hosted(tmp_path, practice_model, app=WORKFLOW, **{KEYS: key(1)}) as host:
-        wait_until(lambda: all(status(host, one) == "Completed" for one in runs))

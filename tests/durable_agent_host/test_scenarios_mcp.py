@@ -43,12 +43,6 @@ def test_a_tool_call_is_a_turn_of_its_session(tools: AgentHost):
     assert [turn["status"] for turn in session["turns"]] == ["completed", "completed"]
 
 
-def test_a_tool_call_without_a_session_begins_one(tools: AgentHost):
-    """Calls without a sessionId know nothing of each other."""
-    assert call(tools, "Counting", query="hello")["content"][0]["text"] == "1: hello"
-    assert call(tools, "Counting", query="again")["content"][0]["text"] == "1: again"
-
-
 def test_a_failed_turn_is_a_failed_tool_call(tools: AgentHost):
     """The client is told the reason at once, and is not left to wait."""
     result = call(tools, "Failing", query="print", sessionId="paper")
@@ -97,19 +91,6 @@ def test_a_result_names_its_session(tools: AgentHost):
     assert call(tools, "Counting", query="again", sessionId=session)["content"][0]["text"] == "3: again"
     turns = [turn["turn_id"] for turn in tools.session("Counting", session)["turns"]]
     assert turns[0] == first["structuredContent"]["turnId"]
-
-
-def test_the_key_is_an_argument_of_the_tool(tools: AgentHost):
-    """A client that reads the schema finds the key beside upstream's arguments."""
-    answer = requests.post(
-        f"{tools.url}/runtime/webhooks/mcp",
-        json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
-        headers={"accept": "application/json, text/event-stream"},
-        timeout=30,
-    )
-    for tool in json.loads(answer.text.partition("data:")[2])["result"]["tools"]:
-        assert set(tool["inputSchema"]["properties"]) == {"query", "sessionId", "idempotencyKey"}
-        assert tool["inputSchema"]["required"] == ["query"]
 
 
 @pytest.mark.parametrize("name", ["sessionId", "threadId", "idempotencyKey"])

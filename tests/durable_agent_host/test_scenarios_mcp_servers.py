@@ -186,23 +186,6 @@ def test_a_call_that_is_cut_runs_again_if_that_is_harmless(using: AgentHost, mod
     assert ledger(local.folder) == ["begin blue", "begin blue", "end blue"]
 
 
-def test_a_harmless_call_that_is_cut_while_its_server_stays_away_may_be_made_again(
-    using: AgentHost, model: PracticeModel, remote: Remote
-):
-    """What the server has said of its tool counts while it is away: the model is told that it can call again."""
-    remote.start()
-    (remote.folder / "slow").touch()
-    model.plan({"calls": [call("look", room="blue")]}, {"text": "Done."})
-    with ThreadPoolExecutor() as pool:
-        answer = pool.submit(turn, using, "Remote", "stays-away")
-        wait_until(lambda: ledger(remote.folder) == ["begin blue"], 60)
-        remote.kill()
-        assert answer.result().status_code == 200
-    (remote.folder / "slow").unlink()
-    (output,) = outputs(model)
-    assert output.startswith("Error: The call was cut and has no result; it is safe to make it again: the MCP server")
-
-
 def test_a_call_of_an_agent_that_is_a_tool_is_in_doubt_too(using: AgentHost, model: PracticeModel, local: Local):
     """The model of an agent that is a tool is told that the outcome is unknown; its server serves the next call."""
     cut(using, model, local, "book", agent="Asking")

@@ -100,21 +100,6 @@ def test_calls_go_with_the_session(tmp_path: Path, practice_model: PracticeModel
         assert call_of(url, "1.0")["request"]["complete"]
 
 
-def test_a_key_that_comes_again_in_a_new_session(people: AgentHost, model: PracticeModel):
-    """The calls of its turn are its own, and not those that went with the deleted session."""
-    model.plan({"text": "Yes."}, {"text": "Yes."})
-    said, key = (
-        {"message": "the same words, again and again " * 10, "session_id": "begun-again"},
-        {"idempotency-key": "k"},
-    )
-    url = turn_url(people, people.run("Talker", said, headers=key))
-    assert requests.delete(url.partition("/turns/")[0], timeout=60).ok
-    assert turn_url(people, people.run("Talker", said, headers=key)) == url
-    for side in ("request", "answer"):
-        assert call_of(url, "1.0")[side]["complete"]
-        assert requests.get(f"{url}/calls/1.0/{side}", timeout=30).json() == call_of(url, "1.0")[side]["body"]
-
-
 def files(folder: Path) -> list[Path]:
     """The files of a folder that hold data."""
     return [one for one in folder.rglob("*") if one.is_file()]

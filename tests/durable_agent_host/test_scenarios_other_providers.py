@@ -170,16 +170,6 @@ def test_a_call_of_the_providers_own_tool_without_its_result_is_left_out(site: S
     assert said == [("user", ["search"]), ("assistant", ["I search."]), ("user", ["and on"])]
 
 
-def test_a_call_of_the_providers_own_tool_with_its_result_is_no_problem(site: Site):
-    """A search that was answered stays."""
-    found = {"type": "web_search_result", "url": "https://example.com", "title": "t", "encrypted_content": "e"}
-    result = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_02", "content": [found]}
-    call = anthropic_call("srvtoolu_02", "web_search", '{"query":"x"}', kind="server_tool_use")
-    site.service.play(anthropic_answer(call, result, anthropic_text("Found.")))
-    assert site.host.run("Claude", {"message": "search", "session_id": "found"}).ok
-    assert problems(site, "Claude", "found") == []
-
-
 def signed(kind, number, **fields):
     """A part of Gemini with a signature that only it has."""
     return {kind: {"id": f"hosted-{number}"} | fields, "thoughtSignature": base64.b64encode(b"s" * number).decode()}

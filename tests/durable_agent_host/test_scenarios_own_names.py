@@ -4,8 +4,6 @@ import base64
 import json
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -151,23 +149,6 @@ def test_a_name_stays_whose_it_was(own: Place):
     assert own.ask("GET", f"{SESSIONS}/{name}", "kim").json()["message_count"] == 2
 
 
-@pytest.mark.parametrize("how", [name for name in BEGINNINGS if "run" in BEGINNINGS[name]["path"]])
-def test_a_name_that_was_ones_own_and_is_somebody_elses_now_is_used_again(own: Place, how: str):
-    """The process still knows whose the session was: the turn finds a session of the caller's own all the same."""
-    name = f"moved-{uuid4().hex}"
-    for number in range(3):
-        assert own.run("ada@contoso", f"words {number}", name).ok
-    assert own.ask("DELETE", f"{SESSIONS}/{name}", "ada@contoso").ok
-    assert own.run(STRANGER, "words of a stranger", name).ok
-    before = own.host.state("Echo", name)
-    again = begin(own, how, name, "ada@contoso")
-    assert again.ok, again.text
-    assert own.run("ada@contoso", "and more", name).ok
-    said = own.ask("GET", f"{SESSIONS}/{name}", "ada@contoso").json()
-    assert said["message_count"] == 4
-    assert own.host.state("Echo", name) == before
-
-
 def test_forks_and_tools_have_names_of_ones_own(own: Place):
     """The target of a fork, and the session of a tool call, are free where somebody else has them."""
     name, origin = f"fork-{uuid4().hex}", f"of-{uuid4().hex}"
@@ -180,27 +161,6 @@ def test_forks_and_tools_have_names_of_ones_own(own: Place):
     result = call_tool(own.host, "kim", query="let me in", sessionId=name)
     assert result["structuredContent"]["sessionId"] == name
     assert own.ask("GET", f"{SESSIONS}/{name}", "kim").json()["message_count"] == 2
-
-
-def test_a_guest_who_may_read_a_session_begins_none_of_its_name(own: Place):
-    """Support reads and continues the session that the name has; what support may not do there is refused."""
-    name = f"desk-{uuid4().hex}"
-    assert own.run("ada@contoso", "hi", name).ok
-    assert own.run("sue:support", "how can I help", name).ok
-    assert own.ask("GET", f"{SESSIONS}/{name}", "ada@contoso").json()["message_count"] == 4
-    refused = own.ask("POST", f"{SESSIONS}/{name}/files?name=a.txt", "sue:support", data=b"x")
-    assert refused.status_code == 404
-
-
-def test_several_at_once_have_a_name_each(own: Place):
-    """Eight principals use one name at the same time; each has a session with what he said."""
-    name = f"crowd-{uuid4().hex}"
-    people = [f"person-{number}" for number in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        assert all(one.ok for one in pool.map(lambda who: own.run(who, f"words of {who}.", name), people))
-    for who in people:
-        messages = own.ask("GET", f"{SESSIONS}/{name}", who).text
-        assert messages.count("words of ") == messages.count(f"words of {who}.")
 
 
 def test_search_cursor_and_export_do_not_tell_that_a_name_is_taken(own: Place):
@@ -234,49 +194,6 @@ def test_search_cursor_and_export_do_not_tell_that_a_name_is_taken(own: Place):
         assert re.search("[0-9a-f]{16}~", exported.text) is None
 
 
-def test_a_long_export_has_no_mark_either(own: Place):
-    """Wherever the parts of its stream begin and end."""
-    name = f"long-{uuid4().hex}"
-    assert own.run("ada@contoso", "hi", name).ok
-    for number in range(4):
-        assert own.run(STRANGER, f"{number}" * 40_000, name).ok
-    exported = own.ask("GET", f"{SESSIONS}/{name}/export", STRANGER)
-    assert exported.json()["data"]["extensionData"]["durableAgentHost"]["agentSession"]["session_id"] == name
-    assert "~" not in exported.text
-    assert exported.text.count("1" * 40_000) == 2
-    assert own.ask("POST", f"{SESSIONS}/{name}-copy/import", STRANGER, data=exported.content).status_code == 201
-
-
-def test_uploads_to_a_free_name_stay_when_somebody_else_begins_it(own: Place):
-    """The caller lists, reads and uses them as before, and deletes them with the session."""
-    name = f"up-{uuid4().hex}"
-    (sent,) = own.ask("POST", f"{SESSIONS}/{name}/files?name=a.txt", STRANGER, data=b"of a stranger").json()["files"]
-    before = own.ask("GET", f"{SESSIONS}/{name}/files", STRANGER)
-    assert own.run("ada@contoso", "hi", name).ok
-    after = own.ask("GET", f"{SESSIONS}/{name}/files", STRANGER)
-    assert (after.status_code, after.json()) == (200, before.json())
-    path = f"{SESSIONS}/{name}/files/{sent['id']}"
-    assert own.ask("GET", path, STRANGER).content == b"of a stranger"
-    assert own.ask("GET", path, "ada@contoso").status_code == 404
-    part = {"type": "file", "file_id": sent["id"]}
-    message = {"message": [{"type": "text", "text": "look"}, part], "session_id": name}
-    assert own.ask("POST", "/agents/Echo/run", STRANGER, json=message).ok
-    (more,) = own.ask("POST", f"{SESSIONS}/{name}/files?name=b.txt", STRANGER, data=b"more").json()["files"]
-    listed = own.ask("GET", f"{SESSIONS}/{name}/files", STRANGER).json()["files"]
-    assert {one["id"] for one in listed} == {sent["id"], more["id"]}
-    assert own.ask("DELETE", f"{SESSIONS}/{name}", STRANGER).ok
-    assert own.ask("GET", f"{SESSIONS}/{name}/files", STRANGER).status_code == 404
-
-
-def test_a_setting_without_meaning_is_told(tmp_path: Path):
-    """The host says what the setting can be."""
-    with (
-        pytest.raises(Exception, match="set it to 'shared' or 'own'"),
-        hosted(tmp_path, None, app=APP, DURABLE_AGENT_HOST_SESSION_NAMES="mine", LEDGER=str(tmp_path / "x")),
-    ):
-        pass
-
-
 @pytest.mark.parametrize("size", [10, 300_000], ids=["in the head", "with pieces"])
 def test_an_import_whose_name_is_taken_while_it_arrives_is_ones_own_session(own: Place, size: int):
     """It is what a name is that was taken before, and later runs and reads find it."""
@@ -299,42 +216,6 @@ def test_an_import_whose_name_is_taken_while_it_arrives_is_ones_own_session(own:
     assert own.ask("GET", f"{SESSIONS}/{name}/export", "ann").text.count(words) == 8
     theirs = own.ask("GET", f"{SESSIONS}/{name}", STRANGER).json()
     assert theirs["message_count"] == 2
-
-
-def test_forks_that_want_one_name_at_once_are_each_ones_own(own: Place):
-    """Nobody learns that somebody else had the same name in the same moment."""
-    whose = ("ann", STRANGER, "cid@contoso")
-    for who in whose:
-        assert own.run(who, f"words of {who}", "to-fork").ok
-    with ThreadPoolExecutor(len(whose)) as pool:
-        for number in range(10):
-            name = f"fork-{number}-{uuid4().hex[:8]}"
-
-            def fork(who: str, name: str = name) -> requests.Response:
-                return own.ask("POST", f"{SESSIONS}/to-fork/fork", who, json={"session_id": name})
-
-            answers = list(pool.map(fork, whose))
-            assert [(one.status_code, one.json()["session_id"]) for one in answers] == [(201, name)] * len(whose)
-            for who in whose:
-                assert f"words of {who}" in own.ask("GET", f"{SESSIONS}/{name}", who).text
-
-
-def test_the_original_of_a_repaired_session_is_named_alike_whoever_has_the_name(own: Place):
-    """A name as long as names may be tells nothing either."""
-    message = {"$type": "request", "correlationId": "one", "messages": []}
-    call = {"$type": "functionCall", "callId": "c", "name": "f", "arguments": {}}
-    answer = {"$type": "response", "correlationId": "one", "messages": [{"role": "assistant", "contents": [call]}]}
-    document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [message, answer]}}
-    lengths: list[int] = []
-    for is_taken in (False, True):
-        name = uuid4().hex.ljust(128, "x")
-        if is_taken:
-            assert own.run(STRANGER, "words", name).ok
-        assert own.ask("POST", f"{SESSIONS}/{name}/import", "ann", json=document).status_code == 201
-        repaired = own.ask("POST", f"{SESSIONS}/{name}/repair", "ann").json()
-        assert own.ask("GET", f"{SESSIONS}/{repaired['original_session_id']}", "ann").ok
-        lengths.append(len(repaired["original_session_id"]))
-    assert lengths == [128, 128]
 
 
 def test_the_app_is_asked_nothing_about_ones_own_session_whoever_has_the_name(own: Place):

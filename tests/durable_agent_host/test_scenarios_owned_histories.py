@@ -81,15 +81,6 @@ def begun_during_import(host: AgentHost, model: PracticeModel, first: str, secon
     return answers[0]
 
 
-def test_an_import_that_loses_a_race_puts_nothing_into_the_winner_s_conversation(host: AgentHost, model: PracticeModel):
-    """The stranger's messages are neither sent to the model nor shown."""
-    refused = begun_during_import(host, model, "eve", "bob")
-    assert refused.status_code in {404, 409}, refused.text
-    say(host, "bob", "Noted", "main", "go on")
-    assert said(model) == ["begin", "go on"]
-    assert texts(host, "bob", "Noted", "main") == ["begin", "go on"]
-
-
 @pytest.mark.parametrize("agent", ["Noted", "Filed", "Carved"])
 def test_what_an_owner_has_left_is_not_the_next_one_s(host: AgentHost, model: PracticeModel, agent: str):
     """A provider that kept a deleted session's messages does not give them to another owner of its id."""

@@ -97,23 +97,3 @@ def test_commands_on_sessions_with_everything_on(folder: Path, model: PracticeMo
         output = "".join(host.output)
     assert CANARY.strip() not in output
     assert CANARY.strip().encode() not in stored(folder / "data")
-
-
-def test_a_lost_key_with_everything_on(folder: Path, model: PracticeModel):
-    """Every command says which key is missing and changes nothing; with the key, all is as it was."""
-    with hosted(folder / "data", model, app=APP, **settings(folder)) as host:
-        before = read(host, "a")
-        document = folder / "document.json"
-        done(host, "export", "Worker", "a", "--output", str(document))
-    with hosted(folder / "data", model, app=APP, **settings(folder, key=2)) as host:
-        for command in ("list", "show", "verify", "repair", "export", "fork", "delete"):
-            ended = sessions(host, command, *(() if command == "list" else ("Worker", "a")))
-            assert ended.returncode == 2, (command, ended.stdout)
-            assert "k1" in ended.stderr, (command, ended.stderr)
-        assert "k1" in sessions(host, "import", "Worker", "b", str(document)).stderr
-        refused = host.run("Worker", {"message": "again", "session_id": "a"}, headers=OWNER)
-        assert (refused.status_code, "k1" in refused.json()["detail"]) == (503, True)
-    with hosted(folder / "data", model, app=APP, **settings(folder)) as host:
-        assert read(host, "a") == before
-        say(host, model, "a", "third")
-        assert read(host, "a")["spent"]["model_calls"] == 6

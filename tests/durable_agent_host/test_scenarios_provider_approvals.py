@@ -179,18 +179,3 @@ def test_a_host_that_keeps_the_conversation_sends_everything_once(people: AgentH
     assert people.run("Talker", {"message": "and now?", "session_id": session}).ok
     last = [("assistant", "Done."), ("user", "and now?")]
     assert sent_bodies(model, after=5) == [(None, [*before, *called, *asked, *again, *last])]
-
-
-@pytest.mark.parametrize("agent", KEEPERS)
-def test_a_fork_that_asks_sends_its_history_once(people: AgentHost, model: PracticeModel, agent):
-    """A session that begins with a transcript, for which the service then keeps the rest."""
-    model.plan({"text": "Hello."}, {"item": ASK}, {"text": "Done."})
-    session = people.run(agent, {"message": "hello"}).json()["session_id"]
-    forked = people.post(f"/agents/{agent}/sessions/{session}/fork", b"").json()["session_id"]
-    turn = people.run(agent, {"message": "publish", "session_id": forked}).json()
-    asked = turn["pending_approvals"][0]["call_id"]
-    assert answer_all(turn, yes)["response"] == "Done."
-    assert sent_bodies(model, after=1) == [
-        (None, [("user", "hello"), ("assistant", "Hello."), ("user", "publish")]),
-        (1, [("approve", asked)]),
-    ]

@@ -89,30 +89,6 @@ def test_arguments_count_once_although_their_end_repeats_them(host: AgentHost, m
     assert 3000 < spent(host, "Responses", session)["tokens"] < 3500
 
 
-@pytest.mark.parametrize(
-    "items",
-    [
-        [("", "long " * 8000)],
-        [("word ", "long " * 8000)],
-        [("word " * 3000, "x"), ("", "word " * 3000)],
-        [("word " * 3000, ""), ("word " * 3000, "word " * 3000)],
-    ],
-    ids=["no pieces", "short pieces", "another item", "an item without an end"],
-)
-def test_a_whole_that_was_not_streamed_counts(host: AgentHost, model: HostileModel, items):
-    """What comes of another text, or nothing at all, does not stand for a text."""
-    model.play(responding(*items, usage=reported(1, 1)))
-    assert "in the middle of the model's answer" in told(host.run("Responses", "go"))
-
-
-def test_arguments_that_come_as_an_object_count(host: AgentHost, model: HostileModel):
-    """Gemini sends them so; without figures, they count as what the model has said."""
-    model.play(stream(calling("Gemini", [("c1", json.dumps({"words": 1, "why": "so " * 4000}))])), fallback=stream())
-    answer = host.run("Gemini", {"message": "go", "session_id": (session := uuid4().hex)})
-    assert answer.status_code == 402, answer.text
-    assert spent(host, "Gemini", session)["tokens"] > 3000
-
-
 def test_the_cost_of_gemini_has_thoughts_and_what_its_tools_gave(host: AgentHost, model: HostileModel):
     """Both are beside prompt and answer in its figures: thoughts are written, results of its own tools are read."""
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 700, "totalTokenCount": 1015}

@@ -117,32 +117,6 @@ def test_a_crash_loses_no_state(model: PracticeModel, tmp_path: Path, point: str
         host.kill()
 
 
-def test_a_batch_is_put_back_in_the_order_in_which_it_ended(keeping: AgentHost, model: PracticeModel):
-    """Of tools that ran at the same time, the last one's view of the state is the one that holds."""
-    batch = {"calls": [call("remember_late", word="late", seconds=0.5), call("remember", word="early")]}
-    broken = {"text": "The whole answer.", "chunk_characters": 4, "break_after_events": 7}
-    model.plan(batch, broken, {"calls": [call("forget")]}, broken, {"text": "The whole answer."})
-    run(keeping, "batch-forgotten")
-    assert "words" not in state(keeping, "batch-forgotten")
-    model.plan(batch, broken, {"text": "The whole answer."})
-    run(keeping, "batch")
-    assert state(keeping, "batch")["words"] == ["early", "late"]
-
-
-def test_only_what_changed_is_journaled(lives: Callable[..., Lives], model: PracticeModel, tmp_path: Path):
-    """A large word is written once for each change of it, and not with every step."""
-    host = lives(STATE).host
-    large = "x" * 100_000
-    model.plan(
-        {"calls": [call("remember", word=large)]},
-        *({"calls": [call("publish_not")]} for _ in range(20)),
-        {"text": "Done."},
-    )
-    run(host, "large")
-    size = sum(path.stat().st_size for path in (tmp_path / "0").glob("turn-log.sqlite*"))
-    assert size < 100_000 * 12
-
-
 def test_what_json_cannot_hold_fails_its_turn(keeping: AgentHost, model: PracticeModel):
     """A tool that keeps an object fails the turn with a sentence; the session is as it was and goes on."""
     model.plan({"calls": [call("remember", word="plum")]}, {"text": "Done."})

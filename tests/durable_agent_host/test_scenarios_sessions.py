@@ -61,16 +61,6 @@ def test_a_list_that_makes_no_sense_is_refused(lab: AgentHost, query):
     assert query.partition("=")[0] in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("action", ["export", "verify", "repair"])
-def test_what_is_not_there_is_not_found(lab: AgentHost, action):
-    """An unknown agent or session is a 404 in words."""
-    ask = lab.get if action != "repair" else lambda path: lab.post(path, b"")
-    for path, name in (("/agents/Nobody/sessions/s", "Nobody"), ("/agents/Instant/sessions/nothing", "nothing")):
-        answer = ask(f"{path}/{action}")
-        assert answer.status_code == 404
-        assert name in answer.json()["detail"]
-
-
 def test_a_broken_session_is_repaired_and_goes_on(lab: AgentHost, model: PracticeModel, capsys):
     """What is sent is closed, and what is stored stays broken until repair mends it and keeps the original."""
     session = f"broken-{uuid4().hex[:8]}"
@@ -180,16 +170,6 @@ def test_a_session_is_exported_and_imported(lab: AgentHost, model: PracticeModel
     assert "already" in errors
 
 
-def test_what_is_no_session_is_not_imported(lab: AgentHost, capsys, tmp_path):
-    """A body that is no session, or one that this program cannot read, is a 400 and stores nothing."""
-    for number, body in enumerate([b"{", b"[]", b"{}", b'"text"', json.dumps({"schemaVersion": "9"}).encode()]):
-        answer = lab.post(f"/agents/Instant/sessions/no-import-{number}/import", body, content_type="application/json")
-        assert answer.status_code == 400, answer.text
-        assert lab.state("Instant", f"no-import-{number}") is None
-    missing = tmp_path / "missing.json"
-    assert "cannot be read" in command(lab, capsys, "import", "x", str(missing), agent="Instant")[2]
-
-
 def test_turns_that_ran_are_not_imported(lab: AgentHost):
     """An exported session that was busy is idle when it is imported: those turns belong to another host."""
     document = golden("session-v1")
@@ -200,23 +180,6 @@ def test_turns_that_ran_are_not_imported(lab: AgentHost):
     assert "running" not in ours
     assert "queue" not in ours
     assert ours["receipts"] == document["data"]["extensionData"]["durableAgentHost"]["receipts"]
-
-
-def test_commands_list_and_show(lives, capsys):
-    """The commands print sessions and conversations in plain lines, of a host on which nobody has damaged a session."""
-    lab, session = lives().host, f"shown-{uuid4().hex[:8]}"
-    lab.run("Ledger", {"message": 'charge with {"amount": 3}', "session_id": session})
-    lab.run("Raising", {"message": "fail", "session_id": session})
-    status, out, _ = command(lab, capsys, "list", "--limit", "1000")
-    assert status == 0
-    assert session in out
-    status, out, _ = command(lab, capsys, "show", session)
-    assert status == 0
-    assert "charge with" in out
-    assert "calls charge" in out
-    status, out, _ = command(lab, capsys, "verify", agent="Raising")
-    assert status == 0
-    assert "no problems" in out
 
 
 def test_commands_say_what_is_wrong(lab: AgentHost, capsys):
@@ -259,19 +222,6 @@ def test_a_url_that_is_none_is_told(capsys, url):
         main(["sessions", "list", "--url", url])
     assert ended.value.code == 2
     assert "http://127.0.0.1:7071" in capsys.readouterr().err
-
-
-def test_lone_surrogates_are_stored(lab: AgentHost, model: PracticeModel):
-    """Half a surrogate pair in a call's arguments is stored, read over HTTP and replayed as it came."""
-    session, arguments = f"half-{uuid4().hex[:8]}", '{"amount": 1, "note": "\\ud83d"}'
-    model.plan({"calls": [{"name": "charge", "arguments": arguments}]}, {"text": "done"})
-    answer = lab.run("Ledger", {"message": "charge it", "session_id": session})
-    assert answer.status_code == 200, answer.text
-    stored = [content for message in lab.session("Ledger", session)["messages"] for content in message["contents"]]
-    assert {"amount": 1, "note": "\ud83d"} in [content.get("arguments") for content in stored]
-    assert lab.run("Ledger", {"message": "again", "session_id": session}).status_code == 200
-    sent = [item["arguments"] for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call"]
-    assert sent == [arguments]
 
 
 def test_items_that_lost_their_contents_are_repaired(lab: AgentHost, model: PracticeModel, capsys):

@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,17 +15,17 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from tests.durable_agent_host.conftest import Reborn
 from tests.durable_agent_host.sse_client import Event, Reader
-from tests.durable_agent_host.test_scenarios_streaming import asked, follow, open_without_reading
-from tests.durable_agent_host.test_scenarios_streaming_resume import AT_ONCE, Reborn, plan_answers
+from tests.durable_agent_host.test_scenarios_streaming import follow, open_without_reading
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.kit_services import CuttingProxy, turn_log_of
 from tests.processes import wait_until
 from tests.sweeps import chooser, count
 
-JOURNAL = Path(__file__).parent / "apps" / "journal"
 CURL = shutil.which("curl")
 RUNS = count("RUNS", short=8, long=300)
+AT_ONCE = 20
 PATIENCE_SECONDS = 300
 TEXT = "It rains, größer 😀 than ever. " * 12
 SLOW = {"text": TEXT, "chunk_characters": 4, "delay_milliseconds": 20}
@@ -50,6 +49,14 @@ def events_of(body: bytes) -> list[Event]:
         fields = dict(line.split(": ", 1) for line in lines)
         events.append(Event(int(fields["id"]), fields["event"], json.loads(fields["data"])))
     return events
+
+
+def plan_answers(model: PracticeModel, choices: random.Random) -> None:
+    """Answer every call of the model with another text, so that what is run again reads differently."""
+    words = ["rain", "snow", "größer", "😀", "wind\n", '"quoted"', "end.", "{}"]
+    texts = [" ".join(choices.choices(words, k=choices.randint(20, 120))) + f" [{n}]" for n in range(97)]
+    delivery = {"chunk_characters": 7, "delay_milliseconds": 5}
+    model.plan(*({"text": text, **delivery} for text in texts), times=None)
 
 
 def accepted(host: AgentHost, agent: str = "Kept", **body: Any) -> tuple[str, str]:
@@ -130,23 +137,6 @@ def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: Practice
             host.host.kill()
 
 
-@with_curl
-def test_heartbeats_are_no_events(lives: Callable[..., Lives], model: PracticeModel):
-    """While a tool is silent, curl hears that the stream lives; no client takes that, or the opening, for an event."""
-    host = lives(JOURNAL, DURABLE_AGENT_HOST_STREAM_HEARTBEAT_SECONDS="0.1").host
-    model.plan({"calls": [{"name": "dawdle", "arguments": {"text": "well", "seconds": 1}}]}, {"text": "Done."})
-    turn, events = accepted(host, "Worker")
-    _, body = curl(events)
-    blocks = body.decode().split("\n\n")
-    assert blocks.pop() == ""
-    assert all(block.count("\ndata: ") == 1 for block in blocks)
-    assert blocks[0].startswith("retry: ")
-    told = [event.name for event in events_of(body)]
-    assert told == ["turn.started", "tool.started", "tool.completed", "message.delta", "turn.completed"]
-    assert blocks[2].split("\n").count(": still here") > 3
-    assert requests.get(turn, timeout=60).json()["response"] == "Done."
-
-
 def exchange(url: str, version: str, *headers: str, pieces: int = 1) -> tuple[str, bytes]:
     """Send a request over a bare socket, in pieces, and read until the host closes; gives head and body."""
     parts = urlsplit(url)
@@ -185,48 +175,6 @@ def test_events_are_not_compressed(lab: AgentHost, model: PracticeModel):
     head, body = exchange(events, "1.1", "Accept-Encoding: gzip, deflate, br, zstd", "Connection: close")
     assert "content-encoding" not in head
     assert b"event: turn.completed\n" in body
-
-
-def test_several_go_on_at_the_same_time(lab: AgentHost, model: PracticeModel):
-    """Clients that come back to a running turn at different places get what follows, and all of them the same."""
-    model.plan(SLOW)
-    _, events = accepted(lab)
-    with ThreadPoolExecutor(8) as threads:
-        whole = threads.submit(follow, events)
-        wait_until(lambda: len(requests.get(events, stream=True, timeout=60).raw.read(900)) == 900)
-        parts = [threads.submit(follow, f"{events}?after={place}") for place in range(1, 8)]
-        told = whole.result()
-        assert [one.result() for one in parts] == [[e for e in told if e.id > place] for place in range(1, 8)]
-    assert "".join(event.data["text"] for event in told if event.name == "message.delta") == TEXT
-
-
-def test_a_place_that_is_still_to_come(lab: AgentHost, model: PracticeModel):
-    """Who asks for what comes after an event that is not there yet gets what comes after it, or else only the end."""
-    model.plan(SLOW)
-    _, events = accepted(lab)
-    with ThreadPoolExecutor(3) as threads:
-        near, far, whole = (threads.submit(follow, events + query) for query in ("?after=15", "?after=100000", ""))
-        told = whole.result()
-        assert near.result() == [event for event in told if event.id > 15]
-        assert [event.name for event in far.result()] == ["turn.completed"]
-        assert far.result()[0].data == told[-1].data
-    assert all(before.id < after.id for before, after in pairwise(told))
-
-
-def test_one_key_streamed_by_several_at_once(lab: AgentHost, model: PracticeModel):
-    """Clients that ask under one key at the same moment share one turn and its events."""
-    model.plan(SLOW)
-
-    def ask(_: int) -> bytes:
-        with asked(lab, "Kept", "hi", session="shared", idempotency_key="shared") as answer:
-            assert answer.status_code == 200, answer.text
-            return answer.content
-
-    with ThreadPoolExecutor(6) as threads:
-        first, *others = [events_of(body) for body in threads.map(ask, range(6))]
-    assert all(events == first for events in others)
-    assert first[-1].name == "turn.completed"
-    assert len(model.requests()) == 1
 
 
 def test_a_cancel_is_told_to_all(lab: AgentHost, model: PracticeModel):

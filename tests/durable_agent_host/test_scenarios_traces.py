@@ -21,8 +21,6 @@ from tests.sweeps import IS_LONG, chooser
 TELEMETRY = Path(__file__).parent / "apps" / "telemetry"
 TURN = "agent_turn Traced"
 ATTEMPT = "invoke_agent Traced"
-REQUEST = "POST /{path}"
-"""The span that the web framework makes of a request; it is lost when the process dies before it answers."""
 SCOPES = {"durable_agent_host", "agent_framework"}
 CANARY = "canary-51c2"
 CONVENTIONS = {value for name, value in vars(gen_ai_attributes).items() if name.startswith("GEN_AI_")} - {
@@ -256,19 +254,3 @@ def test_a_turn_that_was_killed_is_one_trace(model: PracticeModel, receiver: Rec
 def _ask(host: AgentHost, asked: dict[str, str], headers: dict[str, str]) -> None:
     with suppress(requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
         host.run("Traced", asked, headers=headers)
-
-
-def test_a_turn_is_in_the_trace_of_its_request(host: AgentHost, model: PracticeModel, receiver: Receiver):
-    """Without a caller's trace the turn is in that of its request; a caller who does not sample is heeded."""
-    model.plan({"text": "yes"}, times=None)
-    answer = host.run("Traced", {"message": "hello"})
-    turn_id = answer.headers["x-ms-turn-id"]
-    (root,) = named(trace_of(receiver, turn_id), TURN)
-    assert not root.parent
-    assert [span.name for span in receiver.spans(turn_id)].count(REQUEST) == 1
-    silent = host.run(
-        "Traced", {"message": "hello"}, headers={"traceparent": f"00-{uuid4().hex}-{uuid4().hex[:16]}-00"}
-    )
-    after = host.run("Traced", {"message": "hello"})
-    trace_of(receiver, after.headers["x-ms-turn-id"])
-    assert not receiver.spans(silent.headers["x-ms-turn-id"])

@@ -1,14 +1,12 @@
 """Turns over HTTP: waited for or not, one after the other, each once."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 import requests
 
-from tests.durable_agent_host.conftest import PEOPLE
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
 
@@ -115,22 +113,6 @@ def test_turns_of_one_session_run_one_after_the_other(lab: AgentHost, model: Pra
     assert [len(request["body"]["input"]) for request in model.requests()] == [1, 3, 5, 7]
 
 
-def test_many_clients_of_one_session_all_get_their_answers(lab: AgentHost, model: PracticeModel):
-    """Turns that arrive at once never overlap, and none is lost."""
-    session = f"s-{uuid4().hex}"
-
-    def ask(number):
-        return lab.run("Ledger", {"message": f"message {number}", "session_id": session})
-
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(ask, range(8)))
-    assert [answer.status_code for answer in answers] == [200] * 8
-    assert sorted(answer.json()["message_count"] for answer in answers) == [2, 4, 6, 8, 10, 12, 14, 16]
-    assert sorted(len(request["body"]["input"]) for request in model.requests()) == [1, 3, 5, 7, 9, 11, 13, 15]
-    session_now = lab.session("Ledger", session)
-    assert (session_now["running_turn_id"], session_now["queued_turn_ids"]) == (None, [])
-
-
 def test_a_busy_session_rejects_when_asked_to(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """Policy reject is a 409 that names the running turn; nothing of it is stored."""
     model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
@@ -184,16 +166,6 @@ def test_the_same_key_with_another_body_is_refused(lab: AgentHost, model: Practi
     assert answer.status_code == 422, answer.text
     assert key["Idempotency-Key"] in answer.json()["detail"]
     assert len(model.requests()) == 1
-
-
-def test_retries_at_the_same_time_are_one_turn(lab: AgentHost, model: PracticeModel, ledger):
-    """A key that arrives several times at once runs its tools once, and everyone gets the answer."""
-    body, key = {"message": 'charge with {"amount": 2.5}'}, {"Idempotency-Key": uuid4().hex}
-    with ThreadPoolExecutor(5) as pool:
-        answers = list(pool.map(lambda _: lab.run("Ledger", body, headers=key), range(5)))
-    assert [answer.status_code for answer in answers] == [200] * 5
-    assert len({answer.text for answer in answers}) == 1
-    assert ledger.read_text() == "2.5\n"
 
 
 def test_a_failed_turn_is_failed_for_its_retry_too(lab: AgentHost, model: PracticeModel):
@@ -258,17 +230,6 @@ def test_switched_off_tools_are_not_offered(lab: AgentHost, model: PracticeModel
     assert ledger.read_text() == "3.5\n"
 
 
-def test_sessions_do_not_wait_for_each_other(lab: AgentHost, model: PracticeModel, tmp_path: Path):
-    """A slow turn of one session holds up no other session."""
-    model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
-    first = lab.run("Kept", {"message": "slow"}, headers={"x-ms-wait-for-response": "false"}).json()
-    wait_until(model.requests)
-    assert lab.run("Kept", {"message": "quick"}).status_code == 200
-    assert requests.get(first["turn_url"], timeout=30).json()["status"] == "running"
-    (tmp_path / "go").touch()
-    assert lab.end_of_turn(first["turn_url"])["status"] == "completed"
-
-
 def test_a_turn_that_was_terminated_does_not_block_its_session(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """When an operator terminates a running turn, the next turn of the session runs, and the conversation is whole."""
     model.plan({"text": "A slow answer. " * 20, "until_file": str(tmp_path / "go")})
@@ -281,63 +242,6 @@ def test_a_turn_that_was_terminated_does_not_block_its_session(lab: AgentHost, m
     session = lab.session("Ledger", first["session_id"])
     assert [turn["status"] for turn in session["turns"]] == ["failed", "completed"]
     assert session["message_count"] == 2
-
-
-def test_an_orchestration_runs_a_turn_as_a_sub_orchestration(people: AgentHost, model: PracticeModel):
-    """The turn's outcome is the sub-orchestration's output, a failure included; HTTP shows the same turn."""
-    model.plan({"text": "Said."}, {"error": {"status": 400, "message": "refused once"}})
-    session = f"s-{uuid4().hex}"
-    turns = [
-        {"agent": "Talker", "session_id": session, "turn_id": uuid4().hex, "message": text} for text in ("one", "two")
-    ]
-    said, failed = (people.orchestrate("run_turn", turn)["output"] for turn in turns)
-    assert (said["status"], said["text"], said["message_count"]) == ("completed", "Said.", 2)
-    assert (failed["status"], "refused once" in failed["error"]["message"]) == ("failed", True)
-    shown = [people.get(f"/agents/Talker/sessions/{session}/turns/{turn['turn_id']}").json() for turn in turns]
-    assert [turn["status"] for turn in shown] == ["completed", "failed"]
-    assert people.session("Talker", session)["message_count"] == 2
-
-
-def test_a_log_that_cannot_be_opened_holds_nothing(lives, model: PracticeModel, tmp_path):
-    """A turn whose log cannot be opened is not begun: 503, no model call, no session; its key runs it later."""
-    (tmp_path / "logs").write_text("in the way of the folder")
-    host = lives(PEOPLE, DURABLE_AGENT_HOST_TURN_LOG=f"sqlite:{tmp_path}/logs/log.sqlite").host
-    asked = {"message": "hi", "session_id": "s"}
-    key = {"Idempotency-Key": uuid4().hex}
-    answer = host.run("Talker", asked, headers=key)
-    assert (answer.status_code, "Retry-After" in answer.headers) == (503, True), answer.text
-    assert model.requests() == []
-    assert host.get("/agents/Talker/sessions/s").status_code == 404
-    (tmp_path / "logs").unlink()
-    (tmp_path / "logs").mkdir()
-    wait_until(lambda: host.run("Talker", asked, headers=key).status_code == 200)
-    assert len(model.requests()) == 1
-    assert host.session("Talker", "s")["message_count"] == 2
-
-
-def test_a_full_queue_gives_no_202(lives, model: PracticeModel, tmp_path: Path):
-    """A turn that is not let in is told so, though its client does not wait; a deleted session leaves nothing of it."""
-    host = lives(DURABLE_AGENT_HOST_MAX_QUEUED_TURNS="1").host
-    model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
-    later = {"x-ms-wait-for-response": "false"}
-    first = host.run("Kept", {"message": "1"}, headers=later).json()
-    wait_until(model.requests)
-    session = first["session_id"]
-    second = host.run("Kept", {"message": "2", "session_id": session}, headers=later)
-    assert second.status_code == 202, second.text
-    third = host.run("Kept", {"message": "3", "session_id": session}, headers=later)
-    assert third.status_code == 429, third.text
-    assert int(third.headers["Retry-After"]) > 0
-    fourth = host.run("Kept", {"message": "4", "session_id": session, "policy": "reject"}, headers=later)
-    assert fourth.status_code == 409, fourth.text
-    refused = [third.json()["turn_id"], fourth.json()["turn_id"]]
-    assert [host.turn(answer)["status"] for answer in (third, fourth)] == ["rejected", "rejected"]
-    (tmp_path / "go").touch()
-    assert host.end_of_turn(second.json()["turn_url"])["status"] == "completed"
-    gone = requests.delete(f"{host.url}/api/agents/Kept/sessions/{session}", timeout=60)
-    assert gone.status_code == 200, gone.text
-    for turn in (first["turn_id"], second.json()["turn_id"], *refused):
-        assert requests.get(f"{host.management}/instances/{turn}", timeout=60).status_code == 404
 
 
 def test_a_schema_that_takes_for_ever_holds_nobody_else_up(lab: AgentHost, model: PracticeModel):

@@ -157,19 +157,6 @@ def test_an_orchestration_is_told_of_a_session_id_that_it_cannot_have(lab: Agent
     assert why in status["output"]
 
 
-def test_the_operation_run_executes_one_turn_per_correlation_id(lab: AgentHost, model: PracticeModel):
-    """The same correlation id delivered twice runs once."""
-    session = f"s-{uuid4().hex}"
-    payload = {"message": "hi", "correlationId": "corr-1", "created_at": "2026-11-21T05:44:58+00:00"}
-    for _ in range(2):
-        lab.signal("Kept", session, "run", payload)
-    lab.signal("Kept", session, "run", payload | {"correlationId": "corr-2", "message": "last"})
-    wait_until(lambda: "corr-2" in json.dumps(lab.state("Kept", session)))
-    entries = lab.state("Kept", session)["data"]["conversationHistory"]
-    assert [entry["correlationId"] for entry in entries] == ["corr-1", "corr-1", "corr-2", "corr-2"]
-    assert len(model.requests()) == 2
-
-
 def test_a_reset_clears_the_conversation(lab: AgentHost):
     """Upstream's operation reset empties the session, and the next turn begins anew."""
     lab.run("Instant", {"message": "one", "session_id": "reset-1"})

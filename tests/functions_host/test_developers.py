@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.forks import HOST
-from tests.functions_host.conftest import READY, StartHost
+from tests.functions_host.conftest import StartHost
 from tests.functions_host.test_start import MINIMAL, fail_to_start, write_app
 from tests.processes import Process, Server, wait_until
 
@@ -46,18 +46,6 @@ def test_local_port_and_cross_origin_calls(start_host: StartHost, tmp_path: Path
     assert answer.headers["access-control-allow-origin"] == "https://two.example"
     assert "access-control-allow-origin" not in host.send("GET", "/api/ping", Origin="https://no.example").headers
     host.stop()
-
-
-def test_the_port_of_local_settings(tmp_path: Path):
-    """LocalHttpPort is the port when none is named."""
-    app = write_app(tmp_path / "app")
-    (app / "local.settings.json").write_text(json.dumps({"Host": {"LocalHttpPort": "x"}}))
-    assert "Host.LocalHttpPort has to be a port number; it is 'x'" in fail_to_start(app, tmp_path / "data")
-    (app / "local.settings.json").write_text(json.dumps({"Host": {"LocalHttpPort": 0}}))
-    command = [sys.executable, "-m", "functions_host", "start", "--app", str(app), "--data", str(tmp_path / "data")]
-    with Server(*command) as host:
-        host.stop()
-    assert not READY.match(host.text)[1].endswith(":7071")
 
 
 def test_settings_override_host_json(start_host: StartHost, tmp_path: Path):

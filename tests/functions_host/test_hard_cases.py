@@ -197,8 +197,3 @@ def test_poison_does_not_stall_others(host: Host):
         assert "Timeout value" in host.wait(instance_id)["output"]
     wait_until(lambda: "Entity '@breaks@x' failed and is tried again" in host.log.read_text())
     assert host.result("asks_entity")[0] == 1
-
-
-def test_large_entity_states(host: Host):
-    """Five megabytes go in, stay, and come out."""
-    assert host.result("large_state", 5_000_000) == [5_000_000, 5_000_000]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -179,20 +178,6 @@ def test_a_start_that_fails_leaves_no_data_directory(tmp_path: Path, why: str):
     assert not (tmp_path / "new").exists()
 
 
-def test_what_was_there_before_a_failed_start_stays(start_host: StartHost, tmp_path: Path):
-    """A start that fails touches no state of an earlier one, and none that the app has written."""
-    app, data = write_app(tmp_path / "app"), tmp_path / "data"
-    start_host(app, data).stop()
-    state = (data / "host.db").read_bytes()
-    write_app(app, BROKEN["import"])
-    fail_to_start(app, data)
-    assert (data / "host.db").read_bytes() == state
-    notes = "import os, pathlib\npathlib.Path(os.environ['FUNCTIONS_HOST_DATA'], 'notes').write_text('mine')\n"
-    write_app(app, notes + BROKEN["import"])
-    fail_to_start(app, tmp_path / "other")
-    assert (tmp_path / "other" / "notes").read_text() == "mine"
-
-
 def test_a_port_in_use(tmp_path: Path):
     """The message names the port and the option."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -208,14 +193,6 @@ def test_a_data_directory_that_may_not_be_written(tmp_path: Path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     assert "--data" in fail_to_start(write_app(tmp_path / "app"), closed / "data", preload=HOST)
-
-
-def test_a_data_directory_that_cannot_be_made(tmp_path: Path):
-    """A file in the way is told as such."""
-    (tmp_path / "file").write_text("x")
-    line = fail_to_start(write_app(tmp_path / "app"), tmp_path / "file" / "data", preload=HOST)
-    assert "cannot be written to" in line
-    assert "--data" in line
 
 
 def test_two_hosts_on_one_data_directory(start_host: StartHost, tmp_path: Path):
@@ -237,20 +214,6 @@ def test_no_app(tmp_path: Path):
     line = fail_to_start(tmp_path / "v1", tmp_path / "data", preload=HOST)
     assert "is an app of the v1 programming model, with greet/function.json and no function_app.py" in line
     assert "move its functions to the v2 model" in line
-
-
-def test_an_import_error_names_exception_file_and_line(tmp_path: Path):
-    """The place is in the app, not in a library."""
-    app = write_app(tmp_path / "app", "import json\n\njson.loads('{')\n")
-    line = fail_to_start(app, tmp_path / "data", preload=HOST)
-    assert "JSONDecodeError" in line
-    assert f"{app}/function_app.py:3" in line
-    assert "ModuleNotFoundError" in fail_to_start(
-        write_app(tmp_path / "b", "import no_such_module\n"), tmp_path / "d", preload=HOST
-    )
-    syntax = fail_to_start(write_app(tmp_path / "c", "def f(:\n"), tmp_path / "d")
-    assert "SyntaxError" in syntax
-    assert "function_app.py:1" in syntax
 
 
 def test_an_import_error_has_the_app_s_traceback(tmp_path: Path):
@@ -316,22 +279,6 @@ def test_an_older_python_is_told(tmp_path: Path):
     assert done.stderr.startswith("Error: Python 3.13 or later is needed")
 
 
-def test_functions_that_the_worker_refuses(tmp_path: Path):
-    """The message names the function, also when the host refuses its route."""
-    lost = MINIMAL + "\n@app.route(route='a/{id')\ndef lost(req: func.HttpRequest) -> str:\n    return ''\n"
-    assert "Function 'lost' cannot be served" in fail_to_start(
-        write_app(tmp_path / "d", lost), tmp_path / "data", preload=HOST
-    )
-    code = MINIMAL + "\n@app.route(route='bad')\ndef bad_one(req: dict) -> str:\n    return ''\n"
-    assert "bad_one" in fail_to_start(write_app(tmp_path / "a", code), tmp_path / "data", preload=HOST)
-    twice = MINIMAL + "\nother = func.FunctionApp()\n"
-    assert "More than one FunctionApp" in fail_to_start(
-        write_app(tmp_path / "b", twice), tmp_path / "data", preload=HOST
-    )
-    none = fail_to_start(write_app(tmp_path / "c", "x = 1\n"), tmp_path / "data", preload=HOST)
-    assert "Could not find top level function app" in none
-
-
 def test_a_host_json_that_is_not_right(tmp_path: Path):
     """Bad JSON and a missing version are told with the path."""
     app = write_app(tmp_path / "app")
@@ -365,35 +312,6 @@ def test_a_stop_does_not_wait_for_running_functions(start_host: StartHost, tmp_p
         connection.sendall(b"GET /api/long HTTP/1.1\r\nHost: localhost\r\n\r\n")
         wait_until(begun.exists)
         assert host.stop() == 0
-
-
-def test_a_function_that_exits_does_not_end_the_host(start_host: StartHost, tmp_path: Path):
-    """``sys.exit`` in a function is a failed invocation."""
-    code = MINIMAL + "\n@app.route(route='exit')\ndef leave(req: func.HttpRequest) -> str:\n    raise SystemExit(3)\n"
-    host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
-    assert host.send("GET", "/api/exit").status == 500
-    assert host.send("GET", "/api/ping").text == "pong"
-    host.stop()
-
-
-def test_requests_are_logged_on_demand(start_host: StartHost, tmp_path: Path):
-    """-v logs one line per request: method, path without the query, status, milliseconds."""
-    host = start_host(write_app(tmp_path / "app"), tmp_path / "data", "-v")
-    host.send("GET", "/api/ping?code=secret")
-    host.send("GET", "/nothing")
-    host.stop()
-    lines = [line.partition("http_server: ")[2] for line in host.log.read_text().splitlines()]
-    assert re.fullmatch(r"GET /api/ping 200 \d+\.\d ms", lines[0])
-    assert re.fullmatch(r"GET /nothing 404 \d+\.\d ms", lines[1])
-    assert len(lines) == 2
-
-
-def test_the_sample_app_is_independent_of_where_it_lies(start_host: StartHost, tmp_path: Path):
-    """An app folder can be copied and run anywhere."""
-    shutil.copytree(APPS / "sample", tmp_path / "copy")
-    host: Host = start_host(tmp_path / "copy", tmp_path / "data")
-    assert host.result("greet", "there") == "Hello there"
-    host.stop()
 
 
 def test_each_task_hub_has_its_own_state(start_host: StartHost, tmp_path: Path):
@@ -435,16 +353,6 @@ def test_which_existing_instances_a_start_replaces(
         assert "already exists" in answer.json["ExceptionMessage"]
         assert host.status("same")["runtimeStatus"] == "Running"
     host.stop()
-
-
-def test_an_unknown_choice_of_existing_instances_is_refused(tmp_path: Path):
-    """With the values that there are."""
-    app = write_app(
-        tmp_path / "app",
-        host_json={"version": "2.0", "extensions": {"durableTask": {"overridableExistingInstanceStates": "All"}}},
-    )
-    line = fail_to_start(app, tmp_path / "data")
-    assert "overridableExistingInstanceStates has to be NonRunningStates or AnyState" in line
 
 
 def test_a_call_of_sdk_2_is_told_when_it_fails(start_host: StartHost, tmp_path: Path):

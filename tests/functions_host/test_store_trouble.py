@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from functions_host.engine.database import Database, StoreDamagedError, StoreFullError, StoreVersionError
+from functions_host.engine.database import Database, StoreDamagedError
 from tests.functions_host.conftest import APPS, MANAGEMENT, Host, StartHost
 
 SCHEMA = "CREATE TABLE things(id INTEGER PRIMARY KEY, value TEXT);"
@@ -167,35 +167,6 @@ def test_damage_that_shows_later_stops_all_writing(tmp_path: Path):
             db.execute("INSERT INTO things(value) VALUES('x')")
     database.close()
     assert path.read_bytes()[4096:] == content[4096:]
-
-
-def test_errors_name_the_file_and_roll_back(tmp_path: Path):
-    """A transaction that does not fit is undone whole; another version's file is refused."""
-    path = tmp_path / "one.db"
-    database = Database(path, SCHEMA, 1, max_bytes=50_000)
-    with pytest.raises(StoreFullError, match=r"one\.db"), database.transaction("start") as db:
-        db.executemany("INSERT INTO things(value) VALUES(?)", (("small",), *((BIG,) for _ in range(5))))
-    assert database.read("SELECT count(*) FROM things") == [(0,)]
-    with database.transaction("start") as db:
-        db.execute("INSERT INTO things(value) VALUES('small')")
-    assert database.read("SELECT value FROM things") == [("small",)]
-    database.close()
-    with pytest.raises(StoreVersionError, match="schema version 1, this host reads 2"):
-        Database(path, SCHEMA, 2)
-
-
-def test_the_write_ahead_log_stays_small_under_a_writer_that_never_rests(tmp_path: Path):
-    """The log is folded in and begun anew between commits, however close they follow each other."""
-    path = tmp_path / "one.db"
-    database = Database(path, SCHEMA, 1)
-    largest = 0
-    for _ in range(8000):
-        with database.transaction("start") as db:
-            db.execute("INSERT INTO things(value) VALUES(?)", (BIG[:12_000],))
-        largest = max(largest, path.with_name("one.db-wal").stat().st_size)
-    database.close()
-    assert path.stat().st_size > 80_000_000
-    assert largest < 60_000_000
 
 
 def test_a_database_that_another_program_has_locked_stalls_nothing_else(start_host: StartHost, tmp_path: Path):

@@ -135,19 +135,6 @@ def test_the_context_of_a_call(served: Host):
     assert told[0]["invocation"] != told[1]["invocation"]
 
 
-def test_the_default_template(served: Host):
-    """The function that every new app begins with takes a name from the query or from the body."""
-    assert get(served, "greeting").text == "Hello, whoever you are."
-    assert get(served, "greeting?name=Ada").text == "Hello, Ada."
-    assert served.send("POST", "/api/greeting", '{ "name": "Ada" }').text == "Hello, Ada."
-
-
-def test_front_page_and_ping(served: Host):
-    """The front page and the health check answer."""
-    assert served.send("GET", "/").status == 200
-    assert served.send("POST", "/admin/host/ping?checkHealth=1").status == 200
-
-
 def test_failures_are_500(served: Host):
     """Whatever a function raises, the caller gets a 500, and the log says what it was."""
     for path in ("divides", "opens?address=http://127.0.0.1:9/x", "mute", "lacks_module"):

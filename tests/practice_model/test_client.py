@@ -56,16 +56,6 @@ async def test_a_conversation_with_tools_over_several_turns(agent, model, name, 
     assert [entry["status"] for entry in model.requests()] == [200] * 7
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streaming", "whole"])
-async def test_hosted_code_and_a_follow_up(agent, stream):
-    """The client reads the report with its citation; the service stores the code for the next question."""
-    hosted_tools = [OpenAIChatClient.get_code_interpreter_tool()]
-    analyst = agent(tools=hosted_tools, include=["code_interpreter_call.outputs"])
-    session = analyst.create_session()
-    assert "42 readings in total" in await send(analyst, "Analyse the temperatures", session, stream=stream)
-    assert "readings in total: 42" in await send(analyst, "How many were there?", session, stream=stream)
-
-
 async def test_the_clients_replay_of_stored_reasoning_is_rejected(agent):
     """With the default store it sends the message without its id after the reasoning: the rejection recorded live."""
     reasoner = agent("practice-reasoning")
@@ -73,23 +63,6 @@ async def test_the_clients_replay_of_stored_reasoning_is_rejected(agent):
     replay = [Message("user", ["Hello"]), *response.messages, Message("user", ["And then?"])]
     with pytest.raises(ChatClientException, match="was provided without its required following item"):
         await reasoner.run(replay)
-
-
-async def test_errors_reach_the_caller(agent, model):
-    """A rejection, a failing stream and a broken connection raise the client's own exception."""
-    with pytest.raises(ChatClientException, match="does not exist"):
-        await agent("unknown").run("Hello")
-    for step in ({"fail": {"code": "server_error", "message": "It broke."}}, {"text": "x", "break_after_events": 4}):
-        model.plan(step)
-        with pytest.raises(ChatClientException):
-            await agent().run("Hello", stream=True).get_final_response()
-
-
-async def test_the_client_retries_after_429(agent, model):
-    """A planned 429 with retry-after 0 is followed by the second step."""
-    model.plan({"error": {"status": 429, "retry_after": 0.01}}, {"text": "At last."})
-    assert (await agent().run("Hello")).text == "At last."
-    assert [entry["status"] for entry in model.requests()] == [429, 200]
 
 
 @pytest.mark.recordings

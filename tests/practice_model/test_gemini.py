@@ -73,17 +73,6 @@ def ask(client: PracticeModelClient, *contents, name="gemini-3-flash", stream=Tr
     return client.http.post(url, json={"contents": list(contents) or [ASK], **body}, headers=KEY)
 
 
-def parse_chunks(response):
-    """Read the chunks of a stream."""
-    assert response.status_code == 200, response.text
-    return [json.loads(line.removeprefix("data: ")) for line in response.text.split("\r\n\r\n") if line]
-
-
-def get_parts(chunks):
-    """List the parts of chunks."""
-    return [part for chunk in chunks for candidate in chunk["candidates"] for part in candidate["content"]["parts"]]
-
-
 def test_errors_have_the_format_of_googles_apis(model: PracticeModelClient):
     """Status, status name, and the retry delay as a detail; a request without a key is rejected."""
     model.plan({"error": {"status": 429, "message": "Quota", "retry_after": 3}})
@@ -93,45 +82,6 @@ def test_errors_have_the_format_of_googles_apis(model: PracticeModelClient):
     url = "/gemini/v1beta/models/m:generateContent"
     rejection = model.http.post(url, json={"contents": [ASK]}, headers={"authorization": ""})
     assert (rejection.status_code, rejection.json()["error"]["status"]) == (403, "PERMISSION_DENIED")
-
-
-def test_a_plan_becomes_parts_of_the_api(model: PracticeModelClient):
-    """Code with its output, calls with signatures, texts in chunks; the last chunk has the finish reason."""
-    model.plan(
-        {"items": [{"code": "1", "logs": "1"}, {"text": "abcdef"}, {"calls": [{"name": "f"}]}], "chunk_characters": 4}
-    )
-    chunks = parse_chunks(ask(model))
-    kinds = [next(iter(part)) for part in get_parts(chunks)]
-    assert kinds == ["executableCode", "codeExecutionResult", "text", "text", "text", "functionCall", "text"]
-    assert [chunk["candidates"][0].get("finishReason") for chunk in chunks] == [None] * 6 + ["STOP"]
-    assert len({chunk["responseId"] for chunk in chunks}) == 1
-    is_signed_by_part = ["thoughtSignature" in part for part in get_parts(chunks)]
-    assert is_signed_by_part == [True, False, False, False, True, True, False]
-    model.plan({"calls": [{"name": "f"}]})
-    (part,) = get_parts([ask(model, name="gemini-2.5-flash", stream=False).json()])
-    assert part == {"functionCall": {"name": "f", "args": {}}}
-
-
-def test_a_plan_can_make_a_stream_fail(model: PracticeModelClient):
-    """An error within the stream, a filter, a blocked prompt, arguments that are not JSON."""
-    model.plan({"text": "abc", "fail": {"code": "UNAVAILABLE", "message": "Overloaded."}})
-    assert parse_chunks(ask(model))[-1] == {"error": {"code": 503, "message": "Overloaded.", "status": "UNAVAILABLE"}}
-    model.plan({"text": "abc", "incomplete": "recitation"})
-    assert parse_chunks(ask(model))[-1]["candidates"][0]["finishReason"] == "RECITATION"
-    model.plan({"text": "abc", "incomplete": "blocked"})
-    assert parse_chunks(ask(model))[0]["promptFeedback"] == {"blockReason": "PROHIBITED_CONTENT"}
-    model.plan({"calls": [{"name": "f", "arguments": "{"}]})
-    assert parse_chunks(ask(model))[-1]["candidates"][0]["finishReason"] == "MALFORMED_FUNCTION_CALL"
-
-
-def test_arguments_are_streamed_on_request(model: PracticeModelClient):
-    """The call starts with its name; an empty chunk ends it."""
-    model.plan({"calls": [{"name": "f", "arguments": {"a": "xyz", "n": 1}}], "chunk_characters": 2})
-    config = {"functionCallingConfig": {"streamFunctionCallArguments": True}}
-    parts = get_parts(parse_chunks(ask(model, toolConfig=config)))
-    assert parts[0]["functionCall"]["willContinue"]
-    assert len([part for part in parts if "partialArgs" in part.get("functionCall", {})]) == 4
-    assert parts[-2] == {"functionCall": {}}
 
 
 @pytest.mark.recordings

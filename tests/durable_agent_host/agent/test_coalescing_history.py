@@ -7,7 +7,7 @@ import uuid
 import httpx2
 import openai
 import pytest
-from agent_framework import Agent, AgentSession, Content, HistoryProvider, Message
+from agent_framework import Agent, Content, HistoryProvider, Message
 from agent_framework_azure_cosmos import CosmosHistoryProvider
 from agent_framework_openai import OpenAIChatClient
 
@@ -99,17 +99,6 @@ async def test_hundreds_of_chunks_are_one_item(real):
     assert kinds == ["code_interpreter_tool_call", "code_interpreter_tool_result", "text"]
     assert scripts(stored["contents"])[0] == SCRIPT
     assert len(json.dumps(stored)) * 10 < len(json.dumps(bare))
-
-
-async def test_a_real_streamed_code_run_is_one_item(real):
-    """An agent's streamed code run goes through the wrapped provider into Cosmos DB as one call with the script."""
-    async with agent_with(real, {"code": SCRIPT, "logs": "69\n"}, {"text": "Done."}) as agent:
-        stream = agent.run("compute", stream=True, session=AgentSession(session_id="live"))
-        updates = [update async for update in stream]
-        await stream.get_final_response()
-    assert len(updates) > 300
-    stored = [content for message in await documents(real, "live") for content in message["contents"]]
-    assert scripts([one for one in stored if one["type"] == "code_interpreter_tool_call"]) == [SCRIPT]
 
 
 async def test_an_old_session_is_loaded_folded_and_shrinks_on_its_next_save(real):

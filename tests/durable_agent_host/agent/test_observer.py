@@ -11,14 +11,10 @@ from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.observer import (
-    AttemptEnded,
-    ModelCallCompleted,
     Moment,
     ObservedTurn,
-    ToolCallStarted,
     UpdateReceived,
 )
-from durable_agent_host.agent.run_result import AwaitingApproval, Completed
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
@@ -91,33 +87,6 @@ def attempts(
             await client.client.close()
 
     return asyncio.run(played())
-
-
-def test_observers_are_told_each_step_and_whether_it_is_replayed(tmp_path: Path, model: PracticeModel):
-    """The second attempt replays what the first has done, and says so; tokens come with the call that cost them."""
-    calls = [{"name": "say", "arguments": {"text": "hello"}}, {"name": "pay", "arguments": {}}]
-    model.plan({"calls": calls}, {"text": "Done."})
-    recorder = Recorder()
-    first, second = attempts(tmp_path, model, [recorder], [None, {"approved": True}])
-    assert (first.status, second.text) == ("suspended", "Done.")
-    names = recorder.names()
-    half = names.index("AttemptEnded") + 1
-    assert names[:3] == ["AttemptStarted", "RunStarted", "ModelCallStarted"]
-    assert names[3:5] == ["ModelCallResponded", "ModelCallCompleted"]
-    assert sorted(names[5 : half - 1]) == ["ApprovalRequested", "ToolCallCompleted", "ToolCallStarted"]
-    begun = ["AttemptStarted again", "RunStarted again"]
-    begun += [f"ModelCall{what} again" for what in ("Started", "Responded", "Completed")]
-    assert names[half : half + 5] == begun
-    calls_again = ["ToolCallCompleted", "ToolCallCompleted again", "ToolCallStarted", "ToolCallStarted again"]
-    assert sorted(names[half + 5 : half + 9]) == calls_again
-    answered = ["ModelCallStarted", "ModelCallResponded", "ModelCallCompleted", "AgentCompleted", "AttemptEnded"]
-    assert names[half + 9 :] == answered
-    assert [type(one.ending) for one in recorder.of(AttemptEnded)] == [AwaitingApproval, Completed]
-    assert recorder.of(AttemptEnded)[-1].outcome == second
-    counted, again, last = recorder.of(ModelCallCompleted)
-    assert counted.usage["total_token_count"] == again.usage["total_token_count"] > 0
-    assert (counted.position, again.position, last.position) == (0, 0, 1)
-    assert [one.name for one in recorder.of(ToolCallStarted) if not one.replayed] == ["say", "pay"]
 
 
 def test_an_observer_that_fails_is_logged_once_and_does_not_touch_the_turn(

@@ -2,21 +2,18 @@
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agent_framework import Agent, FunctionInvocationContext, function_middleware, tool
+from agent_framework import Agent, tool
 from agent_framework_openai import OpenAIChatClient
 
-from durable_agent_host import current_tool_call
 from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.registry import provider_for
-from durable_agent_host.turn_log.journal import read_journal
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.kit import PracticeModel
 
@@ -100,106 +97,6 @@ def test_a_turn_whose_log_is_lost_fails_and_runs_nothing_again(tmp_path: Path, m
         assert outcome.status == "failed"
         assert "log of the turn was lost" in json.dumps(outcome.error)
         assert len(runs) == 1
-
-    scenario(tmp_path, play)
-
-
-def test_middleware_of_the_app_does_not_run_again_for_a_finished_call(tmp_path: Path, model: PracticeModel):
-    """What the app's own function middleware made of a call is what the journal gives back."""
-    seen: list[str] = []
-
-    @function_middleware
-    async def shout(context: FunctionInvocationContext, call_next: Callable[[], Any]) -> None:
-        await call_next()
-        seen.append(context.function.name)
-        context.result = "LOUD"
-
-    @tool(approval_mode="always_require")
-    def ask() -> str:
-        """Ask a person."""
-        return "asked"
-
-    @tool
-    def say() -> str:
-        """Say it."""
-        return current_tool_call().name
-
-    async def play(log: SqliteTurnLog) -> None:
-        calls = [{"name": name, "arguments": {}} for name in ("say", "ask")]
-        model.plan({"calls": calls}, {"text": "Done."})
-        hosted = runner(model, log, ask, say, middleware=[shout])
-        waiting = await hosted.run(Session(), REQUEST)
-        assert (waiting.status, waiting.entries, seen) == ("suspended", (), ["say"])
-        assert [call["name"] for call in waiting.pending] == ["ask"]
-        again = await hosted.run(Session(), REQUEST)
-        assert (again.status, again.pending) == ("suspended", waiting.pending)
-        answers = {waiting.pending[0]["call_id"]: {"approved": True}}
-        assert (await hosted.run(Session(), REQUEST, answers)).text == "Done."
-        assert seen == ["say", "ask"]
-        assert len(model.requests()) == 2
-        assert ask.approval_mode == "always_require"
-        events = [
-            record.entry.data["event"] for record in (await log.read(LOG_ID)).records if record.entry.kind == "event"
-        ]
-        told = Counter(name for name in events if not name.endswith(".delta"))
-        assert told == {"turn.started": 1, "tool.started": 2, "tool.completed": 2, "approval.requested": 1}
-
-    scenario(tmp_path, play)
-
-
-def test_a_suspended_turn_that_is_cancelled_keeps_what_it_had(tmp_path: Path, model: PracticeModel):
-    """Nothing runs any more; the calls that waited say so in the transcript."""
-
-    @tool(approval_mode="always_require")
-    def ask() -> str:
-        """Ask a person."""
-        raise AssertionError
-
-    @tool
-    def say() -> str:
-        """Say it."""
-        return "said"
-
-    async def play(log: SqliteTurnLog) -> None:
-        model.plan({"calls": [{"name": name, "arguments": {}} for name in ("say", "ask")]}, {"text": "Never said."})
-        hosted = runner(model, log, ask, say)
-        assert (await hosted.run(Session(), REQUEST)).status == "suspended"
-        outcome = await hosted.run(Session(), REQUEST, was_cancelled=True)
-        assert (outcome.status, outcome.error["type"]) == ("cancelled", "TurnCancelledError")
-        results = [
-            content["result"]
-            for message in outcome.entries[1]["messages"]
-            for content in message["contents"]
-            if content["$type"] == "functionResult"
-        ]
-        assert results[0] == "said"
-        assert "did not run" in results[1]
-        assert len(model.requests()) == 1
-        assert (await read_journal(log, LOG_ID)).outcome["status"] == "cancelled"
-
-    scenario(tmp_path, play)
-
-
-def test_a_cancelled_tool_is_told_of_as_unknown(tmp_path: Path, model: PracticeModel):
-    """Clients that saw a tool begin see that nobody knows its end."""
-    begun = asyncio.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait for ever."""
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    async def play(log: SqliteTurnLog) -> None:
-        model.plan({"calls": [{"name": "wait", "arguments": {}}]})
-        running = asyncio.create_task(runner(model, log, wait).run(Session(), REQUEST))
-        await begun.wait()
-        await log.request_cancel(LOG_ID)
-        assert (await running).status == "cancelled"
-        events = [record.entry.data for record in (await log.read(LOG_ID)).records if record.entry.kind == "event"]
-        assert events[-1]["event"] == "tool.completed"
-        assert events[-1]["data"]["outcome"] == "unknown"
 
     scenario(tmp_path, play)
 

@@ -3,19 +3,14 @@
 import json
 import os
 import subprocess
-import threading
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from uuid import uuid4
 
-import requests
-
 from tests.durable_agent_host.cli.terminal import COMMAND, CTRL_C, CTRL_D, Terminal, piped
+from tests.durable_agent_host.conftest import Reborn
 from tests.durable_agent_host.test_scenarios_approvals import pays
-from tests.durable_agent_host.test_scenarios_streaming_resume import Reborn
 from tests.kit import AgentHost, PracticeModel, clean_environment
-from tests.processes import wait_until
 
 SLOW = {"chunk_characters": 4, "delay_milliseconds": 60}
 
@@ -71,35 +66,6 @@ def test_a_reader_that_leaves_ends_a_command_quietly(lab: AgentHost, model: Prac
             assert list(threads.map(ended, commands)) == [(141, b"")] * len(commands)
     finally:
         os.close(writer)
-
-
-class _Forgetful(BaseHTTPRequestHandler):
-    """A host that has lost the end of a turn's events."""
-
-    def do_GET(self) -> None:
-        """Send an event and no end; to who comes back, that there are no more."""
-        is_back = self.headers["last-event-id"] is not None
-        self.send_response(204 if is_back else 200)
-        self.end_headers()
-        if not is_back:
-            self.wfile.write(b'id: 7\nevent: message.delta\ndata: {"text": "Half an"}\n\n')
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-def test_a_turn_whose_last_events_are_lost_ends_the_command():
-    """A 204 for an end that never came is said, with where to look; nothing is asked again and again."""
-    with HTTPServer(("127.0.0.1", 0), _Forgetful) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            told = piped(["turns", "tail", "A", "s", "t1", "--url", f"http://127.0.0.1:{server.server_port}"])
-        finally:
-            server.shutdown()
-            thread.join()
-    assert (told.returncode, "Half an" in told.stdout) == (2, True)
-    assert "turn 't1' has ended, and the host no longer has its events after 7: see" in told.stderr
 
 
 def test_ctrl_c_cancels_the_turn_and_not_the_conversation(lab: AgentHost, model: PracticeModel):
@@ -275,21 +241,3 @@ def test_turns_show_and_tail(lab: AgentHost, model: PracticeModel, ledger):
     assert piped(["turns", "tail", "--url", lab.url, "Raising", failed["session_id"]]).returncode == 1
     nothing = piped(["turns", "show", "--url", lab.url, "Ledger", "no-such-session"])
     assert (nothing.returncode, nothing.stderr.count("\n")) == (2, 1)
-
-
-def test_a_running_turn_is_followed_until_its_end(lab: AgentHost, model: PracticeModel):
-    """``tail`` shows text while it comes."""
-    model.plan({"text": "Piece by piece. " * 8, **SLOW})
-    session = f"tail-{uuid4().hex[:8]}"
-    asked = requests.post(
-        f"{lab.url}/api/agents/Kept/run",
-        json={"message": "go", "session_id": session, "wait_for_response": False},
-        timeout=30,
-    )
-    assert asked.status_code == 202
-    wait_until(lambda: lab.get(f"/agents/Kept/sessions/{session}").ok)
-    with Terminal("turns", "tail", "--url", lab.url, "Kept", session) as tail:
-        tail.sees("Piece by")
-        assert tail.process.poll() is None
-        assert tail.ends() == 0
-        assert "Piece by piece. " * 8 in tail.text

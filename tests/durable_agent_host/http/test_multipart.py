@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.errors import RequestError
-from durable_agent_host.http.body_parsing import MAX_FORM_PARTS, parse_form, read_files, read_run_fields
+from durable_agent_host.http.body_parsing import MAX_FORM_PARTS, parse_form, read_run_fields
 
 TYPE = "multipart/form-data; boundary=B"
 
@@ -31,29 +31,6 @@ def test_what_a_library_sends_is_read(files):
     assert isinstance(sent.body, bytes)
     parts = parse_form(sent.body, sent.headers["Content-Type"])
     assert [bytes(part.data) for part in parts] == [data for _, data in files]
-
-
-@pytest.mark.parametrize(
-    ("disposition", "name"),
-    [
-        ('form-data; name="f"; filename="a b.pdf"', "a b.pdf"),
-        ("form-data; name=f; filename=a.pdf", "a.pdf"),
-        ('form-data; name="f"; filename="a\\"b.pdf"', 'a"b.pdf'),
-        ('form-data; name="f"; filename="a%22b.pdf"', 'a"b.pdf'),
-        ('form-data; name="f"; filename="é.pdf"', "é.pdf"),
-        ('form-data; name="f"; filename="C:\\dir\\a.pdf"', "C:\\dir\\a.pdf"),
-        ('FORM-DATA; NAME="f"; filename="a;b=c.pdf"; filename*=UTF-8\'\'x', "a;b=c.pdf"),
-        ('form-data; name="f"; filename="dir\\"', "dir\\"),
-        ('form-data; filename="\\"; name="f"', "\\"),
-        ('form-data; name="f"; filename="a\\"; b.pdf"', 'a"; b.pdf'),
-        ('form-data; name="f"; filename=""', ""),
-        ('form-data; name="f"', None),
-    ],
-)
-def test_names_of_files(disposition, name):
-    """Names are read as browsers, curl and the libraries write them."""
-    (part,) = parse_form(form((f"Content-Disposition: {disposition}", b"x")), TYPE)
-    assert (part.name, part.file_name) == ("f", name)
 
 
 @pytest.mark.parametrize(
@@ -102,22 +79,6 @@ def test_any_bytes_are_a_form_or_refused(data):
             continue
 
 
-def test_the_fields_of_run():
-    """Fields are those of the JSON body, files come in any field."""
-    fields, files = read_run_fields(
-        form(
-            field("message", b" hi "),
-            field("response_format", b'{"type": "object"}'),
-            field("wait_for_response", b"false"),
-            (field("whatever", more='; filename="dir/a.pdf"')[0] + "\r\nContent-Type: Application/PDF; x=y", b"pdf"),
-            field("nothing", b"", more='; filename=""'),
-        ),
-        TYPE,
-    )
-    assert fields == {"message": "hi", "response_format": {"type": "object"}, "wait_for_response": "false"}
-    assert [(file.name, file.media_type, bytes(file.data)) for file in files] == [("a.pdf", "application/pdf", b"pdf")]
-
-
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
@@ -135,10 +96,3 @@ def test_fields_that_cannot_be_used(parts, reason):
     """Each mistake is named."""
     with pytest.raises(RequestError, match=reason):
         read_run_fields(form(*parts), TYPE)
-
-
-def test_an_upload_has_files_alone():
-    """A field beside the files would be dropped, so it is refused."""
-    for parts in ([field("a", more="; filename=a"), field("purpose")], [field("a", b"", more='; filename=""')]):
-        with pytest.raises(RequestError):
-            read_files(form(*parts), TYPE)

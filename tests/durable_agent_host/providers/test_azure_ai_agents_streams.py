@@ -8,7 +8,6 @@ import pytest
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.message import decode_message, encode_message
-from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
 from durable_agent_host.providers.azure_ai_agents.request_bodies import (
     approval_headers,
@@ -118,48 +117,6 @@ def test_nothing_of_a_stream_is_stored_twice(events):
     ]
     size = len(json.dumps(stored(fold_updates(read(events), AZURE_AI_AGENTS))))
     assert size <= 1.5 * len(json.dumps(blocks)) + 3000
-
-
-UNKNOWN = [
-    {"id": "call_1", "type": "warp_drive", "warp_drive": {"speed": 9, "output": {"nested": [1]}}},
-    {"id": "call_2", "type": "openapi", "function": {"name": "find", "arguments": "{}", "output": "found", "more": 1}},
-    {"id": "call_3", "type": "deep_research", "deep_research": {"input": "why", "output": "because"}},
-    {"id": "call_4", "type": "code_interpreter", "code_interpreter": {"input": None, "outputs": [{"type": "table"}]}},
-    {"id": "call_5", "type": "code_interpreter", "code_interpreter": {}},
-    {"id": "call_6", "type": "mcp", "name": "n", "server_label": "s", "arguments": "{}", "output": ["odd"]},
-    {"type": "file_search", "file_search": {"results": None}},
-    {"id": "call_7", "type": "azure_function", "azure_function": "odd"},
-]
-
-
-def test_calls_of_unknown_kinds_and_shapes_are_kept_whole():
-    """What no row of the table knows stands on the stamp."""
-    step = {"id": "step_1", "object": "thread.run.step", "status": "completed", "run_id": "run_1", "type": "tool_calls"}
-    ended = {**step, "step_details": {"type": "tool_calls", "tool_calls": UNKNOWN}}
-    groups = METADATA.group(
-        contents_of(fold_updates(read([{"event": "thread.run.step.completed", "data": ended}]), AZURE_AI_AGENTS))
-    )
-    assert [build_call_for_agents(group)[0] for group in groups] == UNKNOWN
-
-
-def test_a_step_of_an_unknown_kind_is_kept_whole():
-    """It has no contents of its own."""
-    step = {"id": "step_1", "status": "completed", "type": "dream", "step_details": {"type": "dream", "sheep": 3}}
-    [content] = contents_of(fold_updates(read([{"event": "thread.run.step.completed", "data": step}]), AZURE_AI_AGENTS))
-    mark = METADATA.find(content)
-    assert (mark["kind"], mark["step_details"]) == ("dream", {"type": "dream", "sheep": 3})
-
-
-@pytest.mark.parametrize("status", ["failed", "expired", "cancelled"])
-def test_a_run_that_ends_without_an_answer_says_how(status):
-    """With its code and message."""
-    run = {"id": "run_1", "status": status, "last_error": {"code": "rate_limit_exceeded", "message": "Slow down."}}
-    with pytest.raises(RunEndedError) as raised:
-        read([{"event": f"thread.run.{status}", "data": run}])
-    told = AZURE_AI_AGENTS.explain(raised.value)
-    assert status in str(told)
-    assert "rate_limit_exceeded: Slow down" in str(told)
-    assert told.retryable is (status == "failed")
 
 
 def test_citations_keep_their_spans_and_kinds():

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.providers.anthropic.request_messages import with_valid_calls
-from durable_agent_host.providers.chat_completions.request_messages import pair_messages
 from durable_agent_host.providers.chat_completions.request_messages import with_valid_names as named_messages
 from durable_agent_host.providers.gemini.raw_json_transport import with_valid_names as named_contents
 from durable_agent_host.providers.openai.request_items import with_valid_names
-from durable_agent_host.providers.tool_call_names import accepted_name, declared_tool_names
+from durable_agent_host.providers.tool_call_names import accepted_name
 from tests.durable_agent_host.service_rules import objection
 
 STRICTEST = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
@@ -99,37 +98,3 @@ def test_a_call_with_any_name_is_accepted(service: Service, name: object):
 def test_good_names_and_names_of_the_request_s_tools_stay(service: Service, name: str, offered: list[str]):
     """Services other than the first ones may accept more; they say so by accepting the tool."""
     assert service.mend(service.conversation(name), frozenset(offered)) == service.conversation(name)
-
-
-def test_tools_are_named_in_each_service_s_form():
-    """Directly, or one level below; hosted tools may have no name, and what is no object has none."""
-    tools = [{"type": "function", "name": "a"}, {"type": "function", "function": {"name": "b"}}, {"type": "web_search"}]
-    assert declared_tool_names([*tools, object(), {"name": 7}]) == {"a", "b"}
-    assert declared_tool_names(None) == frozenset()
-
-
-def test_anthropic_gets_an_object_for_any_input():
-    """With what the model wrote in it, as the framework has it for its tools."""
-    sent = []
-    for told in ([1], "text", 7, None, {"a": 1}):
-        messages = claude("say")
-        messages[1]["content"][0]["input"] = told
-        (written,) = with_valid_calls(messages, frozenset())[1]["content"]
-        sent.append(written["input"])
-    assert sent == [{"raw": [1]}, {"raw": "text"}, {"raw": 7}, {}, {"a": 1}]
-
-
-def test_calls_of_one_chat_message_that_share_an_id_are_told_apart():
-    """Each with its result, by the same id always; in another message the id stays."""
-    call = completions("say")[1]["tool_calls"][0]
-    asked = {"role": "assistant", "content": None, "tool_calls": [call, call]}
-    told = [{"role": "tool", "tool_call_id": "a", "content": text} for text in "12"]
-    messages = [{"role": "user", "content": "Hi"}, asked, *told, *completions("say")[1:]]
-    assert objection("Completions", {"model": "m", "messages": messages}) is not None
-    sent = pair_messages(messages)
-    assert objection("Completions", {"model": "m", "messages": sent}) is None
-    ids = [one["id"] for one in sent[1]["tool_calls"]]
-    assert [(one["tool_call_id"], one["content"]) for one in sent[2:4]] == [(ids[0], "1"), (ids[1], "2")]
-    assert ids[0] == "a" != ids[1]
-    assert sent[4:] == messages[4:]
-    assert pair_messages(messages) == sent == pair_messages(sent)

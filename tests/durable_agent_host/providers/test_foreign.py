@@ -44,17 +44,6 @@ def said(messages):
     ]
 
 
-def test_own_blocks_stay_as_they_are():
-    """What the target itself has stamped is the same object."""
-    code = there(Content.from_code_interpreter_tool_call(call_id="c", inputs=[Content.from_text("1")]), "here")
-    result = Content.from_code_interpreter_tool_result(
-        call_id="c", outputs=[Content.from_text("1")], additional_properties={PART_OF: "i"}
-    )
-    reasoning = there(Content.from_text_reasoning(text="x", protected_data="sealed"), "here")
-    messages = [Message("user", ["go"]), Message("assistant", [reasoning, code, result])]
-    assert all(one is other for one, other in zip(told(*messages), messages, strict=True))
-
-
 def test_a_code_run_elsewhere_is_told_in_words_and_its_image_is_shown():
     """Code and output become the assistant's words; an image that it made is shown as the user's, after the answer."""
     python = Content.from_text("print(1)", additional_properties={"language": "python"})
@@ -73,49 +62,6 @@ def test_a_code_run_elsewhere_is_told_in_words_and_its_image_is_shown():
         ("user", ["data"]),
     ]
     assert found[2].contents[0].uri == PICTURE.uri
-
-
-def test_nothing_comes_between_a_call_and_its_result():
-    """What has to be shown waits until the calls of the same message have their results."""
-    call = there(Content.from_function_call("call|1", "add", arguments="{}"))
-    result = Content.from_function_result("call|1", result="2", additional_properties=call.additional_properties)
-    found = told(
-        Message("user", ["go"]),
-        Message("assistant", [there(PICTURE), call]),
-        Message("tool", [result]),
-        Message("user", ["on"]),
-    )
-    assert [message.role for message in found] == ["user", "assistant", "tool", "user", "user"]
-    sent, answered = found[1].contents[0], found[2].contents[0]
-    assert sent.call_id == answered.call_id != "call|1"
-    assert TARGET.call_ids.fullmatch(sent.call_id)
-    assert not sent.additional_properties
-    assert not answered.additional_properties
-
-
-def test_calls_without_an_id_and_ids_that_come_again_stay_with_their_results():
-    """Each call of another provider gets an id of its own, and parallel results keep their order."""
-    pair = [
-        there(Content.from_function_call("", "add", arguments='{"a": 1}')),
-        there(Content.from_function_call("", "add", arguments='{"a": 2}')),
-    ]
-    results = [Content.from_function_result("", result="one"), Content.from_function_result("", result="two")]
-    turn = [Message("user", ["go"]), Message("assistant", pair), Message("tool", results)]
-    found = told(*turn, *turn)
-    calls = [content for message in found for content in message.contents if content.type == "function_call"]
-    answers = [content for message in found for content in message.contents if content.type == "function_result"]
-    assert len({call.call_id for call in calls}) == 4
-    assert [call.call_id for call in calls] == [answer.call_id for answer in answers]
-
-
-def test_reasoning_and_carriers_of_others_stay_out():
-    """Reasoning is sealed for its own service, and a carrier has nothing to read."""
-    reasoning = there(Content.from_text_reasoning(text="x", protected_data="sealed"))
-    found = told(
-        Message("user", ["go"]),
-        Message("assistant", [there(Content.from_text("")), reasoning, there(Content.from_text("Hi"))]),
-    )
-    assert said(found) == [("user", ["go"]), ("assistant", ["Hi"])]
 
 
 def test_searches_other_tools_and_citations_are_told():
@@ -163,12 +109,3 @@ def test_files_and_media_that_the_target_does_not_take_are_named():
     assert said(found)[0] == ("user", ["go", "[file a.pdf, which is not at hand here]", "[audio/wav]", "data"])
     own = Message("assistant", [there(Content.from_text("Hi"), "here")])
     assert told(question, own)[0] is question
-
-
-def test_a_type_that_nobody_knows_is_not_lost():
-    """A content of a new type is told with its fields."""
-    found = told(
-        Message("user", ["go"]),
-        Message("assistant", [there(Content("oauth_consent_request", consent_link="https://a.example"))]),
-    )
-    assert "https://a.example" in found[1].contents[0].text

@@ -2,40 +2,26 @@
 
 import base64
 import json
-from pathlib import Path
 
 import pytest
 from agent_framework import Content, Message
 from agent_framework_gemini import GeminiChatClient
-from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.errors import RequestError
-from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.gemini.lost_signatures import PART, legacy_part
+from durable_agent_host.providers.gemini.lost_signatures import PART
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.raw_json_transport import request_json
-from durable_agent_host.providers.gemini.response_reader import ResponseReader
-from durable_agent_host.providers.openai.provider import RESPONSES
-from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.turn.message_input import read_message
 from tests.durable_agent_host.gemini_lab import plain
 
-WIRE = Path(__file__).resolve().parents[2] / "wire"
 SEAL = base64.urlsafe_b64encode(b"\xff\xfe sealed").decode()
-CALL = {"toolCall": {"id": "t1", "toolType": "FILE_SEARCH", "args": {"q": "x"}}, "thoughtSignature": SEAL}
-ANSWER = {"toolResponse": {"id": "t1", "toolType": "FILE_SEARCH", "response": {"a": [1]}}, "thoughtSignature": SEAL}
 LOOK = {"functionCall": {"id": "f1", "name": "f", "args": {"w": 1}}, "thoughtSignature": SEAL}
 
 
 def client():
     return GEMINI.adapt(GeminiChatClient(model="m", api_key="practice"))
-
-
-def parsed(*parts):
-    """The contents that a response with these parts has."""
-    return ResponseReader(streaming=False).read({"candidates": [{"content": {"parts": list(parts)}}]})
 
 
 def sent(contents):
@@ -48,24 +34,6 @@ def stored(contents, role="assistant"):
     return decode_message(json.loads(json.dumps(encode_message(Message(role, contents)))))
 
 
-def test_parts_come_back_from_a_store():
-    """The parts of hosted tools, of functions and of texts are the ones that were given."""
-    given = [CALL, ANSWER, LOOK, {"text": "done"}]
-    assert sent(stored(parsed(*given)).contents) == sent(parsed(*given)) == plain(given)
-
-
-def test_a_part_has_nothing_that_its_content_has():
-    """Arguments, answers, ids and scripts are stored once: the stamp has what the content lacks."""
-    call, answer, look = parsed(CALL, ANSWER, LOOK)
-    kept = [content.additional_properties[STAMP] for content in (call, answer, look)]
-    beside = {"beside": {"thoughtSignature": SEAL}}
-    assert kept == [
-        {"provider": "gemini", "type": "toolCall", "id": "t1", "toolType": "FILE_SEARCH", **beside},
-        {"provider": "gemini", "type": "toolResponse", "id": "t1", "toolType": "FILE_SEARCH", **beside},
-        {"provider": "gemini", "type": "functionCall", "id": "f1", **beside},
-    ]
-
-
 @pytest.mark.parametrize("damaged", ["x", {}, {"tool_response": 7}, {"tool_response": {"no": "field"}}, {"a": 1}, None])
 def test_a_damaged_part_is_left_out(damaged):
     """What is no part any more does not fail the turn: the content goes without it, as other clients' do."""
@@ -73,29 +41,6 @@ def test_a_damaged_part_is_left_out(damaged):
     assert sent([Content.from_text("x"), answer]) == [{"text": "x"}]
     call = Content.from_function_call("f1", "f", arguments={"w": 1}, additional_properties={PART: damaged})
     assert sent([call])[0]["functionCall"] == LOOK["functionCall"]
-
-
-def test_parts_that_an_earlier_version_has_stored_come_back():
-    """A session of the first version goes on: hosted tools and signatures are sent as that version has sent them."""
-    message = decode_message(json.loads((WIRE / "gemini-parts-v1.json").read_text()))
-    assert plain(sent(message.contents)) == plain([CALL, ANSWER, LOOK, {"text": "done"}])
-    again = stored(message.contents)
-    assert sent(again.contents) == sent(message.contents)
-
-
-def test_a_part_of_a_call_is_not_taken_for_its_results():
-    """The framework copies the properties of a call to its result, which then is no answer of a hosted tool."""
-    carried = {PART: {"tool_call": {"tool_type": "FILE_SEARCH"}, "thought_signature": SEAL}}
-    assert legacy_part(Content.from_function_result("t1", result="x", additional_properties=carried)) is None
-
-
-def test_clients_of_others_are_left_as_they_are():
-    """Each provider's adapter takes its own clients; the app's own is not changed, and one that is adapted stays."""
-    brought, other = GeminiChatClient(model="m", api_key="practice"), object()
-    adapted = provider_for(brought).adapt(brought)
-    assert (type(brought), provider_for(adapted), GEMINI.adapt(adapted)) == (GeminiChatClient, GEMINI, adapted)
-    assert provider_for(other).adapt(other) is other
-    assert provider_for(OpenAIChatClient(model="m", api_key="practice")) is RESPONSES
 
 
 def test_images_and_files_are_sent_live_and_from_a_store():

@@ -10,7 +10,6 @@ from durable_agent_host.codec.message import encode_message
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.gemini.part_mapping import to_parts
 from durable_agent_host.providers.gemini.provider import GEMINI
-from durable_agent_host.providers.gemini.raw_json_transport import UNCHECKED, with_signatures
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, whole_updates
 from durable_agent_host.stream.live_events import LiveEvents
@@ -235,22 +234,6 @@ def test_arguments_that_come_in_pieces_are_one_call():
     assert to_parts(f)[0]["thoughtSignature"] == SEAL
 
 
-@pytest.mark.parametrize("path", ["", "$", "location", "$..x", "$.a[*]", "$.a[99999999]", "$.text.x", "$.n[0]"])
-def test_arguments_that_cannot_be_read_fail_the_call(path):
-    """No tool runs with arguments that were guessed."""
-    begun = [{"functionCall": {"name": "f", "willContinue": True}}, argument("$.text", stringValue="x")]
-    begun.append(argument("$.n", numberValue=1))
-    with pytest.raises(ProviderError, match="cannot be read"):
-        updates_of(streamed([*begun, argument(path, stringValue="x")]))
-
-
-def test_an_answer_that_ends_within_a_call_is_asked_for_again():
-    """A call whose arguments are not whole is no call."""
-    with pytest.raises(ProviderError, match="within a function call") as raised:
-        updates_of(streamed([{"functionCall": {"name": "f", "willContinue": True}}]))
-    assert raised.value.retryable
-
-
 @pytest.mark.parametrize(
     ("response", "said", "retryable"),
     [
@@ -267,12 +250,6 @@ def test_why_there_is_no_answer_is_told(response, said, retryable):
     with pytest.raises(ProviderError, match=said) as raised:
         ResponseReader(streaming=True).read(response)
     assert raised.value.retryable is retryable
-
-
-def test_the_end_that_a_limit_sets_is_an_answer():
-    """Reasons that are no refusal leave the answer as it is, new ones too."""
-    for reason in ("MAX_TOKENS", "SOME_NEW_REASON"):
-        assert [one.text for one in contents_of([chunk({"text": "a"}, finish=reason)])] == ["a"]
 
 
 def grounded(*parts):
@@ -314,17 +291,6 @@ def test_a_whole_response_is_read_as_its_stream():
     assert stored(Fold([update], GEMINI).response()) == stored(fold_updates(updates_of(streamed(parts)), GEMINI))
 
 
-def test_calls_of_other_models_get_the_word_that_turns_the_check_off():
-    """Gemini 3 refuses the current turn otherwise; turns before it, and other models, stay as they are."""
-    call = {"functionCall": {"name": "f", "args": {}, "id": "1"}}
-    answer = {"role": "user", "parts": [{"functionResponse": {"name": "f", "id": "1", "response": {}}}]}
-    turn = [{"role": "user", "parts": [{"text": "go"}]}, {"role": "model", "parts": [call, call]}, answer]
-    signed = {"role": "model", "parts": [{**call, "thoughtSignature": UNCHECKED}, call]}
-    assert with_signatures("gemini-3-flash", [*turn, *turn]) == [*turn, turn[0], signed, answer]
-    assert with_signatures("models/gemini-3.5-pro", turn) == [turn[0], signed, answer]
-    assert with_signatures("gemini-2.5-flash", turn) == turn
-
-
 def candidate(index, text, **more):
     """A candidate as a chunk has it."""
     return {"index": index, "content": {"role": "model", "parts": [{"text": text}]}, **more}
@@ -344,15 +310,3 @@ def test_candidates_besides_the_answer_are_kept_and_not_mixed_with_it():
     kept = json.dumps([content.to_dict() for content in contents])
     assert kept.count("No, not so.") == 1
     assert all(to_parts(content) == [] for content in contents if not content.text)
-
-
-@pytest.mark.parametrize(
-    "content", [None, "odd", {"parts": None}, {"parts": ["q", {"text": "a"}, None, {"text": 7}] * 2}]
-)
-def test_other_candidates_of_any_shape_do_no_harm(content):
-    """They are kept as they are, and the answer is the answer."""
-    reader = ResponseReader(streaming=True)
-    contents = reader.read({"candidates": [{"index": [1], "content": content}]})
-    contents += reader.read({"candidates": [candidate(0, "Yes.", finishReason="STOP")]})
-    assert [content.text for content in contents] == ["Yes.", ""]
-    assert '"index": [1]' in json.dumps(contents[1].to_dict())

@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator
 
-import httpx
-import openai
 import pytest
-from agent_framework import Agent, AgentResponseUpdate, BaseChatClient, Content, Message, RawAgent
+from agent_framework import BaseChatClient, Content, Message
 from agent_framework_gemini import GeminiChatClient
 from agent_framework_openai import OpenAIChatClient, OpenAIChatCompletionClient
 
-from durable_agent_host.agent.hosted_agent import HostedAgent
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import STAMP, ItemPart
 from durable_agent_host.providers import registry
@@ -17,7 +14,7 @@ from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.generic_provider import NeutralProvider
 from durable_agent_host.providers.openai.provider import OPENAI, RESPONSES
-from durable_agent_host.providers.registry import OpaqueProvider, provider_for, register_provider
+from durable_agent_host.providers.registry import provider_for, register_provider
 
 
 class Mine(BaseChatClient):
@@ -93,38 +90,3 @@ def test_a_client_that_nobody_knows_gets_the_neutral_provider():
     contents = [Content.from_text("hi"), Content.from_text("", additional_properties={STAMP: {"provider": "other"}})]
     (message,) = neutral.replay([Message("assistant", contents)], session_id="one")
     assert [content.text for content in message.contents] == ["hi"]
-
-
-def test_errors_of_a_known_sdk_are_explained_whoever_uses_it():
-    """A client of the app's own may call OpenAI's SDK; what went wrong is said as for OpenAI's client."""
-    error = openai.APITimeoutError(httpx.Request("POST", "http://model"))
-    explained = provider_for(Mine()).explain(error)
-    assert explained is not None
-    assert (str(explained), explained.retryable) == ("the model did not answer in time; try again", True)
-    assert NeutralProvider().explain(error) is None
-
-
-def test_agents_whose_clients_are_not_seen_ask_every_provider(reader):
-    """An update or an error of an agent of the app's own class is of any provider, registered ones included."""
-
-    class Custom:
-        """An agent of no framework class."""
-
-        client = OpenAIChatClient(model="m", api_key="k")
-
-    unseen = HostedAgent(Custom(), provider_for).provider
-    assert isinstance(unseen, OpaqueProvider)
-    assert unseen.read_item(AgentResponseUpdate(raw_representation="mine")) == ItemPart(7)
-    assert unseen.read_item(AgentResponseUpdate(raw_representation="other")) is None
-    explained = unseen.explain(ZeroDivisionError())
-    assert explained is not None
-    assert str(explained) == "mine"
-    assert unseen.repair_rules == NeutralProvider().repair_rules
-
-
-def test_every_agent_of_an_app_has_its_own_provider():
-    """Two agents with clients of two providers are looked after by two."""
-    clients = OpenAIChatClient(model="m", api_key="k"), GeminiChatClient(model="m", api_key="practice")
-    hosted = [HostedAgent(Agent(client, name="A"), provider_for) for client in clients]
-    assert [one.provider for one in hosted] == [RESPONSES, GEMINI]
-    assert all(isinstance(one.agent, RawAgent) for one in hosted)

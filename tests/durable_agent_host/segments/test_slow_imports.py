@@ -139,21 +139,3 @@ async def test_an_import_that_could_not_hold_what_it_stored_fails(store: Store):
     while await pieces_of(store):
         await asyncio.sleep(0.05)
         await sweep(store, BRIEF_SECONDS)
-
-
-async def test_an_import_is_compared_with_what_is_there_without_storing_it(store: Store):
-    """The same document gives the same head, and nothing is written a second time."""
-    first = await imported(store, parts())
-    before = await pieces_of(store)
-    second = await imported(None, parts())
-    assert second == first
-    assert (await pieces_of(store)).keys() == before.keys()
-
-
-async def test_an_import_keeps_a_large_overlay_in_a_piece(store: Store):
-    """What says what the model gets is in the conversation's home, not in its head, and is there to the letter."""
-    session = decode_session((await imported(store, parts())).document)
-    assert session.overlay is None
-    assert session.sealed.overlay is not None
-    name, home = session.sealed.overlay
-    assert json.loads((await store.get(home, {name}))[name]) == OVERLAY

@@ -16,10 +16,8 @@ from durable_agent_host.session.admission import (
     decide_admission,
     leave_session,
     queue_request,
-    reset_session,
 )
 
-WINDOW = ReceiptWindow(5)
 TURNS = [f"turn-{number}" for number in range(6)]
 
 
@@ -151,12 +149,6 @@ class SessionOfTurns(RuleBasedStateMachine):
 TestSessionOfTurns = SessionOfTurns.TestCase
 
 
-def test_a_free_session_is_granted():
-    """The first turn of a session runs at once."""
-    session, answer = admit(Session(), "a")
-    assert (session.running, answer.status) == ("a", "granted")
-
-
 def test_a_free_session_is_kept_for_the_turn_that_waits_first():
     """Between the end of a turn and the waking of the next, a newcomer does not overtake."""
     session = Session(queue=("b", "c"))
@@ -176,130 +168,6 @@ def test_a_turn_with_a_receipt_never_runs_again(policy):
         unchanged, answer = admit(session, "a", policy)
         assert unchanged is session
         assert (answer.status, answer.receipt) == ("ended", receipt)
-
-
-def test_a_busy_session_rejects_when_asked_to():
-    """Policy reject does not wait, and names the turn that runs."""
-    session = Session(running="a")
-    unchanged, answer = admit(session, "b", "reject")
-    assert unchanged is session
-    assert (answer.status, answer.running) == ("rejected", "a")
-
-
-def test_a_full_queue_takes_nobody():
-    """The queue has a bound; who waits already is not thrown out."""
-    session = Session(running="a", queue=("b", "c"))
-    unchanged, answer = admit(session, "d", limit=2)
-    assert (unchanged, answer.status) == (session, "full")
-    assert admit(session, "c", limit=2)[1].status == "queued"
-
-
-def test_a_turn_that_interrupts_is_next():
-    """A turn that interrupts goes before those that wait, has the running one cancelled, and needs its place too."""
-    session, answer = admit(Session(running="a", queue=("b",)), "c", "interrupt")
-    assert (answer.status, answer.running, answer.interrupts, answer.cancelled_turn_id) == ("queued", "a", True, None)
-    assert (session.queue, session.interrupting) == (("c", "b"), "c")
-    assert admit(Session(running="a", queue=("b",)), "c", "interrupt", limit=1)[1].status == "full"
-    session, _ = commit_outcome(session, TurnOutcome("a", "cancelled"), window=ReceiptWindow(5))
-    session, answer = admit(session, "c", "interrupt")
-    assert (answer.status, session.queue, session.interrupting) == ("granted", ("b",), None)
-
-
-def test_of_those_that_interrupt_the_last_one_wins():
-    """A turn that still waits to interrupt is cancelled by the next one that does."""
-    session, _ = admit(Session(running="a", queue=("b",)), "c", "interrupt")
-    session, answer = admit(session, "d", "interrupt", limit=2)
-    assert (answer.status, answer.cancelled_turn_id, answer.interrupts) == ("queued", "c", True)
-    assert (session.queue, session.interrupting) == (("d", "b"), "d")
-    assert admit(session, "c", "interrupt")[1].receipt.status == "cancelled"
-    assert "turn d" in session.receipts[-1].error["message"]
-
-
-def test_a_free_session_has_nothing_to_interrupt():
-    """A turn that would interrupt runs at once when no turn does."""
-    session, answer = admit(Session(), "a", "interrupt")
-    assert (session.running, answer.status, answer.interrupts) == ("a", "granted", False)
-    session, answer = admit(Session(queue=("b", "c"), interrupting="b"), "a", "interrupt")
-    assert (session.running, answer.status, answer.cancelled_turn_id) == ("a", "granted", "b")
-    assert (session.queue, session.interrupting) == (("c",), None)
-
-
-def test_a_cancelled_turn_keeps_what_it_had():
-    """What a cancelled turn had produced becomes part of the conversation; the agent's session only when it has one."""
-    before = Session(entries=entries("z"), agent_session={"after": "z"}, running="a")
-    outcome = TurnOutcome("a", "cancelled", entries=entries("a"), error={"type": "TurnCancelledError"})
-    session, _ = commit_outcome(before, outcome, window=ReceiptWindow(5))
-    assert (session.entries, session.agent_session) == (entries("z") + entries("a"), {"after": "z"})
-    session, _ = commit_outcome(before, replace(outcome, agent_session={"after": "a"}), window=ReceiptWindow(5))
-    assert session.agent_session == {"after": "a"}
-    session, _ = commit_outcome(before, replace(outcome, entries=()), window=ReceiptWindow(5))
-    assert (session.entries, session.receipts[-1].status) == (entries("z"), "cancelled")
-
-
-def test_a_turn_that_is_cancelled_in_the_queue_has_a_receipt():
-    """It leaves the queue, and is told that it was cancelled; one that runs meanwhile is left to its agent."""
-    session, following = leave_session(Session(running="a", queue=("b", "c")), "b", window=WINDOW, is_cancelled=True)
-    assert (session.queue, following) == (("c",), None)
-    assert admit(session, "b")[1].receipt.error["type"] == "TurnCancelledError"
-    running = Session(running="a")
-    assert leave_session(running, "a", window=WINDOW, is_cancelled=True) == (running, None)
-
-
-def test_another_request_under_the_same_id_is_told_apart():
-    """A turn that has ended is not the answer to another request."""
-    session, _ = admit(Session(), "a")
-    session, _ = commit_outcome(session, replace(completed("a"), request_hash="5e" * 32), window=WINDOW)
-
-    def ask(request_hash):
-        asked = {"max_queued_turns": 5, "window": WINDOW, "request_hash": request_hash}
-        return decide_admission(session, "a", "queue", **asked)[1].status
-
-    assert [ask("5e" * 32), ask(""), ask("77" * 32)] == ["ended", "ended", "reused"]
-
-
-def test_receipts_have_an_age():
-    """Receipts of turns that ended before the window's beginning go; those without a time stay with the newer ones."""
-    session = Session()
-    for minute in range(6):
-        session, _ = admit(session, f"t{minute}")
-        window = ReceiptWindow(
-            50, now=f"2026-01-01T00:0{minute}:00", not_before=f"2026-01-01T00:0{max(minute - 2, 0)}:00"
-        )
-        session, _ = commit_outcome(session, completed(f"t{minute}"), window=window)
-    assert [receipt.turn_id for receipt in session.receipts] == ["t3", "t4", "t5"]
-    assert session.receipts[0].ended_at == "2026-01-01T00:03:00"
-
-
-def test_a_signalled_turn_waits_with_its_request():
-    """What a signalled turn asks for is kept until it is granted."""
-    session, has_room = queue_request(Session(running="a"), "b", {"message": "m"}, max_queued_turns=1)
-    assert (has_room, session.queue, dict(session.requests)) == (True, ("b",), {"b": {"message": "m"}})
-    assert queue_request(session, "b", {}, max_queued_turns=1) == (session, True)
-    assert queue_request(session, "c", {}, max_queued_turns=1) == (session, False)
-    session, following = commit_outcome(session, completed("a"), window=WINDOW)
-    assert following == "b"
-    session, _ = admit(session, "b")
-    assert (session.running, dict(session.requests)) == ("b", {})
-
-
-def test_a_completed_turn_grows_the_conversation_and_names_the_next():
-    """A commit appends the entries, keeps the agent's session, leaves a receipt and frees the session."""
-    session = Session(entries=entries("z"), running="a", queue=("b",))
-    session, following = commit_outcome(session, replace(completed("a"), request_hash="h"), window=ReceiptWindow(5))
-    assert session.entries == entries("z") + entries("a")
-    assert (session.running, session.queue, following) == (None, ("b",), "b")
-    assert session.agent_session == {"after": "a"}
-    assert session.receipts == (Receipt("a", "completed", request_hash="h", stats=completed("a").stats),)
-
-
-def test_a_failed_turn_leaves_the_conversation_as_it_was():
-    """A failure frees the session and leaves a receipt with the reason, and nothing else."""
-    before = Session(entries=entries("z"), agent_session={"after": "z"}, running="a")
-    failed = TurnOutcome("a", "failed", entries=entries("a"), agent_session={"after": "a"}, error={"type": "X"})
-    session, following = commit_outcome(before, failed, window=ReceiptWindow(5))
-    assert (session.entries, session.agent_session) == (before.entries, before.agent_session)
-    assert (session.running, following) == (None, None)
-    assert session.receipts[-1].error == {"type": "X"}
 
 
 def test_the_end_of_a_turn_that_does_not_hold_the_session_is_refused():
@@ -338,16 +206,3 @@ def test_a_turn_that_is_gone_frees_the_session_for_good():
     assert session.receipts[-1].status == "failed"
     assert commit_outcome(session, completed("a"), window=ReceiptWindow(5)) == (session, "b")
     assert leave(session, "a") == (session, "b")
-
-
-def test_reset_keeps_receipts_and_queue():
-    """A reset clears the conversation, and a retry of an earlier turn still is no second turn."""
-    receipt = Receipt("a", "completed")
-    session = Session(entries=entries("a"), agent_session={"x": 1}, receipts=(receipt,), queue=("b",))
-    assert reset_session(session) == Session(receipts=(receipt,), queue=("b",))
-
-
-def test_a_running_turn_holds_off_a_reset():
-    """A session is not cleared under a running turn."""
-    with pytest.raises(TurnRejectedError, match="cannot be reset while turn a is running"):
-        reset_session(Session(running="a"))

@@ -1,20 +1,16 @@
 """Whether a conversation would be accepted, and what makes it so."""
 
 import copy
-import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.errors import CorruptStateError, UnknownSchemaVersionError
-from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.openai.provider import RESPONSES
-from durable_agent_host.session.repair import repair_document, repair_entries
+from durable_agent_host.session.repair import repair_entries
 from tests.durable_agent_host.golden import golden
 
 LONG = "call_" + "x" * 70
@@ -153,38 +149,6 @@ def test_what_would_be_refused_is_found_and_mended(kind):
     }
 
 
-def test_a_call_that_waits_for_approval_is_no_flaw():
-    """A call that someone has been asked about gets its result later."""
-    request = {"type": "function_approval_request", "id": "a", "function_call": {"call_id": "call_1", "name": "echo"}}
-    asked = {"$type": "functionApprovalRequest", "content": request}
-    assert repair_entries(turn("a", ("assistant", call("call_1"), asked)), RESPONSES.repair_rules)[1] == []
-
-
-def test_a_lost_result_is_said_to_be_lost():
-    """A call without a result gets one that says so, right behind it and in the order of the calls."""
-    broken = turn("a", ("assistant", call("call_1"), call("call_2")), ("assistant", text("x")))
-    mended, changes = repair_entries(broken, RESPONSES.repair_rules)
-    (_, first, second, *_rest) = contents_of(mended[1:])[0], *contents_of(mended[1:])[1:]
-    assert len(changes) == 2
-    assert [message["role"] for message in mended[1]["messages"]] == ["assistant", "tool", "assistant"]
-    assert [content["callId"] for content in mended[1]["messages"][1]["contents"]] == ["call_1", "call_2"]
-    assert first.call_id == "call_2"
-    assert second.result == LOST_RESULT
-
-
-def test_a_long_id_is_the_same_for_call_and_result():
-    """A shortened id pairs the call with its result, and is the same on every repair."""
-    entries, _ = BROKEN["a long call id"]
-    ids = [
-        content.call_id
-        for content in contents_of(repair_entries(entries, RESPONSES.repair_rules)[0])
-        if content.call_id
-    ]
-    assert ids[0] == ids[1]
-    assert len(ids[0]) == 29
-    assert repair_entries(entries, RESPONSES.repair_rules)[0] == repair_entries(entries, RESPONSES.repair_rules)[0]
-
-
 pieces = st.one_of(
     st.builds(call, st.sampled_from(["call_1", "call_2", "", LONG]), st.sampled_from([None, "fc_1", "fc_2"])),
     st.builds(result, st.sampled_from(["call_1", "call_2", LONG])),
@@ -208,50 +172,6 @@ def test_whatever_is_mended_is_valid(said):
     mended, changes = repair_entries(copy.deepcopy(entries), RESPONSES.repair_rules)
     assert repair_entries(mended, RESPONSES.repair_rules)[1] == []
     assert changes or list(mended) == entries
-
-
-def test_a_document_without_a_version_becomes_readable():
-    """A state without schemaVersion gets one, and keeps everything else."""
-    document = golden("session-v1")
-    del document["schemaVersion"]
-    mended, changes = repair_document(document, RESPONSES.repair_rules)
-    assert [change.problem for change in changes] == ["it has no schemaVersion"]
-    assert mended == golden("session-v1")
-
-
-@pytest.mark.parametrize("part", ["receipts", "queue"])
-def test_what_has_no_shape_beside_the_conversation_is_left_out(part):
-    """A malformed part of ours is left out, and the conversation and the other parts stay."""
-    document = golden("session-v1")
-    document["data"]["extensionData"]["durableAgentHost"][part] = 5
-    mended, changes = repair_document(document, RESPONSES.repair_rules)
-    assert [(change.place, change.repair) for change in changes] == [
-        (f"data.extensionData.durableAgentHost.{part}", "left out")
-    ]
-    assert "is a number: a list or null is expected" in changes[0].problem
-    assert decode_session(mended).entries == tuple(document["data"]["conversationHistory"])
-
-
-@pytest.mark.parametrize("version", ["2.0.0", 1, ""])
-def test_a_newer_document_is_not_repaired(version):
-    """What a newer program wrote is refused: nobody here knows what is right."""
-    with pytest.raises(UnknownSchemaVersionError):
-        repair_document(golden("session-v1") | {"schemaVersion": version}, RESPONSES.repair_rules)
-
-
-@pytest.mark.parametrize("state", ["text", 5, [], {"schemaVersion": "1.1.0"}, {"a": 1}, {"data": {"a": 1}}])
-def test_what_is_no_session_at_all_is_refused(state):
-    """There is nothing to repair in something that has no conversation."""
-    with pytest.raises(CorruptStateError):
-        repair_document(state, RESPONSES.repair_rules)
-
-
-def test_the_document_is_not_changed():
-    """Repair works on a copy."""
-    document = {"data": {"conversationHistory": turn("a", ("assistant", call("call_1")))}}
-    before = json.dumps(document)
-    repair_document(document, RESPONSES.repair_rules)
-    assert json.dumps(document) == before
 
 
 RULES_OF_RESPONSES = [
@@ -286,20 +206,3 @@ def test_rules_of_all_services_hold_for_every_conversation(broken, rules):
     mended, changes = repair_entries(broken, rules)
     assert changes
     assert repair_entries(mended, rules) == (mended, [])
-
-
-def test_calls_of_the_providers_own_tools_need_results_where_they_are_no_items():
-    """Each hosted call keeps the result that comes behind it, whichever message has it; one without is left out."""
-    hosted = {"hosted": True, "informational_only": True}
-    mcp = {"$type": "mcpServerToolCall", "content": {"type": "mcp_server_tool_call", "call_id": "mcptoolu_1"}}
-    done = {"$type": "mcpServerToolResult", "content": {"type": "mcp_server_tool_result", "call_id": "mcptoolu_1"}}
-    whole = turn("a", ("assistant", call("srvtoolu_1", **hosted), mcp, done), ("assistant", result("srvtoolu_1")))
-    assert repair_entries(whole, RepairRules()) == (tuple(whole), [])
-    again = turn("b", ("assistant", call("srvtoolu_1", **hosted), mcp, text("And?")))
-    mended, changes = repair_entries([*whole, *again], RepairRules())
-    assert [change.problem for change in changes] == [
-        "the provider's call mcptoolu_1 has no result",
-        "the provider's call srvtoolu_1 has no result",
-    ]
-    assert list(mended) == [*whole, *turn("b", ("assistant", text("And?")))]
-    assert repair_entries([*whole, *again], RESPONSES.repair_rules)[1] == []

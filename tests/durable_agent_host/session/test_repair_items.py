@@ -119,29 +119,3 @@ def test_a_stamp_that_its_contents_do_not_bear_out_is_taken_off(damage, problem)
     assert items_of(after) == [SAID]
     assert len(after[0]["messages"][0]["contents"]) == 3
     assert PART_OF not in json.dumps(after)
-
-
-@pytest.mark.parametrize("item_id", ["x" * 65, "msg 1", "", 5])
-def test_an_id_that_no_service_takes_is_taken_away(item_id):
-    """Messages and calls go on without it; other items are kept as contents."""
-    entry, contents = response(CODE, SAID, CALL)
-    for content in contents:
-        for name, value in properties_of(content).items():
-            if name == STAMP:
-                value["id"] = item_id
-            elif name == PART_OF:
-                properties_of(content)[PART_OF] = item_id
-    after, problems = mended(entry)
-    assert len(problems) == 3
-    without = [{name: value for name, value in item.items() if name != "id"} for item in (SAID, CALL)]
-    assert items_of(after) == without
-
-
-def test_an_item_that_comes_again_in_another_turn_is_one():
-    """The second message and the second call lose their ids, a second code run is left out."""
-    first, _ = response(CODE, LIST, SAID, CALL)
-    second, _ = response(CODE, LIST, SAID, CALL, call_id="u")
-    after, problems = mended(first, second)
-    assert sorted(problems) == [f"item {name} comes twice" for name in ("ci_1", "fc_1", "mcpl_1", "msg_1")]
-    without = [{name: value for name, value in item.items() if name != "id"} for item in (SAID, CALL)]
-    assert items_of(after) == [CODE, LIST, SAID, CALL, *without]

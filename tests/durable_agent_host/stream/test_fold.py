@@ -8,7 +8,6 @@ from agent_framework import AgentResponseUpdate, Content
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.codec.content import encode_content
 from durable_agent_host.stream.fold import fold_contents, fold_part, fold_updates, whole_updates
 from practice_model.dialects.responses.event_grammar import stream_events
 from tests.durable_agent_host.stream.comparing import interleaved
@@ -214,18 +213,6 @@ def test_calls_of_parallel_tools_may_be_mixed():
     assert [(call.call_id, call.arguments) for call in calls] == [("c0", "036"), ("c1", "147"), ("c2", "258")]
 
 
-def test_a_message_that_starts_with_the_one_before_is_told_once():
-    """Two messages of one answer, the second a longer form of the first, are two texts."""
-    parts = [[{"type": "output_text", "text": text, "annotations": []}] for text in ("Hi", "Hi there")]
-    output = [
-        {"type": "message", "id": f"msg_{n}", "role": "assistant", "status": "completed", "content": content}
-        for n, content in enumerate(parts)
-    ]
-    body = {"id": "r", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": output}
-    (message,) = fold_updates(updates_of(stream_events(body)), provider).messages
-    assert [content.text for content in message.contents] == ["Hi", "Hi there"]
-
-
 def test_unknown_events_and_contents_are_kept():
     """A content that an unknown event brings, and one of an unknown type, are stored as they came."""
     later = Content("later_type", text="x", additional_properties={"a": [1]})
@@ -300,85 +287,7 @@ def test_characters_that_were_cut_in_two_are_whole():
     assert fold_updates(parts, provider).messages[0].contents == [text, call]
 
 
-def test_what_any_update_says_of_the_response_is_kept():
-    """Names, times and properties that come with one update in a run of like ones are in the response."""
-    late = {
-        "agent_id": "a",
-        "created_at": "2026-01-01T00:00:00Z",
-        "finish_reason": "stop",
-        "message_id": "m",
-        "response_id": "r",
-        "author_name": "n",
-        "additional_properties": {"k": 1},
-    }
-    for name, value in late.items():
-        plain_updates = [AgentResponseUpdate(role="assistant", contents=[Content.from_text(x)]) for x in "abcd"]
-        setattr(plain_updates[2], name, value)
-        response = fold_updates(plain_updates, provider)
-        (message,) = response.messages
-        said = getattr(message if name in {"message_id", "author_name"} else response, name)
-        assert (message.text, said) == ("abcd", value)
-
-
-def test_no_updates_are_an_empty_response():
-    """An agent that says nothing has a response without messages."""
-    assert fold_updates([], provider).messages == []
-    assert fold_part([], provider) == []
-
-
-def test_live_objects_are_let_go():
-    """The folded response holds no live provider object, at any depth."""
-    note = {"type": "citation", "url": "u", "raw_representation": object()}
-    inner = Content.from_text("x", raw_representation=object())
-    contents = [
-        Content.from_text("a", annotations=[note], raw_representation=object()),
-        Content.from_code_interpreter_tool_call(call_id="c", inputs=[inner], raw_representation=object()),
-        Content("function_result", call_id="d", items=[inner], raw_representation=object()),
-    ]
-    updates = [
-        AgentResponseUpdate(role="assistant", contents=[content], raw_representation=object()) for content in contents
-    ]
-    response = fold_updates(updates, provider)
-    text, call, result = response.messages[0].contents
-    held = [response, text, call, call.inputs[0], result, result.items[0]]
-    assert [one.raw_representation for one in held] == [None] * 6
-    assert "raw_representation" not in text.annotations[0]
-
-
-def test_updates_are_not_changed():
-    """The fold gives new contents and leaves the updates as they were."""
-    updates = chunks([Piece("text", "a", "hello"), Piece("code_interpreter_tool_call", "b", "print(1)")], [2, 4])
-    before = [encode_content(content) for update in updates for content in update.contents]
-    fold_updates(updates, provider).messages[0].contents[0].additional_properties["x"] = 1
-    assert [encode_content(content) for update in updates for content in update.contents] == before
-
-
 # --- size --------------------------------------------------------------------------------------------------------
-
-
-def test_a_hundred_thousand_chunks_are_one_content():
-    """A content in 100,000 chunks is the content."""
-    for kind in ("text", "code_interpreter_tool_call", "function_call"):
-        text = "abcde" * 20_000
-        updates = [
-            AgentResponseUpdate(role="assistant", contents=[content])
-            for letter in text
-            for content in contents_of(Piece(kind, "c", letter), [])
-        ]
-        (content,) = fold_updates(updates, provider).messages[0].contents
-        assert len(updates) == 100_000
-        assert whole_text(content) == text
-
-
-def test_ten_thousand_mixed_calls_are_ten_thousand_contents():
-    """10,000 calls whose chunks are mixed are 10,000 contents."""
-    updates = [
-        AgentResponseUpdate(role="assistant", contents=[Content.from_function_call(f"c{n}", "f", arguments=text)])
-        for text in ('{"a":', "1}")
-        for n in range(10_000)
-    ]
-    calls = fold_updates(updates, provider).messages[0].contents
-    assert [(call.call_id, call.arguments) for call in calls] == [(f"c{n}", '{"a":1}') for n in range(10_000)]
 
 
 # --- stored chunk by chunk ---------------------------------------------------------------------------------------

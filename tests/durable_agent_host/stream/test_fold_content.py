@@ -1,7 +1,6 @@
 """The arguments of a call whose pieces have several forms: what the fold gives is what a live run gives the tool."""
 
 import json
-from itertools import product
 
 import pytest
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
@@ -27,9 +26,6 @@ STREAMS = {
     "objects": [{"a": 1}, {"b": 2}, {"a": 3}],
     "an object, then nothing": [{"a": 2}, None],
 }
-
-
-FORMS = ["", "{}", '{"a":1}', {}, {"a": 1}, None]
 
 
 def call(arguments, mode="append", **names):
@@ -64,38 +60,6 @@ def test_the_folded_arguments_are_those_of_the_live_run(pieces):
             assert stored_all(fold_updates(grouped, provider)) == whole
     (content,) = fold_contents([call(piece, None) for piece in pieces])
     assert [content.parse_arguments() or {}] == live_arguments(updates)
-
-
-@pytest.mark.parametrize(("first", "last"), list(product(FORMS, repeat=2)), ids=repr)
-def test_arguments_that_replace_others_take_their_place(first, last):
-    """A service that tells the whole call again, or twice, is taken at its last word."""
-    updates = updates_of(call(first), call(last, "replace"), call(last, "replace"))
-    assert folded_arguments(updates) == live_arguments(updates)
-    parts = [*fold_part(updates[:1], provider), *fold_part(updates[1:], provider)]
-    assert stored_all(fold_updates(parts, provider)) == stored_all(fold_updates(updates, provider))
-
-
-def test_calls_of_several_tools_that_open_with_an_empty_object_may_be_mixed():
-    """Each call has its own pieces."""
-    opened = [Content("function_call", call_id=name, name=name, arguments={}, merge_mode="append") for name in "ab"]
-    pieces = [
-        Content("function_call", call_id=name, name="", arguments=piece, merge_mode="append")
-        for piece in ('{"x":', "1", "}")
-        for name in "ab"
-    ]
-    updates = updates_of(*opened, *pieces)
-    assert folded_arguments(updates) == live_arguments(updates) == [{"x": 1}, {"x": 1}]
-
-
-def test_text_that_follows_an_object_is_a_call_of_its_own():
-    """Which of two arguments is right is not guessed: both are kept, where the framework refuses the answer."""
-    updates = updates_of(call({"a": 1}), call('{"b":2}'))
-    with pytest.raises(TypeError):
-        ChatResponse.from_updates(updates)
-    assert [content.arguments for content in fold_updates(updates, provider).messages[0].contents] == [
-        {"a": 1},
-        '{"b":2}',
-    ]
 
 
 def recorded(service, suffix):

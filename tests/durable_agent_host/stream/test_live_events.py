@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
+from agent_framework import AgentResponseUpdate, Content
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,81 +96,6 @@ def test_the_text_that_is_told_is_the_text_that_is_stored(steps):
     if any(event.event == "turn.restarted" for event in rest):
         events = []
     assert text_of([*events, *rest]) == answer_text(fold_updates(updates, provider))
-
-
-def test_a_text_that_is_said_again_whole_is_told_once():
-    """The whole text after its pieces tells nothing; a whole text without pieces is told."""
-    live = LiveEvents()
-    assert text_of(live.feed(update(text("ab")))) == "ab"
-    assert live.feed(update(text("ab", "replace"))) == []
-    assert text_of(live.feed(update(text("cd", "replace")))) == " cd"
-    assert text_of(live.feed(update(text("e")))) == " e"
-
-
-def test_a_whole_text_has_what_the_pieces_left_out():
-    """What is new in the whole text is told."""
-    live = LiveEvents()
-    live.feed(update(text("ab")))
-    assert text_of(live.feed(update(text("abcd", "replace")))) == "cd"
-
-
-def test_a_text_that_was_wrong_is_discarded():
-    """A stored text that differs from what was told is told anew, after a restart."""
-    live = LiveEvents()
-    live.feed(update(text("ab")))
-    assert [tuple(event) for event in live.finish("xy")] == [
-        ("turn.restarted", {"discard_from": 0}),
-        ("message.delta", {"text": "xy"}),
-    ]
-
-
-def test_a_function_call_is_told_when_its_arguments_are_whole():
-    """Pieces of arguments are joined to the letter; the result says whether the function failed."""
-    live = LiveEvents()
-    pieces = ['{"a":', " 1.0}"]
-    events = [
-        event
-        for piece in pieces
-        for event in live.feed(update(Content.from_function_call("c1", "charge", arguments=piece)))
-    ]
-    result = Content.from_function_result("c1", result="no", exception="ValueError")
-    events += live.feed(AgentResponseUpdate(contents=[result], role="tool"))
-    assert [tuple(event) for event in events] == [
-        ("tool.started", {"call_id": "c1", "name": "charge", "arguments": '{"a": 1.0}'}),
-        ("tool.completed", {"call_id": "c1", "outcome": "error", "result": "no\nValueError"}),
-    ]
-
-
-def test_functions_are_left_to_the_middleware():
-    """Where the middleware tells of functions, the updates do not."""
-    live = LiveEvents(tells_functions=False)
-    call = Content.from_function_call("c1", "charge", arguments="{}")
-    result = Content.from_function_result("c1", result="no")
-    assert live.feed(update(call)) + live.feed(AgentResponseUpdate(contents=[result], role="tool")) == []
-
-
-def test_code_is_told_as_it_is_written_and_once():
-    """The script comes in pieces between start and end of its call, and the whole script at the end adds nothing."""
-    live = LiveEvents()
-
-    def code(piece, mode):
-        return update(
-            Content.from_code_interpreter_tool_call(call_id="c1", inputs=[text(piece, mode)], merge_mode=mode)
-        )
-
-    begin = update(Content.from_code_interpreter_tool_result(call_id="c1", outputs=[]))
-    end = update(Content.from_code_interpreter_tool_result(call_id="c1", outputs=[Content.from_text("3")]))
-    updates = [begin, code("1", "append"), code("+2", "append"), code("1+2", "replace"), end]
-    events = [event for one in updates for event in live.feed(one)]
-    assert [event.event for event in events] == ["tool.started", "tool.delta", "tool.delta", "tool.completed"]
-    assert "".join(event.data["text"] for event in events if event.event == "tool.delta") == "1+2"
-
-
-def test_contents_that_carry_an_item_alone_put_no_blanks_into_the_answer():
-    """An answer's text has the texts alone, one blank between those of a message that something stands between."""
-    carrier = Content.from_text("", additional_properties={"openai_item": {}})
-    answer = Message("assistant", [carrier, text("a"), Content.from_text_reasoning(text="hm"), text("b")])
-    assert answer_text(AgentResponse(messages=[answer, Message("assistant", ["c"])])) == "a bc"
 
 
 @pytest.mark.recordings

@@ -1,15 +1,11 @@
 """Messages of several parts, in the forms that callers know."""
 
-import base64
-
 import pytest
 from agent_framework import Content
-from hypothesis import given
-from hypothesis import strategies as st
 
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.errors import RequestError
-from durable_agent_host.turn.message_input import MAX_PARTS, MessageInput, file_content, read_message, with_contents
+from durable_agent_host.turn.message_input import read_message
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PNG = f"data:image/png;base64,{PIXEL}"
@@ -100,27 +96,6 @@ def test_the_frameworks_own_dictionaries_are_parts(content):
     )
 
 
-def test_a_file_id_is_kept_as_it_is():
-    """An id is that of an upload or of the provider; the part says what the file is."""
-    content = only_content({"type": "image", "file_id": "file-abc", "detail": "low"})
-    assert (content.type, content.file_id, content.media_type) == ("hosted_file", "file-abc", "image/*")
-    assert content.additional_properties == {"detail": "low"}
-
-
-def test_a_list_of_one_text_is_that_text():
-    """Several texts are one text with line ends for lists and logs, and stay apart for the model."""
-    assert read_message([{"type": "text", "text": "hi"}]) == read_message("hi") == MessageInput("hi")
-    said = read_message([{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}])
-    assert (said.text, len(said.contents)) == ("a\nb", 2)
-
-
-def test_text_that_looks_like_something_else_is_text():
-    """Data URLs, parts and references within a text are words."""
-    for text in (PNG, '{"type": "image", "url": "x"}', '{"$type": "data"}', "sha256:" + "0" * 64):
-        assert read_message(text) == MessageInput(text)
-        assert read_message([{"type": "text", "text": text}]) == MessageInput(text)
-
-
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
@@ -178,39 +153,3 @@ def test_a_part_that_cannot_be_used_is_named(part, reason):
     with pytest.raises(RequestError, match=reason) as error:
         read_message([{"type": "text", "text": "look"}, part])
     assert "part 2 of 'message'" in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "file_id",
-    [
-        "file-abc",
-        "file_011CNha8iCJcU1wXNR6q4V8w",
-        "files/abc-123",
-        "assistant-1",
-        "cfile_6",
-        "https://a.org/v1/files/b",
-    ],
-)
-def test_ids_of_services_are_ids_of_files(file_id):
-    """Each service has a form of its own."""
-    (content,) = read_message([{"type": "file", "file_id": file_id}]).contents
-    assert decode_content(content).file_id == file_id
-
-
-def test_there_is_a_most_of_parts():
-    """A message has parts, and not too many."""
-    text = {"type": "text", "text": "a"}
-    assert len(read_message([text] * MAX_PARTS).contents) == MAX_PARTS
-    for parts in ([], [text] * (MAX_PARTS + 1)):
-        with pytest.raises(RequestError):
-            read_message(parts)
-
-
-@given(st.binary(min_size=1), st.text())
-def test_bytes_of_files_reach_the_content(data, text):
-    """Whatever a file holds, its content holds it, after the text."""
-    said = with_contents(MessageInput(text), [file_content(data, name="a.bin", media_type=None)])
-    content = decode_content(said.contents[-1])
-    assert base64.b64decode(content.uri.partition(",")[2]) == data
-    assert (content.name, content.media_type, said.text) == ("a.bin", OCTETS, text)
-    assert len(said.contents) == (2 if text else 1)

@@ -6,12 +6,9 @@ import pytest
 
 from durable_agent_host.codec.message import decode_messages, encode_request_entry, options_of
 from durable_agent_host.durable.session_entity import read_run_request
-from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_run
-from durable_agent_host.model.principal import Principal
-from durable_agent_host.model.turn import Caller, TurnRequest
-from durable_agent_host.turn.message_input import MessageInput
-from durable_agent_host.turn.turn_requests import hash_of, read_turn_request, request_of_client, valid_traceparent
+from durable_agent_host.model.turn import TurnRequest
+from durable_agent_host.turn.turn_requests import hash_of, read_turn_request, valid_traceparent
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
 from tests.durable_agent_host.golden import golden
 
@@ -21,22 +18,6 @@ INPUT = {"agent": "Agent", "message": "hi"}
 
 def read(**more) -> TurnRequest:
     return read_turn_request(INPUT | more, instance_id="turn", created_at="now")
-
-
-def asked(**more) -> TurnRequest:
-    given = {"caller": Caller(), "session_id": None, "key": None, "created_at": "now", "request_hash": ""} | more
-    ids = iter(["first", "second"])
-    return request_of_client("Agent", MessageInput("hi"), new_id=lambda: next(ids), **given)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [TRACE, TRACE.replace("00-4", "cc-4"), TRACE.replace("00-4", "cc-4") + "-more", TRACE[:-2] + "00"],
-)
-def test_a_traceparent_that_names_a_trace_is_kept(value):
-    """A valid header is kept to the letter, of a later version without what that appends."""
-    assert valid_traceparent(value) == value[:55]
-    assert read(traceparent=value).traceparent == value[:55]
 
 
 @pytest.mark.parametrize(
@@ -53,57 +34,12 @@ def test_a_malformed_traceparent_is_left_out(value):
     assert read(traceparent=value).traceparent is None
 
 
-def test_principal_and_trace_travel_with_the_request():
-    """What the caller is goes into the orchestration's input and comes back; without it, the input is what it was."""
-    request = asked(caller=Caller(Principal("ada", "contoso", frozenset({"clerk"})), TRACE))
-    wire = json.loads(json.dumps(encode_turn_request(request)))
-    assert (wire["principal"], wire["tenant"], wire["traceparent"]) == ("ada", "contoso", TRACE)
-    assert "clerk" not in json.dumps(wire)
-    assert read_turn_request(wire, instance_id=request.turn_id, created_at="later").principal == "ada"
-    assert decode_turn_request(wire) == request
-    assert encode_turn_request(asked()).keys() == golden("turn-request-v1").keys()
-
-
 def test_a_stored_request_with_a_principal_is_read():
     """The golden request of a known caller is read and written as it is."""
     document = golden("turn-request-v1-caller")
     request = decode_turn_request(document)
     assert (request.principal, request.traceparent) == ("ada", TRACE)
     assert encode_turn_request(request) == document
-
-
-def test_a_hand_written_input_names_its_principal():
-    """An orchestration passes on its own caller; a principal that is no text is refused, and not dropped."""
-    assert (read(principal="ada", traceparent=TRACE).principal, read().principal) == ("ada", None)
-    with pytest.raises(RequestError, match="principal"):
-        read(principal={"name": "ada"})
-
-
-def test_upstreams_run_names_its_principal():
-    """A caller of the entity passes on its own caller, too."""
-    request = read_run_request("Agent", "s", INPUT | {"principal": "ada", "traceparent": TRACE})
-    assert (request.principal, request.traceparent) == ("ada", TRACE)
-    with pytest.raises(RequestError, match="principal"):
-        read_run_request("Agent", "s", INPUT | {"principal": 5})
-
-
-def test_a_key_is_its_principals():
-    """The ids that follow from a key are other ones for another principal, tenant or app, and the same for a retry."""
-    callers = [Caller(), *(Caller(Principal(*who)) for who in (("ada",), ("bob",), ("ada", "contoso"), ("a", "da")))]
-    given = [(caller, secret) for caller in callers for secret in ("s1", "s2")]
-    named = [asked(key="k", caller=caller, secret=secret) for caller, secret in given]
-    assert len({one.session_id for one in named}) == len({one.turn_id for one in named}) == len(given)
-    assert [asked(key="k", caller=caller, secret=secret) for caller, secret in given] == named
-    in_one = {asked(key="k", caller=caller, session_id="s").turn_id for caller in callers}
-    assert len(in_one) == len(callers)
-
-
-def test_a_key_names_session_and_turn():
-    """The same key is the same turn, of the same session; without one, what is not named is new."""
-    assert (asked().session_id, asked().turn_id) == ("first", "second")
-    assert (asked(session_id="s").session_id, asked(session_id="s").turn_id) == ("s", "first")
-    assert asked(key="k") == asked(key="k")
-    assert asked(key="k", session_id="s").turn_id == asked(key="k", session_id="s").turn_id != asked(key="k").turn_id
 
 
 def test_hashes_are_what_receipts_keep():

@@ -10,7 +10,6 @@ from durable_agent_host.errors import CorruptStateError, FencedError
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.log_entry import EVENT, LogEntry, LogRecord
-from durable_agent_host.turn_log.crash_points import CRASH_POINTS, planned_crash
 from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
 from durable_agent_host.turn_log.sqlite_log import OFFSETS, SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
@@ -58,60 +57,6 @@ def test_what_clients_have_to_discard(entries, discard_from):
     assert noted(*entries).discard_from == discard_from
 
 
-def test_a_journal_is_read_back(tmp_path):
-    """What one attempt has appended, the next one knows; a call without an end is begun, not finished."""
-
-    async def scenario():
-        log = SqliteTurnLog(tmp_path / "log.db")
-        journal = await begin(log)
-        assert journal.next_model_call() == (0, None)
-        await journal._writer.put("message.delta", {"text": "a"})
-        await journal.model_finished(0, {"messages": []})
-        keys = [journal.next_tool_call(call_id)[0] for call_id in ("a", "b", "a")]
-        assert keys == [ToolKey(0, "a", 0), ToolKey(0, "b", 0), ToolKey(0, "a", 1)]
-        await asyncio.gather(*(journal.tool_started(key, "tool", {"n": 1}) for key in keys))
-        await journal.tool_finished(keys[1], "success", {"items": []})
-        again = await begin(log)
-        assert again.next_model_call() == (0, {"messages": []})
-        known = [again.next_tool_call(call_id) for call_id in ("a", "b", "a")]
-        assert [key for key, _ in known] == keys
-        assert [(tool.starts, tool.finished is not None) for _, tool in known] == [(1, False), (1, True), (1, False)]
-        assert [again.idempotency_key(key) for key in keys] == [journal.idempotency_key(key) for key in keys]
-        assert len({again.idempotency_key(key) for key in keys}) == 3
-        assert not again.is_repeated(keys[0])
-        assert again.is_repeated(keys[2])
-        assert again.next_model_call() == (1, None)
-        assert again.is_repeated(again.next_tool_call("b")[0])
-        with pytest.raises(FencedError):
-            await journal.tool_started(keys[0], "tool", {})
-        await again.close({"status": "completed"})
-        assert (await read_journal(log, LOG_ID)).outcome == {"status": "completed"}
-        await log.close()
-
-    asyncio.run(scenario())
-
-
-def test_calls_that_begin_together_share_a_write(tmp_path):
-    """The intents of a batch are next to each other, with nothing of another write between them."""
-
-    async def scenario():
-        log = SqliteTurnLog(tmp_path / "log.db")
-        journal = await begin(log)
-        journal.next_model_call()
-        keys = [journal.next_tool_call(str(number))[0] for number in range(50)]
-        await asyncio.gather(*(run(journal, key) for key in keys))
-        page = await log.read(LOG_ID)
-        kinds = [record.entry.kind for record in page.records if record.entry.kind.startswith("tool")]
-        assert kinds == ["tool_started"] * 50 + ["tool_finished"] * 50
-        await log.close()
-
-    async def run(journal: Journal, key: ToolKey):
-        await journal.tool_started(key, "tool", {})
-        await journal.tool_finished(key, "success", {"items": []})
-
-    asyncio.run(scenario())
-
-
 def test_after_its_end_a_turn_begins_nothing(tmp_path):
     """What was left behind of a turn that has ended runs no tool."""
 
@@ -132,16 +77,6 @@ async def begin(log: SqliteTurnLog) -> Journal:
     """Begin an attempt."""
     attempt = await log.open(LOG_ID)
     return Journal(await read_journal(log, LOG_ID), TurnLogWriter(log, LOG_ID, attempt), LOG_ID)
-
-
-def test_a_planned_crash_names_a_point():
-    """A plan is a point and how often it is passed; what is no point is refused with all that are."""
-    assert planned_crash("") == ("", 1)
-    assert planned_crash("turn.after_open") == ("turn.after_open", 1)
-    assert planned_crash("journal.tool.after_run:3") == ("journal.tool.after_run", 3)
-    for wrong in ("nowhere", "turn.after_open:x"):
-        with pytest.raises(ValueError, match=CRASH_POINTS[-1]):
-            planned_crash(wrong)
 
 
 def test_a_journal_that_has_lost_entries_is_an_error(tmp_path):

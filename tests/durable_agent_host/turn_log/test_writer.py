@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from durable_agent_host.errors import FencedError, LogError
-from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, TOOL_STARTED, LogEntry
+from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
@@ -51,103 +51,6 @@ def event(name: str, **data) -> LogEntry:
     return LogEntry(EVENT, {"event": name, "data": data})
 
 
-async def test_entries_but_deltas_carry_their_time(log):
-    """What is put, noted or committed has the time of the clock in milliseconds; a delta has none."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), clock=lambda: 1.5)
-    await writer.put("message.delta", {"text": "a"})
-    await writer.put("tool.started", {"call_id": "c"})
-    writer.note(LogEntry("retried", {}))
-    await writer.commit(LogEntry(OUTCOME, {}), LogEntry(OUTCOME, {}))
-    records = (await log.read(LOG_ID, 1)).records
-    assert [record.entry.data.get(AT) for record in records] == [None, 1500, 1500, 1500, 1500]
-
-
-async def test_the_first_event_is_written_at_once(log):
-    """The first event does not wait for the interval, and what follows it shares a write."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), interval_seconds=3600)
-    await writer.put("message.delta", {"text": "a"})
-    async with asyncio.timeout(60):
-        async for page in log.follow(LOG_ID, 1):
-            assert [record.entry for record in page.records] == [event("message.delta", text="a")]
-            break
-    for text in "bcd":
-        await writer.put("message.delta", {"text": text})
-    await writer.close()
-    assert await entries_of(log) == [event("message.delta", text="a"), event("message.delta", text="bcd")]
-    assert len(log.appends) == 2
-
-
-async def test_a_write_comes_after_the_interval(log):
-    """What was put is written without anybody asking, when the interval is over."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), interval_seconds=0.05)
-    await writer.put("message.delta", {"text": "a"})
-    await writer.flush()
-    await writer.put("message.delta", {"text": "b"})
-    async with asyncio.timeout(60):
-        async for page in log.follow(LOG_ID, 2):
-            assert [record.entry for record in page.records] == [event("message.delta", text="b")]
-            break
-
-
-async def test_a_full_batch_does_not_wait(log):
-    """A batch of the given size is written before the interval is over."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), interval_seconds=3600, batch_bytes=1000)
-    await writer.put("message.delta", {"text": "first"})
-    await writer.flush()
-    for _ in range(12):
-        await writer.put("message.delta", {"text": "x" * 100})
-    async with asyncio.timeout(60):
-        async for page in log.follow(LOG_ID, 2):
-            assert set(page.records[0].entry.data["data"]["text"]) == {"x"}
-            break
-    await writer.close()
-
-
-@pytest.mark.parametrize("name", ["message.sealed", "turn.completed"])
-async def test_an_event_that_does_not_belong_into_a_log_is_refused(log, name):
-    """An unknown name, and one that ends a turn, is an error of the caller; nothing is appended, and others are."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID))
-    with pytest.raises(ValueError, match=name):
-        await writer.put(name, {"text": "a"})
-    await writer.put("message.delta", {"text": "b"})
-    await writer.close()
-    assert await entries_of(log) == [event("message.delta", text="b")]
-
-
-async def test_only_neighbours_of_one_thing_are_joined(log):
-    """Deltas of another name or another call, and whatever is no delta, keep their place."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), interval_seconds=3600)
-    await writer.commit(LogEntry(TOOL_STARTED, {"call_id": "c"}))
-    put = [
-        ("message.delta", {"text": "a"}),
-        ("message.delta", {"text": "b"}),
-        ("reasoning.delta", {"text": "c"}),
-        ("tool.delta", {"call_id": "1", "text": "d"}),
-        ("tool.delta", {"call_id": "1", "text": "e"}),
-        ("tool.delta", {"call_id": "2", "text": "f"}),
-        ("tool.started", {"call_id": "3", "text": "g"}),
-        ("tool.started", {"call_id": "3", "text": "g"}),
-        ("message.delta", {"text": "h"}),
-        ("message.delta", {"text": None}),
-        ("message.delta", {"text": "\ud83d"}),
-        ("message.delta", {"text": "\ude00"}),
-    ]
-    for name, data in put:
-        await writer.put(name, data)
-    await writer.close()
-    assert (await entries_of(log))[1:] == [
-        event("message.delta", text="ab"),
-        event("reasoning.delta", text="c"),
-        event("tool.delta", call_id="1", text="de"),
-        event("tool.delta", call_id="2", text="f"),
-        event("tool.started", call_id="3", text="g"),
-        event("tool.started", call_id="3", text="g"),
-        event("message.delta", text="h"),
-        event("message.delta", text=None),
-        event("message.delta", text="😀"),
-    ]
-
-
 async def test_commit_is_durable_and_in_order(log):
     """When commit returns, its entries and all that was put before are there, and it gives their offset."""
     writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), interval_seconds=3600)
@@ -161,21 +64,6 @@ async def test_commit_is_durable_and_in_order(log):
     await writer.put("message.delta", {"text": "d"})
     await writer.close()
     assert (await entries_of(log))[-1] == event("message.delta", text="d")
-
-
-async def test_concurrent_commits_keep_their_entries_together(log):
-    """Commits of several tasks return the offsets of their own entries."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID))
-
-    async def commit(number: int) -> tuple[int, int]:
-        await writer.put("message.delta", {"text": str(number)})
-        return number, await writer.commit(LogEntry(OUTCOME, {"n": number}), LogEntry(OUTCOME, {"n": -number}))
-
-    done = await asyncio.gather(*map(commit, range(20)))
-    found = await entries_of(log)
-    for number, offset in done:
-        pair = found[offset - 1 : offset + 1]
-        assert pair == [LogEntry(OUTCOME, {"n": number}), LogEntry(OUTCOME, {"n": -number})]
 
 
 async def test_a_store_that_stands_still_makes_put_wait(log):
@@ -232,18 +120,3 @@ async def test_waiting_callers_are_told_of_a_failure(log):
     for task in (putting, committing):
         with pytest.raises(LogError, match="gone"):
             await task
-
-
-async def test_an_error_that_nobody_asked_for_is_not_lost_in_silence(log):
-    """A commit whose caller was cancelled does not disturb those behind it."""
-    writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID))
-    log.gate.clear()
-    given_up = asyncio.create_task(writer.commit(LogEntry(OUTCOME, {"n": 1})))
-    await asyncio.sleep(0.01)
-    given_up.cancel()
-    await asyncio.gather(given_up, return_exceptions=True)
-    later = asyncio.create_task(writer.commit(LogEntry(OUTCOME, {"n": 2})))
-    await asyncio.sleep(0)
-    log.gate.set()
-    assert await later == 2
-    assert await entries_of(log) == [LogEntry(OUTCOME, {"n": 1}), LogEntry(OUTCOME, {"n": 2})]

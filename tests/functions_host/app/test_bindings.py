@@ -1,6 +1,5 @@
 """Bindings that the embedded host does not serve are told, and never pretended."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pytest
 
 from tests.functions_host.conftest import Host, StartHost
 from tests.functions_host.test_start import write_app
-from tests.processes import wait_until
 
 ADVICE = "use the service's own client in the function, or run the app with func start"
 
@@ -53,46 +51,6 @@ def test_an_output_that_nobody_stores_is_a_500(bound: Host):
     assert answer.text.strip() in bound.log.read_text()
     assert bound.send("GET", "/api/sends?silent=1").text == "sent"
     assert notes(bound).count("sends ran") == 2
-
-
-def test_several_outputs(bound: Host):
-    """All that were set are named; the response that was set by name is not pretended either."""
-    answer = bound.send("GET", "/api/stores")
-    assert (answer.status, "'page' (blob)" in answer.text, "'letter' (queue)" in answer.text) == (500, True, True)
-
-
-def test_an_input_that_nobody_brings(bound: Host):
-    """The function is not called at all."""
-    answer = bound.send("GET", "/api/reads/one")
-    assert answer.status == 500
-    assert answer.text == (
-        f"Function 'reads' cannot be called: this host does not serve the input 'page' (blob); {ADVICE}.\n"
-    )
-    assert "reads ran" not in notes(bound)
-
-
-def test_a_timers_return_value(bound: Host):
-    """A timer function whose return value goes to a queue has failed; the log says so."""
-    assert bound.send("POST", "/admin/functions/yearly").status == 202
-    wait_until(lambda: "Function 'yearly' ran, but this host does not serve the return value" in bound.log.read_text())
-    assert "yearly ran" in notes(bound)
-
-
-def test_an_activitys_output(bound: Host):
-    """The orchestration that called it learns of it."""
-    status = bound.wait(bound.run("post"))
-    assert status["runtimeStatus"] == "Failed"
-    assert "this host does not serve the output 'letter' (queue)" in status["output"]
-
-
-def test_a_tools_input(bound: Host):
-    """The result of the tool is an error that says why."""
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "look", "arguments": {}}}
-    accept = "application/json, text/event-stream"
-    answer = bound.send("POST", "/runtime/webhooks/mcp", json.dumps(call), Accept=accept)
-    result = json.loads(answer.text.partition("data: ")[2])["result"]
-    assert result["isError"]
-    assert "does not serve the input 'page' (blob)" in result["content"][0]["text"]
 
 
 STREAMING = """

@@ -62,31 +62,6 @@ def test_prints_are_shown_line_by_line(served: Host, how: str):
     ]
 
 
-def test_prints_to_stderr(served: Host):
-    """What is printed to stderr is shown as such."""
-    assert "INFO stderr [prints]: Hello43" in shown(served, "prints?text=Hello43&error=1")
-
-
-def test_lines_for_the_platform_are_not_the_apps(served: Host):
-    """Lines with the worker's mark for its own console log are not shown, as on the real host."""
-    for how in ("", "&error=1"):
-        lines = shown(served, f"prints?text=LanguageWorkerConsoleLog%20Hello44{how}")
-        assert not [line for line in lines if "Hello44" in line]
-
-
-def test_threads_of_a_function(served: Host):
-    """A thread that takes over the invocation's id is named with it; one that does not is shown without."""
-    lines = shown(served, "writes_in_threads")
-    assert "INFO root [writes_in_threads]: from a thread of its own" in lines
-    assert "INFO root: from a thread without a name" in lines
-
-
-def test_an_app_with_handlers_of_its_own(served: Host):
-    """What a handler of the app writes to the console is not written a second time."""
-    for _ in range(2):
-        assert shown(served, "writes_itself") == ["INFO stderr [writes_itself]: by its own handler"]
-
-
 def test_a_failure_is_one_record(served: Host):
     """A function that fails is told once, with its traceback."""
     before = len(served.log.read_text())
@@ -179,89 +154,6 @@ def test_without_levels(start_host: StartHost, tmp_path: Path):
         "usual info",
         "quiet error",
     ]
-
-
-def test_prints_outside_of_invocations_stay_as_they_are(start_host: StartHost, tmp_path: Path):
-    """What is printed while the app is imported passes unchanged; subprocesses write to the real streams."""
-    code = "import subprocess, sys\nprint('imported', file=sys.stderr)\n" + APP.replace(
-        'write("usual")', 'subprocess.run(["echo", "from a child"], stdout=sys.stderr, check=True)'
-    )
-    host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
-    host.send("GET", "/api/usual")
-    host.stop()
-    assert {"imported", "from a child"} <= set(host.log.read_text().splitlines())
-
-
-def test_a_function_that_closes_the_streams_ends_only_its_own_prints(start_host: StartHost, tmp_path: Path):
-    """Later functions run and print as before."""
-    code = """
-import sys
-import azure.functions as func
-
-app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)
-
-@app.route(route="closes")
-def closes(req: func.HttpRequest) -> str:
-    print("before", end="")
-    sys.stdout.close()
-    sys.stderr.close()
-    return "closed"
-
-@app.route(route="says")
-def says(req: func.HttpRequest) -> str:
-    print("after")
-    return "said"
-"""
-    host = start_host(write_app(tmp_path / "app", code), tmp_path / "data")
-    assert shown(host, "closes") == ["INFO stdout [closes]: before"]
-    assert shown(host, "says") == ["INFO stdout [says]: after"]
-    host.stop()
-
-
-def test_what_the_collector_prints_while_a_function_prints(start_host: StartHost, tmp_path: Path):
-    """An object whose finalizer prints is collected in the middle of a print, and both lines are shown."""
-    write_app(
-        tmp_path / "app",
-        """
-import gc
-import sys
-import azure.functions as func
-
-app = func.FunctionApp()
-finalized = 0
-
-class Noisy:
-    def __init__(self):
-        self.itself = self
-
-    def __del__(self):
-        global finalized
-        finalized += 1
-        print("collected", file=sys.stderr)
-
-@app.route("noise")
-def noise(req: func.HttpRequest) -> str:
-    before = gc.get_threshold()
-    gc.set_threshold(1, 1, 1)
-    try:
-        for number in range(300):
-            Noisy()
-            print(f"line {number}", file=sys.stderr)
-    finally:
-        gc.set_threshold(*before)
-    gc.collect()
-    return str(finalized)
-""",
-    )
-    host = start_host(tmp_path / "app", tmp_path / "data")
-    try:
-        finalized = int(host.send("GET", "/api/noise").body)
-        assert finalized == 300
-        lines = host.log.read_text().splitlines()
-        assert sum("collected" in line for line in lines) == finalized
-        assert sum(bool(re.search(r"line \d+", line)) for line in lines) == 300
-    finally:
-        host.stop()
 
 
 def test_orchestrators_and_activities(start_host: StartHost, tmp_path: Path):

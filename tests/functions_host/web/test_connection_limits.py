@@ -169,25 +169,6 @@ def test_a_head_is_taken_up_to_its_limits(host: Host, limit: str):
     assert f"{most} " in json.loads(received.rpartition(b"\r\n\r\n")[2])["detail"]
 
 
-@pytest.mark.parametrize("limit", EXACT)
-def test_a_head_of_http_1_0_has_the_same_limits(host: Host, limit: str):
-    """The largest one is answered; one more byte or header is 400, in one piece or several."""
-    make, most, _ = EXACT[limit]
-    taken, refused = (make(size).replace(b"HTTP/1.1\r\n" + HOST, b"HTTP/1.0\r\n" + HOST) for size in (most, most + 1))
-    for sent in ([taken], [refused], [refused[:20], refused[20:]], [refused[:-2], refused[-2:]]):
-        with connect(host) as connection:
-            for piece in sent:
-                connection.sendall(piece)
-            received = read_to_end(connection)
-        last = STATUS.findall(received)[-1]
-        if sent == [taken]:
-            assert last in {b"200", b"404"}
-        else:
-            assert last == b"400"
-            assert f"{most} " in json.loads(received.rpartition(b"\r\n\r\n")[2])["detail"]
-    assert host.send("GET", "/").status == 200
-
-
 UNFINISHED = (
     (b"", b""),
     (b"GE", b"408"),
@@ -250,13 +231,6 @@ def test_long_answers_are_not_cut(start_host: StartHost, tmp_path: Path):
             assert received
 
 
-def test_a_limit_that_makes_no_sense_is_told(tmp_path: Path):
-    """The setting has to be a number of bytes."""
-    host = Host(APPS / "sample", tmp_path / "data", env={"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "4 MB"})
-    assert host.stop() == 1
-    assert "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT is '4 MB'; set it to a number of bytes" in host.log.read_text()
-
-
 def test_requests_that_are_sent_ahead_are_answered_in_their_order(host: Host) -> None:
     """However many come at once, with bodies and without: each is answered, as if it had come alone."""
     path = b"/api/mirror" if host.app.name == "sample" else b"/api/upload"
@@ -306,13 +280,3 @@ def test_what_is_refused_takes_no_other_request_with_it(host: Host) -> None:
             head, _, problem = received.rpartition(b"\r\n\r\n")
             assert STATUS.findall(head) == [b"200"] * ahead + [status], (ahead, sent[:40])
             assert json.loads(problem)["detail"]
-
-
-def test_a_stream_is_whole_before_the_refusal_behind_it(start_host: StartHost, tmp_path: Path) -> None:
-    """An answer that is being streamed is not cut because of what its client sends meanwhile."""
-    host = start_host("streaming", tmp_path / "data")
-    with connect(host) as connection:
-        connection.sendall(get(b"/api/events") + BROKEN[0][0])
-        received = read_to_end(connection)
-    assert STATUS.findall(received) == [b"200", b"400"]
-    assert b"data: two\n\n\r\n0\r\n\r\nHTTP/1.1 400 " in received

@@ -116,21 +116,3 @@ async def test_a_name_that_leads_here_is_no_way_in(model: Host, tmp_path: Path):
             answer = await fetch(page, method, path, body, "cors")
             assert answer.startswith("basic 421 "), (path, answer)
     assert instances(model) == before
-
-
-async def test_a_persons_own_ways_stay_open(model: Host, elsewhere: str, tmp_path: Path):
-    """A typed address, a link from another page, and calls of a page that the host serves work."""
-    async with opened(f"{model.url}/api/open", tmp_path / "browser") as page:
-        async with asyncio.timeout(30):
-            while (await page.evaluate("document.body?.innerText")) != "open":
-                await asyncio.sleep(0.05)
-        assert (await fetch(page, "GET", "/api/guarded", None, "cors")).startswith("basic 200 guarded")
-        answer = await fetch(page, "POST", f"{MANAGEMENT}/orchestrators/order/own", '"tea"', "cors")
-        assert answer.startswith("basic 202 ")
-    assert "own" in instances(model)
-    async with opened(elsewhere, tmp_path / "other") as page:
-        await page.until("state", lambda text: text == "ready")
-        await page.evaluate(f"location = {json.dumps(model.url + '/api/guarded')}; 1")
-        async with asyncio.timeout(30):
-            while (await page.evaluate("document.body?.innerText")) != "guarded":
-                await asyncio.sleep(0.05)

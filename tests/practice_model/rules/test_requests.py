@@ -46,13 +46,6 @@ def build_store(*output, is_stored=True, transcript=(), response_id="resp_1"):
     return store
 
 
-def test_a_plain_question_is_accepted():
-    """A string, a message without type and a typed message are all fine."""
-    assert check() is None
-    assert check(USER) is None
-    assert check({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}) is None
-
-
 def test_every_rejection_has_the_error_body_of_the_api():
     """The body has message, type, param and code."""
     violation = check(USER | {"status_code": 1})
@@ -142,11 +135,6 @@ def test_ids_are_at_most_64_characters_long(field):
     )
 
 
-def test_call_ids_of_other_providers_are_fine():
-    """A call id has no required prefix."""
-    assert check(USER, BARE_CALL | {"call_id": "toolu_01"}, OUTPUT | {"call_id": "toolu_01"}) is None
-
-
 def test_assistant_content_is_output_text():
     """Input text in an assistant message is rejected."""
     wrong = {"role": "assistant", "content": [{"type": "input_text", "text": "Hi"}]}
@@ -158,18 +146,6 @@ def test_roles_are_a_closed_set():
     assert get_error_message({"role": "tool", "content": "x"}) == (
         "Invalid value: 'tool'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
     )
-
-
-def test_assistant_text_is_accepted_in_every_recorded_form():
-    """With and without id, status, annotations and type, and as a plain string."""
-    part = {"type": "output_text", "text": "Hi"}
-    assert check(USER, OWN_RESPONSE, USER) is None
-    assert check(USER, RESPONSE, USER) is None
-    assert check(USER, {"role": "assistant", "content": [part]}, USER) is None
-    assert check(USER, {"role": "assistant", "content": "Hi"}, USER) is None
-    assert get_error_message(
-        USER, {"role": "assistant", "content": [part]}, rules=Rules(annotations_required=True)
-    ) == ("Missing required parameter: 'input[1].content[0].annotations'.")
 
 
 def test_a_call_needs_its_output():
@@ -188,13 +164,6 @@ def test_an_output_needs_its_call():
     expected_message = f"No tool call found for function call output with call_id {CALL}."
     assert get_error_message(USER, OUTPUT) == expected_message
     assert get_error_message(USER, OUTPUT, CALL_ITEM) == expected_message
-
-
-def test_parallel_calls_take_their_outputs_in_any_order():
-    """One reasoning item covers both calls."""
-    second = BARE_CALL | {"call_id": "call_2"}
-    outputs = [OUTPUT | {"call_id": "call_2"}, OUTPUT]
-    assert check(USER, REASONING, CALL_ITEM, second, *outputs) is None
 
 
 def test_call_ids_may_recur_in_a_later_turn():
@@ -400,11 +369,6 @@ def test_any_json_is_either_accepted_or_rejected(body):
     """The rules never raise."""
     violation = check_request(body, build_store(REASONING, OWN_RESPONSE), Rules.strict(), now=0)
     assert violation is None or violation.status in {400, 404}
-
-
-def test_strict_rules_have_every_switch_on():
-    """The strict set enables all rules."""
-    assert all(vars(Rules.strict()).values())
 
 
 APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "ask", "server_label": "wiki", "arguments": "{}"}

@@ -97,12 +97,3 @@ def call_entity(context):
         answer = yield context.call_entity(entity, "run", payload)
         texts.append("".join(content["text"] for message in answer["messages"] for content in message["contents"]))
     return texts
-
-
-@app.orchestration_trigger(context_name="context")
-def call_agent(context):
-    """Run the agent in an orchestration; gives its answer's text."""
-    asked = context.get_input()
-    agent = app.get_agent(context, asked["agent"])
-    answer = yield agent.run(asked["message"], session=agent.create_session(session_id=f"{asked['session_id']}-2"))
-    return answer.text

@@ -68,12 +68,3 @@ def waits(req: func.HttpRequest) -> func.HttpResponse:
     """Tell whether a redaction waits."""
     del req
     return func.HttpResponse("yes" if WAITS.is_set() else "")
-
-
-@app.route(route="wait-again", auth_level=func.AuthLevel.ANONYMOUS)
-def wait_again(req: func.HttpRequest) -> func.HttpResponse:
-    """Let the next redaction wait."""
-    del req
-    WAITS.clear()
-    OTHERS_GO_ON.clear()
-    return func.HttpResponse("")

@@ -1,10 +1,10 @@
-"""What upstream's samples 09 to 13 do, in one app: workflows with shared state, without, in parallel, with a person."""
+"""What upstream's samples 11 and 13 do, in one app: workflows in parallel, and with a person."""
 
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Never
+from typing import Never
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
@@ -29,28 +29,6 @@ if os.environ.get("HOST_CLASS") == "upstream":
     from agent_framework_azurefunctions import AgentFunctionApp
 else:
     from durable_agent_host import DurableAgentApp as AgentFunctionApp
-
-
-class Verdict(BaseModel):
-    """What the guard says of a letter."""
-
-    is_spam: bool
-    reason: str
-
-
-class Draft(BaseModel):
-    """What the assistant hands in."""
-
-    response: str
-
-
-@dataclass
-class Sorted:
-    """A letter that was judged; its text is in the shared state."""
-
-    is_spam: bool
-    reason: str
-    letter: str
 
 
 @dataclass
@@ -108,87 +86,6 @@ def ask(text: str) -> AgentExecutorRequest:
 
 client = OpenAIChatClient(
     model=os.environ["OPENAI_MODEL"], api_key=os.environ["OPENAI_API_KEY"], base_url=os.environ["OPENAI_BASE_URL"]
-)
-
-
-def guard() -> Agent:
-    """Make an agent that judges."""
-    return Agent(client, "You detect spam.", name="guard", default_options={"response_format": Verdict})
-
-
-def assistant() -> Agent:
-    """Make an agent that answers letters."""
-    return Agent(client, "You answer letters.", name="assistant", default_options={"response_format": Draft})
-
-
-@executor(id="store")
-async def store(letter: str, ctx: WorkflowContext[AgentExecutorRequest]) -> None:
-    """Keep the letter in the shared state, and have it judged."""
-    ctx.set_state("letter:1", letter)
-    await ctx.send_message(ask(letter))
-
-
-@executor(id="judge")
-async def judge(response: AgentExecutorResponse, ctx: WorkflowContext[Sorted]) -> None:
-    """Read the verdict."""
-    verdict = Verdict.model_validate_json(response.agent_response.text)
-    await ctx.send_message(Sorted(verdict.is_spam, verdict.reason, "1"))
-
-
-@executor(id="forward")
-async def forward(found: Sorted, ctx: WorkflowContext[AgentExecutorRequest]) -> None:
-    """Take the letter out of the shared state, and have it answered."""
-    await ctx.send_message(ask("Answer this: " + str(ctx.get_state(f"letter:{found.letter}"))))
-
-
-@executor(id="send")
-async def send(response: AgentExecutorResponse, ctx: WorkflowContext[Never, str]) -> None:
-    """Send the answer."""
-    await ctx.yield_output(f"Email sent: {Draft.model_validate_json(response.agent_response.text).response}")
-
-
-@executor(id="file")
-async def file(found: Sorted, ctx: WorkflowContext[Never, str]) -> None:
-    """File a letter as spam."""
-    await ctx.yield_output(f"Email marked as spam: {found.reason}")
-
-
-def is_spam(expected: bool) -> Any:
-    """Make a condition of an edge."""
-    return lambda message: not isinstance(message, Sorted) or message.is_spam == expected
-
-
-first_guard, first_assistant = guard(), assistant()
-shared_state = (
-    WorkflowBuilder(name="shared_state", start_executor=store)
-    .add_edge(store, first_guard)
-    .add_edge(first_guard, judge)
-    .add_edge(judge, forward, condition=is_spam(False))
-    .add_edge(judge, file, condition=is_spam(True))
-    .add_edge(forward, first_assistant)
-    .add_edge(first_assistant, send)
-    .build()
-)
-
-
-def says_spam(message: Any) -> bool:
-    """Judge an agent's answer on the edge itself."""
-    return Verdict.model_validate_json(message.agent_response.text).is_spam
-
-
-@executor(id="file_agents")
-async def file_agents(response: AgentExecutorResponse, ctx: WorkflowContext[Never, str]) -> None:
-    """File a letter as spam, from the agent's own answer."""
-    await ctx.yield_output(f"Email marked as spam: {Verdict.model_validate_json(response.agent_response.text).reason}")
-
-
-second_guard, second_assistant = guard(), assistant()
-agents_only = (
-    WorkflowBuilder(name="agents_only", start_executor=second_guard)
-    .add_edge(second_guard, second_assistant, condition=lambda message: not says_spam(message))
-    .add_edge(second_guard, file_agents, condition=says_spam)
-    .add_edge(second_assistant, send)
-    .build()
 )
 
 
@@ -261,41 +158,6 @@ parallel = (
 )
 
 
-class Analyse(Executor):
-    """Has an agent look at a submission before a person does."""
-
-    @handler
-    async def start(self, submission: Submission, ctx: WorkflowContext[AgentExecutorRequest]) -> None:
-        """Keep the submission, and ask the agent."""
-        ctx.set_state("submission", submission)
-        await ctx.send_message(ask(submission.body))
-
-
-class Review(Executor):
-    """Waits for a person's decision on what the agent said."""
-
-    @handler
-    async def review(self, response: AgentExecutorResponse, ctx: WorkflowContext[Never, str]) -> None:
-        """Ask."""
-        submission = ctx.get_state("submission")
-        await ctx.request_info(Question(submission.content_id, response.agent_response.text), Decision)
-
-    @response_handler
-    async def decided(self, asked: Question, answer: Decision, ctx: WorkflowContext[Never, str]) -> None:
-        """Say what was decided."""
-        verb = "APPROVED" if answer.approved else "REJECTED"
-        await ctx.yield_output(f"{asked.content_id} {verb}: {answer.notes}")
-
-
-analyse, critic, review = Analyse(id="analyse"), Agent(client, "You moderate.", name="critic"), Review(id="review")
-moderation = (
-    WorkflowBuilder(name="moderation", start_executor=analyse)
-    .add_edge(analyse, critic)
-    .add_edge(critic, review)
-    .build()
-)
-
-
 class Gate(Executor):
     """The inner workflow's question."""
 
@@ -357,6 +219,4 @@ composed = (
     .build()
 )
 
-app = AgentFunctionApp(
-    workflow=shared_state, workflows=[agents_only, parallel, moderation, composed], enable_health_check=True
-)
+app = AgentFunctionApp(workflow=parallel, workflows=[composed])

@@ -1,9 +1,7 @@
 """Pieces in a SQLite file: what only a file can do, and what can only happen to a file."""
 
 import asyncio
-import random
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -12,27 +10,15 @@ import pytest
 from durable_agent_host.codec.offloaded_text import piece_name
 from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
-from tests.contract.test_segments import HOME, named, some
+from tests.contract.test_segments import HOME, some
 
 MEGABYTE = 1024 * 1024
-PAGE_BYTES = 4096
-TREE_PAGES = {2, 5, 10, 13}
-"""First bytes of the pages of a B-tree; an overflow page begins with the number of the next one."""
 
 
 def size_of(path: Path) -> int:
     """Bytes of the file and its write-ahead log."""
     wal = path.with_name(f"{path.name}-wal")
     return path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
-
-
-def test_making_one_touches_nothing(tmp_path):
-    """An object that nobody calls makes no file and no thread, and can be closed."""
-    threads = threading.active_count()
-    store = SqliteSegmentStore(tmp_path / "folder" / "pieces.db")
-    assert threading.active_count() == threads
-    asyncio.run(store.close())
-    assert not list(tmp_path.iterdir())
 
 
 async def test_the_files_shrink_when_pieces_are_deleted(tmp_path):
@@ -46,32 +32,6 @@ async def test_the_files_shrink_when_pieces_are_deleted(tmp_path):
     await store.delete(HOME, rest)
     assert size_of(path) < MEGABYTE / 2
     assert await store.get(HOME, [first]) == {first: wanted[first]}
-    await store.close()
-
-
-async def test_no_text_is_on_a_page_that_pieces_share(tmp_path):
-    """Pieces of every size are on pages of their own, which SQLite overwrites; it does not where it splits a page."""
-    path = tmp_path / "pieces.db"
-    store = SqliteSegmentStore(path)
-    sizes = [*range(0, 16_400, 37), *range(8_100, 8_300), 300_000]
-    await store.put(HOME, named(*(f"{size:06}".encode() * (size // 6) for size in sizes)))
-    await store.close()
-    content = path.read_bytes()
-    pages = [content[start : start + PAGE_BYTES] for start in range(PAGE_BYTES, len(content), PAGE_BYTES)]
-    with_text = [page for page in pages if any(f"{size:06}".encode() in page for size in sizes[1:200:20])]
-    assert with_text
-    assert not [page for page in with_text if page[0] in TREE_PAGES]
-
-
-async def test_a_put_that_is_repeated_writes_its_age_alone(tmp_path):
-    """Putting a piece of megabytes again costs some pages."""
-    path = tmp_path / "pieces.db"
-    store = SqliteSegmentStore(path)
-    wanted = named(random.Random(1).randbytes(3 * MEGABYTE))
-    await store.put(HOME, wanted)
-    before = size_of(path)
-    await store.put(HOME, wanted)
-    assert size_of(path) - before < MEGABYTE / 10
     await store.close()
 
 
@@ -136,21 +96,4 @@ async def test_a_locked_file_makes_writers_wait_and_the_check_fail(tmp_path):
     await putting
     assert await store.get(HOME, more) == more
     await store.check()
-    await store.close()
-
-
-async def test_a_damaged_piece_does_not_hold_up_deletions(tmp_path):
-    """Its readers are told, and what is deleted leaves the file, also while their errors are kept."""
-    path = tmp_path / "segments.db"
-    store = SqliteSegmentStore(path, retry_seconds=600)
-    pieces = named(b"one" * 3000, b"two" * 3000, b"three" * 3000)
-    await store.put("home", pieces)
-    with closing(sqlite3.connect(path)) as file, file:
-        file.execute("UPDATE bodies SET padded = zeroblob(length(padded))")
-    kept: list[CorruptStateError] = []
-    for _ in range(4):
-        with pytest.raises(CorruptStateError, match="damaged") as raised:
-            await store.get("home", list(pieces))
-        kept.append(raised.value)
-    assert await asyncio.wait_for(store.delete("home", list(pieces)), 60) == 3
     await store.close()

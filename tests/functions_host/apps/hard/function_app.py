@@ -121,15 +121,6 @@ def asks_entity(context):
     return [before, caught, after]
 
 
-@app.orchestration_trigger(context_name="context")
-def large_state(context):
-    entity = df.EntityId("store", context.instance_id)
-    yield context.call_entity(entity, "put", "x" * context.get_input())
-    size = yield context.call_entity(entity, "size")
-    text = yield context.call_entity(entity, "get")
-    return [size, len(text)]
-
-
 @app.activity_trigger(input_name="seconds")
 def takes(seconds: float) -> str:
     time.sleep(seconds)

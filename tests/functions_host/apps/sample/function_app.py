@@ -402,23 +402,4 @@ def counter(context):
     context.set_result(total)
 
 
-@app.orchestration_trigger(context_name="context")
-def admit_work_commit(context):
-    """Call an entity, an activity and the entity again."""
-    till = df.EntityId("counter", context.get_input() or "bench")
-    yield context.call_entity(till, "add", 1)
-    answer = yield context.call_activity("hello", "turn")
-    yield context.call_entity(till, "add", 1)
-    return answer
-
-
 app.register_functions(http)
-
-
-@app.orchestration_trigger(context_name="context")
-def chain_fast(context):
-    """Call one small activity after the other."""
-    value = 0
-    for _ in range(context.get_input()):
-        value = yield context.call_activity("add", [value, 1])
-    return value

@@ -2,13 +2,11 @@
 # ruff: noqa: D101, D102, LOG015 - apps write logs as they like
 
 import asyncio
-import concurrent.futures
 import contextvars
 import hashlib
 import json
 import logging
 import sys
-import threading
 from urllib.request import urlopen
 
 import azure.functions as func
@@ -151,18 +149,6 @@ def told_context(req: func.HttpRequest, context: func.Context):
     return json.dumps(told)
 
 
-@app.route()
-def greeting(req: func.HttpRequest) -> func.HttpResponse:
-    logging.info("A greeting is asked for.")
-    name = req.params.get("name")
-    if not name:
-        try:
-            name = req.get_json().get("name")
-        except ValueError:
-            return func.HttpResponse("Hello, whoever you are.")
-    return func.HttpResponse(f"Hello, {name}.")
-
-
 # --- failures ---------------------------------------------------------------------------------
 
 
@@ -254,14 +240,6 @@ def writes(req: func.HttpRequest):
 
 
 @app.route()
-def writes_debug(req: func.HttpRequest):
-    loud = logging.getLogger("loud")
-    loud.setLevel(logging.DEBUG)
-    loud.debug("loud debug")
-    return "written"
-
-
-@app.route()
 async def writes_later(req: func.HttpRequest):
     logger.info("first %s", "line")
 
@@ -286,31 +264,6 @@ def prints(req: func.HttpRequest):
     print("but two pieces")
     print("left over", end="")
     return "printed"
-
-
-@app.route()
-def writes_in_threads(req: func.HttpRequest, context: func.Context):
-    def work() -> None:
-        context.thread_local_storage.invocation_id = context.invocation_id
-        logging.info("from a thread of its own")
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        pool.submit(lambda: logging.info("from a thread without a name")).result()
-    return "written"
-
-
-own = logging.getLogger("own")
-
-
-@app.route()
-def writes_itself(req: func.HttpRequest):
-    if not own.handlers:
-        own.addHandler(logging.StreamHandler())
-    own.warning("by its own handler")
-    return "written"
 
 
 # --- loops and tasks --------------------------------------------------------------------------
