@@ -196,8 +196,7 @@ class SqliteFile:
             _use_wal(connection)
             synchronous = "FULL" if self._content.survives_power_failures else "NORMAL"
             # `clean` cuts freed pages off: overwriting them before would take the room that a deletion is to make.
-            overwrites = self._content.has_short_rows or not _pragma(connection, "auto_vacuum")
-            secure_delete = f"secure_delete={'ON' if overwrites else 'FAST'}"
+            secure_delete = f"secure_delete={'ON' if self._content.has_short_rows else 'FAST'}"
             for pragma in (f"synchronous={synchronous}", secure_delete, *_PRAGMAS):
                 connection.execute(f"PRAGMA {pragma}")
             self._make_tables(connection)
@@ -335,12 +334,9 @@ class SqliteFile:
         with closing(self._connect_temporarily(_BUSY_SECONDS)) as connection:
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("PRAGMA synchronous=NORMAL")  # the checkpoint that follows waits for the disk
-            pages = _pragma(connection, "page_count")
             free = _pragma(connection, "freelist_count")
-            used_bytes = (pages - free) * _pragma(connection, "page_size")
-            has_traces = self._content.has_short_rows and not CAN_CLEAR and used_bytes <= _LARGEST_VACUUM_BYTES
-            if has_traces or (not _pragma(connection, "auto_vacuum") and _is_worth_rewriting(pages, free, used_bytes)):
-                connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            used_bytes = (_pragma(connection, "page_count") - free) * _pragma(connection, "page_size")
+            if self._content.has_short_rows and not CAN_CLEAR and used_bytes <= _LARGEST_VACUUM_BYTES:
                 connection.execute("VACUUM")
                 return
             while free:
@@ -412,11 +408,6 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(_BUSY_PAUSE_SECONDS)
         else:
             return
-
-
-def _is_worth_rewriting(pages: int, free: int, used_bytes: int) -> bool:
-    """Return whether a file of an earlier version, which cannot be cut off, is mostly empty and cheap to rewrite."""
-    return free > max(pages - free, _PAGES_AT_ONCE) and used_bytes <= _LARGEST_VACUUM_BYTES
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

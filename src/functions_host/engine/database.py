@@ -9,8 +9,7 @@ SQLite silently ignores a damaged or missing write-ahead log. So commits are cou
 it: a file with a lower count than its mark has lost commits, which is reported when it is opened.
 
 What is deleted is overwritten, and ``erase`` empties the log of it. Freed pages are reused, and given back to the disk
-by ``shrink``, in slices. A file of a version that could not give pages back is rewritten once, when it is opened,
-unless it is too large for that.
+by ``shrink``, in slices.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from inspect import isawaitable
 from pathlib import Path
@@ -33,7 +32,6 @@ from sqlite_remnants.reserve import connect
 _logger = logging.getLogger(__name__)
 _CHECKED_BYTES = 256 * 1024 * 1024
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
-_REWRITTEN_BYTES = 256 * 1024 * 1024
 _MIN_FREE_BYTES = 1024 * 1024
 _MIN_FREE_PAGES = 256
 _FREE_PAGES_DIVISOR = 8
@@ -42,11 +40,8 @@ _OPEN_SECONDS = 5.0
 _BUSY_MILLISECONDS = 10
 _BUSY_PAUSE_SECONDS = 0.05
 _LONG_WAIT_SECONDS = 1.0
-_SPACE = ("freelist_count", "page_count", "auto_vacuum")
-_COUNTER = (
-    "CREATE TABLE IF NOT EXISTS commits(one INTEGER PRIMARY KEY, count INTEGER NOT NULL);"
-    "INSERT OR IGNORE INTO commits VALUES(1, 0);"
-)
+_SPACE = ("freelist_count", "page_count")
+_COUNTER = "CREATE TABLE commits(one INTEGER PRIMARY KEY, count INTEGER NOT NULL);INSERT INTO commits VALUES(1, 0);"
 
 
 class StoreError(Exception):
@@ -87,7 +82,6 @@ class Database:
         schema: the statements that create the tables.
         version: of the schema; a file of another version is refused.
         max_bytes: maximum size of the file; None for no limit but the disk.
-        upgrades: by an earlier version, what makes a file of it one of the next version.
 
     Raises:
         StoreVersionError: the file has another version.
@@ -102,11 +96,8 @@ class Database:
         schema: str,
         version: int,
         max_bytes: int | None = None,
-        *,
-        upgrades: Mapping[int, Callable[[sqlite3.Connection], None]] | None = None,
     ) -> None:
         self._path = path
-        self._upgrades = upgrades or {}
         self._writing = threading.Lock()
         self._damage: StoreDamagedError | None = None
         self._full: StoreFullError | None = None
@@ -134,7 +125,7 @@ class Database:
     def _open(self, schema: str, version: int, max_bytes: int | None) -> None:
         execute = self._connection.execute
         stored_version = execute("PRAGMA user_version").fetchone()[0]
-        if stored_version not in {0, version, *self._upgrades}:
+        if stored_version not in {0, version}:
             raise StoreVersionError(
                 f"{self._path} has schema version {stored_version}, this host reads {version}; move it away"
             )
@@ -153,38 +144,8 @@ class Database:
         if max_bytes is not None:
             execute(f"PRAGMA max_page_count={max(1, max_bytes // execute('PRAGMA page_size').fetchone()[0])}")
         if stored_version == 0:
-            self._connection.executescript(f"BEGIN;{schema}PRAGMA user_version={version};COMMIT;")
-        if execute("SELECT count(*) FROM sqlite_master WHERE name = 'commits'").fetchone()[0] == 0:
-            self._connection.executescript(f"BEGIN;{_COUNTER}COMMIT;")
-        if stored_version:
-            self._bring_up(stored_version, version)
+            self._connection.executescript(f"BEGIN;{schema}{_COUNTER}PRAGMA user_version={version};COMMIT;")
         self._count = execute("SELECT count FROM commits").fetchone()[0]
-
-    def _bring_up(self, stored_version: int, version: int) -> None:
-        """Make a file of an earlier version one of this version."""
-        execute = self._connection.execute
-        if stored_version != version:
-            _logger.info("The database %s is converted from version %d to %d.", self._path, stored_version, version)
-            execute("BEGIN IMMEDIATE")
-            for earlier in range(stored_version, version):
-                self._upgrades[earlier](self._connection)
-            execute(f"PRAGMA user_version={version}")
-            execute("COMMIT")
-        if execute("PRAGMA auto_vacuum").fetchone()[0]:
-            return
-        if self._path.stat().st_size > _REWRITTEN_BYTES:
-            _logger.warning(
-                "The database %s was made by an earlier version, and does not shrink when instances are purged. To "
-                "have it shrink, stop the host and run once: sqlite3 %s 'PRAGMA auto_vacuum=2; VACUUM'",
-                self._path,
-                self._path,
-            )
-            return
-        try:
-            execute("PRAGMA auto_vacuum=INCREMENTAL")
-            execute("VACUUM")
-        except sqlite3.OperationalError as error:
-            _logger.warning("The database %s was not rewritten, and does not shrink yet: %s", self._path, error)
 
     def _watch_files(self) -> None:
         """Record the identity of the files; the write-ahead log keeps its own while the database is open."""
@@ -262,9 +223,9 @@ class Database:
         Raises:
             StoreError: nothing was written.
         """
-        free, count, mode = (self.read(f"PRAGMA {name}")[0][0] for name in _SPACE)
+        free, count = (self.read(f"PRAGMA {name}")[0][0] for name in _SPACE)
         spare = free - max(_MIN_FREE_PAGES, count // _FREE_PAGES_DIVISOR)
-        if spare <= 0 or not mode:
+        if spare <= 0:
             return 0
         page_count = min(spare, _SLICE_PAGES)
         with self.transaction("shrink") as db:

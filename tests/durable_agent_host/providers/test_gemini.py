@@ -13,7 +13,6 @@ from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.gemini.lost_signatures import PART, legacy_part
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.raw_json_transport import request_json
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
@@ -64,29 +63,6 @@ def test_a_part_has_nothing_that_its_content_has():
         {"provider": "gemini", "type": "toolResponse", "id": "t1", "toolType": "FILE_SEARCH", **beside},
         {"provider": "gemini", "type": "functionCall", "id": "f1", **beside},
     ]
-
-
-@pytest.mark.parametrize("damaged", ["x", {}, {"tool_response": 7}, {"tool_response": {"no": "field"}}, {"a": 1}, None])
-def test_a_damaged_part_is_left_out(damaged):
-    """What is no part any more does not fail the turn: the content goes without it, as other clients' do."""
-    answer = Content.from_function_result("t1", result='{"a": [1]}', additional_properties={PART: damaged})
-    assert sent([Content.from_text("x"), answer]) == [{"text": "x"}]
-    call = Content.from_function_call("f1", "f", arguments={"w": 1}, additional_properties={PART: damaged})
-    assert sent([call])[0]["functionCall"] == LOOK["functionCall"]
-
-
-def test_parts_that_an_earlier_version_has_stored_come_back():
-    """A session of the first version goes on: hosted tools and signatures are sent as that version has sent them."""
-    message = decode_message(json.loads((WIRE / "gemini-parts-v1.json").read_text()))
-    assert plain(sent(message.contents)) == plain([CALL, ANSWER, LOOK, {"text": "done"}])
-    again = stored(message.contents)
-    assert sent(again.contents) == sent(message.contents)
-
-
-def test_a_part_of_a_call_is_not_taken_for_its_results():
-    """The framework copies the properties of a call to its result, which then is no answer of a hosted tool."""
-    carried = {PART: {"tool_call": {"tool_type": "FILE_SEARCH"}, "thought_signature": SEAL}}
-    assert legacy_part(Content.from_function_result("t1", result="x", additional_properties=carried)) is None
 
 
 def test_clients_of_others_are_left_as_they_are():

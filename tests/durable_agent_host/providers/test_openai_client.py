@@ -150,8 +150,8 @@ def test_long_call_ids_still_pair():
     assert sent == with_valid_ids([call, {"type": "function_call_output", "call_id": long, "output": ""}, call])
 
 
-def test_items_as_they_were_stored_first_are_still_sent():
-    """The golden file: an entry of the first version, and the input items that stand for it."""
+def test_stored_items_are_sent():
+    """The golden file: an entry, and the input items that stand for it."""
     stored = golden("openai-items-v1")
     messages = replay_messages(stored["entries"])[1:]
     sent = [

@@ -121,25 +121,6 @@ def test_a_file_gives_the_space_of_deleted_rows_back(tmp_path: Path):
     database.close()
 
 
-def test_a_file_of_an_earlier_version_is_rewritten_once(tmp_path: Path):
-    """What it deleted before is gone after the first start, and it shrinks from then on."""
-    path = tmp_path / "one.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(f"PRAGMA secure_delete=OFF;BEGIN;{SCHEMA}PRAGMA user_version=1;COMMIT;")
-        connection.executemany("INSERT INTO things(value) VALUES(?)", ((mark(n) * 99,) for n in range(3000)))
-        connection.commit()
-        connection.execute("DELETE FROM things WHERE id > 9")
-        connection.commit()
-    assert max(find_marks(path)) > 9
-    upgrades = {1: lambda db: db.execute("UPDATE things SET name = 'upgraded ' || id")}
-    database = Database(path, SCHEMA, 2, upgrades=upgrades)
-    database.close()
-    assert find_marks(path) == set(range(9))
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
-        assert connection.execute("SELECT name FROM things WHERE id = 3").fetchone() == ("upgraded 3",)
-
-
 def test_what_a_killed_process_deleted_is_gone_when_the_file_is_opened(tmp_path: Path):
     """The log still has it; the next process empties the log before it does anything else."""
     path, copy = tmp_path / "a" / "one.db", tmp_path / "b" / "one.db"
