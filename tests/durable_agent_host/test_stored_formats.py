@@ -77,8 +77,7 @@ def test_frames_of_an_append_blob():
     data = (WIRE / "log-frames-v1.txt").read_bytes()
     first, second, seal = decode_log_frames(data, 0)
     lines = (first.payload + second.payload).decode().splitlines()
-    where = {"offset": first.offset, "attempt": first.attempt, "batch": first.batch}
-    frames = encode_log_frames(lines, **where, max_bytes=1024)
+    frames = encode_log_frames(lines, offset=first.offset, attempt=first.attempt, batch=first.batch, max_bytes=1024)
     assert seal.next_part is not None
     sealing = encode_log_seal(seal.next_part, offset=seal.offset, attempt=seal.attempt, batch=seal.batch)
     assert b"".join([*frames, sealing]) == data

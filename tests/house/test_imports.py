@@ -125,7 +125,7 @@ PURE = (
     "durable_agent_host.http.parse",
     "durable_agent_host.http.sse",
     *(f"functions_host.engine.{name}" for name in _PURE_ENGINE),
-    "functions_host.triggers.schedule",
+    "ncrontab",
     "practice_model.dialects",
     "practice_model.play.derived_calls",
     "practice_model.rules",

@@ -21,7 +21,7 @@ from functions_host.app.worker_messages import RpcRetryOptions
 from functions_host.data_dir import open_private
 from functions_host.errors import StartupError
 from functions_host.settings import resolve_settings
-from functions_host.triggers.schedule import Schedule, ScheduleError, parse_schedule
+from ncrontab import Schedule, ScheduleError, parse_schedule
 
 _logger = logging.getLogger(__name__)
 _FOLDER = "timers"
