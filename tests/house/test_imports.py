@@ -161,6 +161,7 @@ HOMES = {
         "durable_agent_host.storage.azure_blob_container",
         "durable_agent_host.encryption.key_vault",
     ),
+    "azure.keyvault": ("durable_agent_host.encryption.key_vault",),
     "azure.storage": (
         "durable_agent_host.storage.azure_blob_container",
         "durable_agent_host.turn_log.blob",
