@@ -16,7 +16,6 @@ import asyncio
 import logging
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from typing import Any, cast
 from functions_host.engine.checkpoints import Checkpointer
 from functions_host.engine.commit_mark import CommitMark
 from functions_host.engine.crash_points import reach
-from sqlite_remnants.reserve import connect
+from sqlite_store.file import SqliteContent, SqliteFile, SqliteFileError, SqliteVersionError
 
 _logger = logging.getLogger(__name__)
 _CHECKED_BYTES = 256 * 1024 * 1024
@@ -36,7 +35,6 @@ _MIN_FREE_BYTES = 1024 * 1024
 _MIN_FREE_PAGES = 256
 _FREE_PAGES_DIVISOR = 8
 _SLICE_PAGES = 256
-_OPEN_SECONDS = 5.0
 _BUSY_MILLISECONDS = 10
 _BUSY_PAUSE_SECONDS = 0.05
 _LONG_WAIT_SECONDS = 1.0
@@ -98,54 +96,45 @@ class Database:
         max_bytes: int | None = None,
     ) -> None:
         self._path = path
-        self._writing = threading.Lock()
         self._damage: StoreDamagedError | None = None
         self._full: StoreFullError | None = None
-        self._count = 0
         self._identities: dict[str, tuple[int, int]] = {}
         was_killed = path.with_name(f"{path.name}-wal").exists()  # whoever closes the database removes it
+        content = SqliteContent(
+            what="database", version=version, schema=schema + _COUNTER, has_short_rows=True, keeps_free_pages=True
+        )
+        self._file = SqliteFile(path, content)
         try:
-            self._connection = connect(path, _OPEN_SECONDS)
+            self._connection = self._file.connect()
+            self._check(max_bytes)
+        except SqliteVersionError as error:
+            raise StoreVersionError(
+                f"{path} has schema version {error.version}, this host reads {version}; move it away"
+            ) from error
+        except SqliteFileError as error:
+            raise StoreError(str(error)) from error
         except sqlite3.Error as error:
-            raise StoreError(f"The database {path} cannot be opened ({error}); move it away") from error
-        try:
-            self._open(schema, version, max_bytes)
-        except sqlite3.Error as error:
-            self._connection.close()
+            self._file.close()
             raise self._explain(error) from error
         except StoreError:
-            self._connection.close()
+            self._file.close()
             raise
-        self._connection.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")  # the loop waits in `when_unlocked`
+        self._count: int = self.read("SELECT count FROM commits")[0][0]
         self._mark = CommitMark(path.with_name(f"{path.name}-mark"))
         self._mark.compare(path, self._count)
-        self._checkpointer = Checkpointer(path, self._writing, erase_first=was_killed)
+        self._checkpointer = Checkpointer(self._file, erase_first=was_killed)
         self._watch_files()
 
-    def _open(self, schema: str, version: int, max_bytes: int | None) -> None:
+    def _check(self, max_bytes: int | None) -> None:
         execute = self._connection.execute
-        stored_version = execute("PRAGMA user_version").fetchone()[0]
-        if stored_version not in {0, version}:
-            raise StoreVersionError(
-                f"{self._path} has schema version {stored_version}, this host reads {version}; move it away"
-            )
-        if stored_version and self._path.stat().st_size <= _CHECKED_BYTES:
+        if self._path.stat().st_size <= _CHECKED_BYTES:
             complaint = execute("PRAGMA quick_check(1)").fetchone()[0]
             if complaint != "ok":
                 raise self._mark_damaged(complaint)
-        if not stored_version:  # another keeps its own, and setting it would write
-            execute("PRAGMA auto_vacuum=INCREMENTAL")
-        execute("PRAGMA secure_delete=ON")
-        execute("PRAGMA journal_mode=WAL")
-        execute("PRAGMA synchronous=NORMAL")
-        execute("PRAGMA foreign_keys=OFF")
         execute("PRAGMA cache_size=-16384")
-        execute("PRAGMA wal_autocheckpoint=20000")  # a safety net; the checkpointer comes much earlier
         if max_bytes is not None:
             execute(f"PRAGMA max_page_count={max(1, max_bytes // execute('PRAGMA page_size').fetchone()[0])}")
-        if stored_version == 0:
-            self._connection.executescript(f"BEGIN;{schema}{_COUNTER}PRAGMA user_version={version};COMMIT;")
-        self._count = execute("SELECT count FROM commits").fetchone()[0]
+        execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")  # the loop waits in `when_unlocked`
 
     def _watch_files(self) -> None:
         """Record the identity of the files; the write-ahead log keeps its own while the database is open."""
@@ -157,8 +146,7 @@ class Database:
     def close(self) -> None:
         """Checkpoint the write-ahead log and close the file."""
         self._checkpointer.stop()
-        self._connection.close()
-        self._checkpointer.close()
+        self._file.close()
         self._mark.close()
 
     def check_files(self) -> None:
@@ -243,9 +231,7 @@ class Database:
             StoreError: nothing was written.
         """
         self.check_files()
-        with self._writing:
-            if self._checkpointer.pop_cleared_flag():
-                self._connection.execute("PRAGMA shrink_memory")
+        with self._file.writing:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
@@ -261,7 +247,7 @@ class Database:
         self._count += 1
         self._mark.set(self._count)
         reach(f"{kind}.after_commit")
-        self._checkpointer.count_commit(self._connection)
+        self._checkpointer.count_commit()
 
     def _explain(self, error: sqlite3.Error) -> StoreError:
         name = getattr(error, "sqlite_errorname", "")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.storage.sqlite_file import PageTraces
+from sqlite_store.file import PageTraces
 from tests.sweeps import chooser
 
 ROWS = 4000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from functions_host.engine.database import Database
 from functions_host.engine.packing import pack_history, pack_text, unpack_history, unpack_text
-from sqlite_remnants import Remnants
+from sqlite_store.remnants import Remnants
 from tests.processes import wait_until
 from tests.sweeps import chooser
 
