@@ -159,9 +159,9 @@ HOMES = {
         "durable_agent_host.providers.openai",
         "durable_agent_host.providers.azure_ai_agents",
         "durable_agent_host.storage.azure_blob_container",
-        "durable_agent_host.encryption.key_vault",
+        "durable_agent_host.encryption.key_wrapping",
     ),
-    "azure.keyvault": ("durable_agent_host.encryption.key_vault",),
+    "azure.keyvault": ("durable_agent_host.encryption.key_wrapping",),
     "azure.storage": (
         "durable_agent_host.storage.azure_blob_container",
         "durable_agent_host.turn_log.blob",

@@ -23,8 +23,7 @@ from durable_agent_host.encryption.cipher import Cipher
 from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE
 from durable_agent_host.encryption.encrypted_blob_store import EncryptedSegmentStore
 from durable_agent_host.encryption.key_settings import read_keys
-from durable_agent_host.encryption.key_vault import KeyVaultKey
-from durable_agent_host.encryption.key_wrapping import LocalKey, WrappingKey
+from durable_agent_host.encryption.key_wrapping import KeyVaultKey, LocalKey, WrappingKey
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, SettingError
 from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
