@@ -6,8 +6,8 @@ import time
 import httpx2
 import pytest
 
-from practice_model.dialects.responses.stream_check import find_stream_violations
 from tests.practice_model.kit import CODE, ECHO, get_text, parse_events
+from tests.practice_model.stream_check import find_stream_violations
 from tests.processes import wait_until
 
 
