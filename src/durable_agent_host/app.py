@@ -86,7 +86,7 @@ from durable_agent_host.turn.turn_redactor import Redact
 from durable_agent_host.turn.turn_requests import valid_traceparent
 from durable_agent_host.turn_log.crash_points import armed_plan
 from durable_agent_host.turn_log.turn_log_factory import choose_turn_log
-from sqlite_remnants.reserve import DiskReserve
+from sqlite_store.reserve import DiskReserve
 
 if TYPE_CHECKING:
     from azure.durable_functions import DFApp

@@ -1,92 +1,15 @@
 """The operator's settings, read from the environment once, at start."""
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Final
 
 from durable_agent_host.errors import SettingError
 from durable_agent_host.model.turn import KeptBounds, ModelBounds
-
-# When a timer fires, as the Functions host reads it: a check of NCRONTAB expressions of six fields. Pure.
-#
-# Source: NCrontab 3.4 (``CrontabFieldImpl.cs``, ``CrontabField.cs``), by which azure-webjobs-sdk-extensions reads
-# timers. Refused beyond what it refuses: a reversed range, whose ends it swaps; a step of 0, which it takes for 1; a
-# day that no month has; names of fewer than three letters, which the embedded host does not take.
-
-FORM: Final = "{second} {minute} {hour} {day} {month} {weekday}"
-"""What the fields of a schedule are."""
-
-_MONTHS: Final = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
-_WEEKDAYS: Final = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-_FIELDS: Final[tuple[tuple[str, int, int, tuple[str, ...]], ...]] = (
-    ("second", 0, 59, ()),
-    ("minute", 0, 59, ()),
-    ("hour", 0, 23, ()),
-    ("day", 1, 31, ()),
-    ("month", 1, 12, _MONTHS),
-    ("weekday", 0, 6, _WEEKDAYS),
-)
-_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_PART: Final = re.compile(r"(\*|([0-9]{1,2}|[a-zA-Z]{3,})(?:-([0-9]{1,2}|[a-zA-Z]{3,}))?)(?:/([0-9]{1,4}))?")
-
-
-def problem_of_schedule(text: str) -> str:
-    """Say what is wrong with a schedule. Guarantee: pure.
-
-    Args:
-        text: an NCRONTAB expression with seconds; intervals (``00:15:00``) run on App Service plans alone, and are
-            refused.
-
-    Returns:
-        A clause that names the field, such as "the weekday field has 'XX'"; empty when all is well.
-    """
-    parts = [part for part in text.split(" ") if part]
-    if len(parts) != len(_FIELDS):
-        return f"it has {len(parts)} {'field' if len(parts) == 1 else 'fields'} instead of {len(_FIELDS)}"
-    allowed_values: list[set[int]] = []
-    for part, (name, minimum, maximum, names) in zip(parts, _FIELDS, strict=True):
-        values: set[int] = set()
-        for list_part in part.split(","):
-            result = _values(list_part, minimum, maximum, names)
-            if isinstance(result, str):
-                return f"the {name} field has {result}"
-            values.update(result)
-        allowed_values.append(values)
-    if not any(min(allowed_values[3]) <= _DAYS[month - 1] for month in allowed_values[4]):
-        return "none of its months has any of its days"
-    return ""
-
-
-def _values(text: str, minimum: int, maximum: int, names: tuple[str, ...]) -> range | str:
-    """Read one part of a field's list: its values, or what is wrong with it."""
-    expected = f"numbers of {minimum} to {maximum}" + (f" and names such as {names[1][:3].upper()!r}" if names else "")
-    match = _PART.fullmatch(text)
-    if match is None:
-        return f"{text!r}, which is no '*', value or range A-B, with or without a step /N: values are {expected}"
-    span, first_text, last_text, step = match.groups()
-    if step and not int(step):
-        return f"the step 0 in {text!r}: leave it out, or give 1 or more"
-    if span == "*":
-        return range(minimum, maximum + 1, int(step or 1))
-    first, last = (_value(value_text, minimum, maximum, names) for value_text in (first_text, last_text or first_text))
-    if first is None or last is None:
-        return f"{(first_text if first is None else last_text)!r}: values are {expected}"
-    if last < first:
-        return f"the range {span!r}, which ends before it begins: write its two parts as a list"
-    return range(first, (last if last_text or not step else maximum) + 1, int(step or 1))
-
-
-def _value(text: str, minimum: int, maximum: int, names: tuple[str, ...]) -> int | None:
-    if text.isdecimal():
-        return value if minimum <= (value := int(text)) <= maximum else None
-    return next((number for number, name in enumerate(names, minimum) if name.startswith(text.lower())), None)
-
+from ncrontab import ScheduleError, parse_cron
 
 PREFIX = "DURABLE_AGENT_HOST_"
 NO_MAINTENANCE = "off"
@@ -97,6 +20,7 @@ OWN = "own"
 READ = "read"
 REFUSE = "refuse"
 _ROLE = "role:"
+_SCHEDULE_FIELDS: Final = "{second} {minute} {hour} {day} {month} {weekday}"
 _NEARNESS_OF_OTHERS = 0.9
 """How similar an unprefixed variable must be to a setting to count as a mistake: one or two letters, or a word."""
 
@@ -373,14 +297,20 @@ def _schedule(environment: Mapping[str, str], field: str, default: str) -> str:
     text = environment.get(PREFIX + field, "").strip() or default
     if problem := _problem_of_schedule(text):
         raise SettingError(
-            f"{PREFIX}{field} is {text!r}, and {problem}; set it to {FORM!r}, to {NO_MAINTENANCE!r}, or leave it out "
-            f"for {default!r}"
+            f"{PREFIX}{field} is {text!r}, and {problem}; set it to {_SCHEDULE_FIELDS!r}, to {NO_MAINTENANCE!r}, or "
+            f"leave it out for {default!r}"
         )
     return text
 
 
 def _problem_of_schedule(text: str) -> str:
-    return "" if text == NO_MAINTENANCE else problem_of_schedule(text)
+    if text == NO_MAINTENANCE:
+        return ""
+    try:
+        parse_cron(text).next_after(datetime.now(UTC))
+    except ScheduleError as error:
+        return str(error)
+    return ""
 
 
 def _adopters(environment: Mapping[str, str], field: str, default: str) -> str:

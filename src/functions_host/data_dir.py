@@ -1,6 +1,6 @@
 """The data directory: created, checked, locked by one host process, and closed to other users of the machine.
 
-It holds conversations and keys. The directory has mode 0700 and its files 0600, also those of earlier versions.
+It holds conversations and keys. The directory has mode 0700 and its files 0600.
 """
 
 import contextlib

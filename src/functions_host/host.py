@@ -33,7 +33,7 @@ from functions_host.web.keys import KEYS_NAME, load_keys
 from functions_host.web.middleware import MiddlewareSettings, add_middleware
 from functions_host.web.own_calls import OwnCalls
 from functions_host.web.server import HostServer, open_listener
-from sqlite_remnants.reserve import DiskReserve
+from sqlite_store.reserve import DiskReserve
 
 _logger = logging.getLogger(__name__)
 _DEFAULT_PORT = 7071

@@ -171,7 +171,7 @@ async def test_many_turns_look_for_cancels_together(blob):
 
 
 async def test_a_mark_that_nobody_told_of_is_seen(blob):
-    """A mark that was left before the process looked first, by an earlier version, counts."""
+    """A mark that was left before the process looked first counts."""
     from azure.storage.blob.aio import ContainerClient
 
     from tests.kit_services import azurite_connection

@@ -1,5 +1,6 @@
 """Lists of one's own sessions: every way to begin one leads into the list, and others' sessions are not read for it."""
 
+import base64
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -39,18 +40,6 @@ def listed(place: Place, who: str) -> list[str]:
     return [one["session_id"] for one in place.ask("GET", SESSIONS, who).json()["sessions"]]
 
 
-def paged(place: Place, who: str) -> list[str]:
-    """Give the ids in somebody's list, read one by one."""
-    found: list[str] = []
-    cursor = ""
-    while cursor is not None:
-        params = {"limit": 1} | ({"cursor": cursor} if cursor else {})
-        page = place.ask("GET", SESSIONS, who, params=params).json()
-        found += [one["session_id"] for one in page["sessions"]]
-        cursor = page["cursor"]
-    return found
-
-
 def test_every_way_to_begin_a_session_leads_into_the_list(place: Place):
     """Runs, tools, orchestrations, entity calls, forks, imports: newest first, and gone when they are deleted."""
     who = f"lea-{uuid4().hex}"
@@ -85,8 +74,17 @@ def test_a_name_is_in_the_list_of_whoever_has_it_now(place: Place):
         assert place.ask("DELETE", f"{SESSIONS}/handed-on", who).ok
 
 
-def test_notes_that_are_missing_are_made_up_for(tmp_path: Path):
-    """On data of a version without notes the first list notes all; a session without one gets it with its next turn."""
+def test_notes_prove_nothing(place: Place):
+    """A note that says of somebody else's session that it is one's own puts it into no list."""
+    assert place.run("ola", "hi", "of-ola").ok
+    assert place.run("pia", "hi", "of-pia").ok
+    wrong = "SELECT home, replace(holder, 'of-pia', 'of-ola'), held_at FROM holders WHERE holder LIKE '%of-pia'"
+    notes(place.data, f"INSERT INTO holders {wrong}")
+    assert listed(place, "pia") == ["of-pia"]
+
+
+def test_a_note_that_is_missing_is_made_up_for(tmp_path: Path):
+    """A session without one gets it with its next turn in another process."""
     lives = Lives(tmp_path / "data", None, app=APP, LEDGER=str(tmp_path / "asked.txt"))
 
     def place(host: AgentHost) -> Place:
@@ -94,16 +92,7 @@ def test_notes_that_are_missing_are_made_up_for(tmp_path: Path):
 
     try:
         for number in range(3):
-            assert place(lives.host).run("una", "hi", f"una-{number}").ok
             assert place(lives.host).run("ida", "hi", f"ida-{number}").ok
-        export = place(lives.host).ask("GET", f"{SESSIONS}/una-0/export", "una").text
-        old = re.sub(r'"20(\d\d-\d\d-)', r'"19\1', export)
-        assert place(lives.host).ask("POST", f"{SESSIONS}/una-old/import", "una", data=old.encode()).ok
-        lives.host.kill()
-        notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE 'owned:%'")
-        now = place(lives.crash())
-        assert sorted(paged(now, "una")) == ["una-0", "una-1", "una-2", "una-old"]
-        assert len(notes(tmp_path / "data")) == 7
         lives.host.kill()
         notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE '%ida-1'")
         now = place(lives.crash())
@@ -148,5 +137,24 @@ def test_a_long_list_reads_no_sessions_of_others(tmp_path: Path):
             cursor = page["cursor"]
         assert found == ["una-0", *(f"una-{number}" for number in range(599, 0, -1) if number != 300)]
         assert listed(now, "ida") == ["ida-0"]
+    finally:
+        lives.host.stop()
+
+
+def test_a_session_that_cannot_be_decrypted_hides_no_other(tmp_path: Path):
+    """What somebody has moved from one encrypted session to another is in no list, and the others are."""
+    key = base64.b64encode(bytes(32)).decode()
+    env = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"k={key}"}
+    lives = Lives(tmp_path / "data", None, app=APP, **env)
+    try:
+        for number in range(3):
+            assert Place(lives.host, tmp_path, tmp_path).run("una", "hi", f"una-{number}").ok
+        lives.host.kill()
+        with closing(sqlite3.connect(tmp_path / "data" / "host.db")) as hub, hub:
+            (moved,) = hub.execute("SELECT state FROM entities WHERE id = '@dafx-echo@una-0'").fetchone()
+            hub.execute("UPDATE entities SET state = ? WHERE id = '@dafx-echo@una-1'", (moved,))
+        now = Place(lives.crash(), tmp_path, tmp_path)
+        for _ in range(2):  # the first one notes what has no note
+            assert sorted(listed(now, "una")) == ["una-0", "una-2"]
     finally:
         lives.host.stop()

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -10,17 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from functions_host.engine.events import TERMINAL_STATUSES
-from functions_host.engine.queries import list_entities
-from functions_host.engine.sqlite_store import SqliteStore
-from tests.forks import ROOT
 from tests.functions_host.conftest import MANAGEMENT, Host, StartHost
 from tests.processes import wait_until
 
 JSON = {"Content_Type": "application/json"}
 WORD = "Hippopotamus"
 GROUPS = 10
-FIRST_VERSION = ROOT / "tests/replay/host_db_version_1.tar.xz"
 EVER = "createdTimeFrom=2020-01-01T00:00:00.000000Z"
 
 
@@ -181,35 +175,3 @@ def test_the_history_of_an_ended_instance_is_shown_as_before(start_host: StartHo
     host = start_host("words", tmp_path / "data")
     assert events() == running
     host.stop()
-
-
-def test_a_file_of_the_first_version_is_read_and_carried_on(tmp_path: Path):
-    """Instances, histories, waiting events and entities are what they were; what had ended is compressed."""
-    with tarfile.open(FIRST_VERSION) as archive:
-        archive.extractall(tmp_path, filter="data")
-    path = tmp_path / "data" / "host.db"
-    with closing(sqlite3.connect(path)) as old:
-        assert old.execute("PRAGMA user_version").fetchone() == (1,)
-        instances = old.execute("SELECT id, key, status, output FROM instances").fetchall()
-        histories = {
-            key: [text for (text,) in old.execute("SELECT event FROM history WHERE instance = ? ORDER BY seq", (key,))]
-            for _, key, _, _ in instances
-        }
-        arrivals = sorted(old.execute("SELECT instance, event FROM arrivals"))
-        entities = dict(old.execute("SELECT id, state FROM entities WHERE present"))
-    assert len(instances) > 20
-    assert entities
-    for _ in range(2):
-        store = SqliteStore(path)
-        for instance_id, key, status, output in instances:
-            record = store.find_instance(instance_id)
-            assert record is not None
-            assert (record.key, record.status, record.output_json) == (key, status, output)
-            assert store.read_history(key) == histories[key]
-        found = [(key, item.text) for key in histories for item in store.read_arrivals(key, 1e12)]
-        assert sorted(found) == arrivals
-        states = {entity.entity_id: entity.state_json for entity in list_entities(store)}
-        assert states == entities
-        ended = sum(status in TERMINAL_STATUSES for _, _, status, _ in instances)
-        assert store.read("SELECT count(*) FROM ended_histories") == [(ended,)]
-        store.close()

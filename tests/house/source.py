@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 PACKAGES = ("durable_agent_host", "functions_host", "practice_model")
-SHARED = ("sqlite_remnants",)
+SHARED = ("ncrontab", "sqlite_store")
 """Packages that those may import."""
 DEMO = "demo"
 """Beside the packages of ``src``, and held by the same rules."""

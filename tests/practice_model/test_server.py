@@ -3,9 +3,9 @@
 import pytest
 from openai.types.responses import Response
 
-from practice_model.dialects.responses.stream_check import find_stream_violations
 from practice_model.play import analyst
 from tests.practice_model.kit import CODE, ECHO, get_text, parse_events
+from tests.practice_model.stream_check import find_stream_violations
 
 
 def test_a_stream_follows_the_grammar_on_the_wire(model):

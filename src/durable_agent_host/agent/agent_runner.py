@@ -16,7 +16,6 @@ from agent_framework import AgentResponse, Content, SupportsAgentRun
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.agent_runs import AgentRuns
-from durable_agent_host.agent.cancellation_registry import CANCELLATIONS
 from durable_agent_host.agent.compaction import NO_COMPACTION_CHOICE, CompactionChoice
 from durable_agent_host.agent.history_providers import ProviderHistory
 from durable_agent_host.agent.hosted_agent import HostedAgent
@@ -47,6 +46,7 @@ from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
+from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
 from durable_agent_host.errors import (
     DurableAgentHostError,
     FencedError,
@@ -72,6 +72,15 @@ from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import NoTurnLog, TurnLog
+
+# Notifies turns that run in this process that they are to be cancelled.
+#
+# A cancel is a mark in the turn log, which a running turn reads twice a second. The notification makes it read at
+# once when it runs in the process that received the request.
+
+CANCELLATIONS: Final = Wakeups()
+"""By turn id; one per process, because the receiver of a cancel and the runner of the turn share nothing else."""
+
 
 # Cancels work that the model's service still does for an ended turn, whose answer is no longer wanted.
 #

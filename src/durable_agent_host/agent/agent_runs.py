@@ -332,8 +332,6 @@ class AgentRuns:
     def _new_run(self, journal: Journal, breaks: Mapping[int, int]) -> AgentRun:
         self.output = RunOutput(self.provider)
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
-        for source in self.hosted_agent.replaced_sources:  # an earlier version stored this twice
-            self.agent_session.state.pop(source, None)
         self.context = self._new_context()
         return AgentRun(
             turn_id=self.request.turn_id,

@@ -56,7 +56,6 @@ class HostedAgent:
         agent: the copy, without anything that belongs to a run.
         owns_history: whether it uses the stored conversation as its history.
         has_own_history: whether a history provider of the app supplies the model's history instead.
-        replaced_sources: sources of the history providers that the host replaces.
         primary_provider: the history provider of the app that keeps the conversation; None when the host keeps it.
         provider: of its chat client.
         compaction: how its context is compacted, or None.
@@ -72,9 +71,6 @@ class HostedAgent:
         self.agent = agent
         self.owns_history = isinstance(agent, RawAgent | WorkflowAgent)
         self.primary_provider = primary_provider(agent)
-        self.replaced_sources = {
-            provider.source_id for provider in getattr(agent, "context_providers", ()) if is_replaced(agent, provider)
-        }
         self.provider = provider_for(_get_client(agent))
         if self.owns_history:
             self.agent = _with_history(cast("Any", agent), self.provider)

@@ -12,11 +12,10 @@ from durable_agent_host.agent.agent_runs import AgentRuns
 from durable_agent_host.agent.response_format_worker import validate_in_worker
 from durable_agent_host.agent.run_output import json_bytes
 from durable_agent_host.agent.transcript_provider import DurableSession, TranscriptProvider
-from durable_agent_host.codec.approval_records import with_approvals
 from durable_agent_host.codec.content import decode_usage, encode_agent_session
 from durable_agent_host.codec.extension_data import extension_of, with_extension
 from durable_agent_host.codec.journal_entry import decode_tool_result
-from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
+from durable_agent_host.codec.message import encode_request_entry, encode_response_entry, with_approvals
 from durable_agent_host.codec.overlay import encode_overlay
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import (

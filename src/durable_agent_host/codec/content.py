@@ -283,8 +283,7 @@ def decode_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
         wire: a `UsageWire`.
 
     Returns:
-        Counts by the framework's names; absent ones are left out, and figures that an earlier version stored and that
-        are no counts.
+        Counts by the framework's names, without absent ones and figures that are no counts, which upstream stores.
     """
     usage = {name: wire[wire_name] for name, wire_name in _USAGE_NAMES.items() if wire.get(wire_name) is not None}
     return known_counts(usage | dict(wire.get("extensionData") or {}))

@@ -109,8 +109,8 @@ EXTENSION_VERSION: Final = 1
 _READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")
 _SPENT_FIELDS: Final = tuple(field.name for field in fields(Spent))
 _STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))
-_STATS_LATER: Final = frozenset({"calls_refused"})
-"""Stats added after the first release: written only when not zero, so that earlier documents stay the same."""
+_STATS_ABSENT_WHEN_ZERO: Final = frozenset({"calls_refused"})
+"""Written only when not zero; the last fields."""
 _USUAL_STATUS: Final = "completed"
 _OURS: Final = (
     "version",
@@ -290,8 +290,6 @@ def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
 def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
     """Decode a stored receipt. Guarantee: pure."""
     stats: Any = wire.get("stats")
-    if isinstance(stats, list):  # in the order of the fields, to which later versions only add
-        stats = dict(zip(_STATS_FIELDS, cast("list[float]", stats), strict=False))
     spent: Any = wire.get("spent")
     return Receipt(
         turn_id=wire["turnId"],
@@ -299,7 +297,7 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
         ended_at=wire.get("endedAt", ""),
         request_hash=wire.get("requestHash", ""),
         error=wire.get("error"),
-        stats=decode_stats(stats) if stats else None,
+        stats=TurnStats(*cast("list[Any]", stats)[: len(_STATS_FIELDS)]) if isinstance(stats, list) else None,
         spent=Spent(*cast("list[Any]", spent)[: len(_SPENT_FIELDS)]) if isinstance(spent, list) else None,
     )
 
@@ -331,7 +329,7 @@ def encode_stats(stats: TurnStats) -> dict[str, Any]:
         Field names to numbers.
     """
     wire = {name: getattr(stats, name) for name in _STATS_FIELDS}
-    return {name: value for name, value in wire.items() if value or name not in _STATS_LATER}
+    return {name: value for name, value in wire.items() if value or name not in _STATS_ABSENT_WHEN_ZERO}
 
 
 def decode_stats(wire: Mapping[str, Any]) -> TurnStats:

@@ -9,10 +9,49 @@ from agent_framework import AgentResponse, Message
 
 from durable_agent_host.codec.content import STORED, decode_content, decode_usage, encode_content, encode_usage
 from durable_agent_host.codec.content_fields import dump_value, load_value
-from durable_agent_host.codec.extension_data import extension_of
+from durable_agent_host.codec.extension_data import extension_of, with_extension
 from durable_agent_host.codec.wire_types import EXTENSION, EntryWire, MessageWire
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.turn import TurnRequest
+
+_APPROVALS: Final = "approvals"
+_APPROVAL_FIELDS: Final = ("approved", "reason", "by", "at")
+
+
+def with_approvals(entry: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Record in a response who answered for the turn's calls.
+
+    Guarantee: pure.
+
+    Args:
+        entry: the response.
+        answers: by call id; those without ``by`` come from unknown persons, and are not recorded.
+
+    Returns:
+        A copy, or the entry itself when there is nothing to record.
+    """
+    noted = {
+        call_id: {name: answer[name] for name in _APPROVAL_FIELDS if answer.get(name) is not None}
+        for call_id, answer in answers.items()
+        if answer.get("by")
+    }
+    if not noted:
+        return cast("dict[str, Any]", entry)
+    return with_extension(entry, extension_of(entry) | {_APPROVALS: noted})
+
+
+def approvals_of(entry: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
+    """Return who answered for the calls of a stored response's turn. Guarantee: pure.
+
+    Args:
+        entry: of any type, or None.
+
+    Returns:
+        By call id: ``approved``, ``reason``, ``by`` and ``at``.
+    """
+    found: Any = extension_of(entry).get(_APPROVALS) if entry is not None else None
+    return cast("dict[str, dict[str, Any]]", found) if isinstance(found, dict) else {}
+
 
 REQUEST: Final = "request"
 RESPONSE: Final = "response"

@@ -126,7 +126,7 @@ def _entry_of_type(entry: Any) -> Shape | None:
 
 
 _ENTRY: Final = Shape((dict,), {"$type": _TEXT, "correlationId": _TEXT_OR_NULL}, ("$type",), further=_entry_of_type)
-_STATS: Final = Shape((list, dict, _NONE), each=_NUMBER)
+_STATS: Final = Shape((list, _NONE), each=_NUMBER)
 _ERROR: Final = Shape((dict, _NONE), {"type": _TEXT_OR_NULL, "message": _TEXT_OR_NULL})
 _RECEIPT: Final = Shape(
     (dict,),

@@ -56,8 +56,7 @@ EntryWire = TypedDict(
 class ReceiptWire(TypedDict):
     """How a turn ended; without a status, it was completed.
 
-    ``stats`` are the numbers in the order of `TurnStats`, or, in the first versions, an object by their names;
-    ``spent`` are those of `Spent`.
+    ``stats`` are the numbers in the order of `TurnStats`, ``spent`` those of `Spent`.
     """
 
     turnId: str
@@ -65,5 +64,5 @@ class ReceiptWire(TypedDict):
     endedAt: NotRequired[str]
     requestHash: NotRequired[str]
     error: NotRequired[dict[str, Any]]
-    stats: NotRequired[dict[str, Any] | list[float]]
+    stats: NotRequired[list[float]]
     spent: NotRequired[list[float | None]]

@@ -7,7 +7,6 @@ entities", "Get all instances status", extension 2.x): the host answers ``GET en
 neither, so the URLs are those of its own calls.
 """
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, cast
@@ -16,13 +15,10 @@ from urllib.parse import quote
 import aiohttp
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.errors import CorruptStateError
-
 END_STATUSES: Final = ("Completed", "Failed", "Terminated", "Canceled")
 """The statuses of orchestrations that have ended."""
 
 _ENTITIES: Final = 1000
-_ENTITIES_WITH_STATE: Final = 200
 _INSTANCES: Final = 200
 _TOKEN: Final = "x-ms-continuation-token"  # noqa: S105 - a header's name
 _LAST_TOKENS: Final = ("", "bnVsbA==")
@@ -75,36 +71,8 @@ async def entity_pages(
         yield [_read_item(item) for item in page]
 
 
-async def entity_state_pages(
-    client: DurableOrchestrationClient, name: str
-) -> AsyncIterator[list[tuple[SessionListItem, Any]]]:
-    """List the entities with a name, with their states.
-
-    Args:
-        client: the SDK's.
-        name: of the entities.
-
-    Yields:
-        Pages, in no promised order.
-    """
-    params = {"fetchState": "true", "top": str(_ENTITIES_WITH_STATE)}
-    async for page, _ in _pages(client, f"entities/{quote(name.lower())}", params):
-        yield [(_read_item(item), _state_of(item, client)) for item in page]
-
-
 def _read_item(item: Mapping[str, Any]) -> SessionListItem:
     return SessionListItem(str(item.get("lastOperationTime") or ""), item["entityId"]["key"])
-
-
-def _state_of(item: Mapping[str, Any], client: Any) -> Any:
-    """Read a listed entity's state: JSON, or the text of JSON; None if unreadable."""
-    state: Any = item.get("state")
-    try:
-        state = json.loads(state) if isinstance(state, str) else state
-        decrypt = getattr(client, "decrypt_state", None)  # on a client that encrypts, see `encrypted_hub`
-        return state if decrypt is None else decrypt(item["entityId"]["name"], item["entityId"]["key"], state)
-    except (ValueError, CorruptStateError):
-        return None
 
 
 async def ended_instance_pages(

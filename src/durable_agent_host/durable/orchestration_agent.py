@@ -67,8 +67,6 @@ class _TurnTask(CompoundTask):
 def _response_of(outcome: Mapping[str, Any], storage: TurnDataStorage) -> AgentResponse[Any]:
     if outcome["status"] != "completed":
         raise rebuild_error(outcome.get("error") or {"message": f"the turn was {outcome['status']}"})
-    if entry := outcome.get("response_entry"):  # written by the first versions
-        return decode_response(entry)
     if response := outcome.get("response"):
         # A piece is named by its bytes, so a replay reads the same.
         return decode_response(submit(storage.load_response(response)).result())

@@ -18,7 +18,7 @@ from durable_agent_host.codec.entity_state import (
 from durable_agent_host.codec.session_blobs import has_pieces
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.durable.external_sessions import ExternalSessions
-from durable_agent_host.durable.instance_listing import SessionListItem, entity_pages, entity_state_pages
+from durable_agent_host.durable.instance_listing import SessionListItem, entity_pages
 from durable_agent_host.errors import CorruptStateError, RequestError, StateError, TurnRejectedError, TurnTimedOutError
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.principal import Owner
@@ -61,11 +61,8 @@ async def list_owned(
     Raises:
         LogError: the piece store does not answer.
     """
-    names = await owner_index.of(agent, owner)
-    if names is None:
-        return await _scan_all_sessions(client, owner_index, agent, owner)
     items: list[SessionListItem] = []
-    remaining_names = iter(names)
+    remaining_names = iter(await owner_index.of(agent, owner))
 
     async def read_states() -> None:
         for session_id in remaining_names:
@@ -81,23 +78,6 @@ async def list_owned(
 
     await asyncio.gather(*(read_states() for _ in range(_AT_ONCE)))
     return items
-
-
-async def _scan_all_sessions(
-    client: DurableOrchestrationClient, owner_index: SessionOwnerIndex, agent: str, owner: Owner
-) -> list[SessionListItem]:
-    """List them of all sessions of the agent, and note whose these are, so that the next list reads fewer."""
-    items: dict[str, SessionListItem] = {}
-    owners: list[tuple[str, Owner]] = []
-    async for page in entity_state_pages(client, entity_name(agent)):
-        for item, state in page:
-            owner_found = owner_of_document(state)
-            if owner_found == owner:
-                items[item.session_id] = SessionListItem(last_use_of_document(state), item.session_id)
-            if owner_found is not None:
-                owners.append((item.session_id, owner_found))
-    await owner_index.record_owners(agent, owners)
-    return [*items.values()]
 
 
 class Access(Protocol):

@@ -9,8 +9,8 @@ from typing import Any, Final
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
+from durable_agent_host.agent.agent_runner import CANCELLATIONS
 from durable_agent_host.agent.budget_accounting import usage_from_journal
-from durable_agent_host.agent.cancellation_registry import CANCELLATIONS
 from durable_agent_host.codec.entity_state import encode_spent
 from durable_agent_host.durable.instance_status import status_of_turn
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup

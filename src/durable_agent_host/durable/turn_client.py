@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
 from aiohttp import ClientConnectionError
@@ -35,14 +34,13 @@ from durable_agent_host.durable.turn_orchestrator import APPROVAL_EVENT, TURN_OR
 from durable_agent_host.errors import CorruptStateError, IdempotencyKeyReusedError, StateError, TurnTimedOutError
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session, without_overlay
-from durable_agent_host.model.turn import Caller, Turn, TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import entries_of_context, stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, SessionName, TurnDataStorage
 from durable_agent_host.session.context_selection import StoredContext
 from durable_agent_host.session.receipts import is_same_request, turn_from_receipt
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
-from durable_agent_host.turn.turn_requests import turn_of_key
 from durable_agent_host.turn.turn_wire import decode_turn_request, encode_turn_request
 
 
@@ -283,18 +281,6 @@ class TurnClient:
         except Exception:
             if await self.read(request.turn_id) is None:
                 raise
-
-    async def with_legacy_id(self, request: TurnRequest, key: str, caller: Caller) -> TurnRequest:
-        """Give a request the id that an earlier version derived from its key, where a turn has it: it is that turn.
-
-        Args:
-            request: what was asked.
-            key: the client's.
-            caller: whose the key is.
-        """
-        earlier = turn_of_key(request.agent, request.session_id, key, caller)
-        earlier_turn = await self.find(request.agent, request.session_id, earlier)
-        return replace(request, turn_id=earlier) if earlier_turn is not None else request
 
     async def start_once(self, request: TurnRequest, key: str) -> Turn | None:
         """Start a turn that the client may have started before, with the same key.

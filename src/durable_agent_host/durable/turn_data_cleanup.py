@@ -128,8 +128,7 @@ async def delete_turn_data(
     Guarantee: activity-only; at-least-once; idempotent.
 
     Args:
-        wire: ``batch``, the log that names the turns; or one turn by ``agent``, ``session_id`` and ``turn_id``, as
-            written by an earlier version.
+        wire: ``batch``, the log that names the turns.
         client: reads whether the turns have ended.
         log: of the process.
         storage: has the pieces.
@@ -140,8 +139,8 @@ async def delete_turn_data(
     Raises:
         LogError: a store does not answer.
     """
-    batch = wire.get("batch")
-    turns = await _turns_of(log, batch) if batch is not None else [wire]
+    batch = wire["batch"]
+    turns = await _turns_of(log, batch)
     are_over = await _have_ended(client, turns)
     ended_turns = [turn for turn, is_over in zip(turns, are_over, strict=True) if is_over]
     log_ids = [turn_log_id(turn["agent"], turn["session_id"], turn["turn_id"]) for turn in ended_turns]
@@ -149,7 +148,7 @@ async def delete_turn_data(
     reach("forget.before_delete")
     await _delete_pieces(storage.open_store(), [unredacted_namespace(log_id) for log_id in log_ids])
     reach("forget.between")
-    if is_done and batch is not None:
+    if is_done:
         log_ids.append(batch)  # with the others, so that one cleaning of the file is enough
     if log_ids:
         await log.delete(*log_ids)

@@ -4,8 +4,7 @@ import re
 from base64 import b64decode
 from typing import Final
 
-from durable_agent_host.encryption.key_vault import KeyVaultKey
-from durable_agent_host.encryption.key_wrapping import SETTING, LocalKey, WrappingKey
+from durable_agent_host.encryption.key_wrapping import SETTING, KeyVaultKey, LocalKey, WrappingKey
 from durable_agent_host.errors import SettingError
 from durable_agent_host.redaction import add_known_secrets
 

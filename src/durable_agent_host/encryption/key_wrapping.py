@@ -1,8 +1,16 @@
 """The operator's keys: they protect the data keys, and encrypt nothing else."""
 
-from typing import Final, Protocol
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
+from azure.core.credentials import TokenCredential
+from azure.core.exceptions import AzureError
 from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
+
+from durable_agent_host.errors import EncryptionKeyError, SettingError
 
 SETTING: Final = "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"
 PLAINTEXT_SETTING: Final = "DURABLE_AGENT_HOST_ENCRYPTION_PLAINTEXT"
@@ -51,3 +59,88 @@ class LocalKey:
             return aes_key_unwrap(self._secret, wrapped_secret)
         except (InvalidUnwrap, ValueError):
             return None
+
+
+# Data keys protected by an RSA key of Azure Key Vault or a managed HSM, which never leaves it: RSA-OAEP-256.
+#
+# A stored data key names the version of the vault key that wrapped it, so after a rotation in the vault, earlier ones
+# can still be unwrapped. The SDK wraps with the public half of the key, which it reads once, and has the vault
+# unwrap.
+
+_SECONDS: Final = 30.0
+_RETRIES: Final = 1
+_VERSION_PARTS: Final = 3
+"""Of the path of a key's URL with a version: ``keys``, the name, the version."""
+
+
+class KeyVaultKey:
+    """A key of a vault, by its URL. Implements `durable_agent_host.encryption.key_wrapping.WrappingKey`.
+
+    Args:
+        key_id: its id in the setting.
+        url: ``https://VAULT.vault.azure.net/keys/NAME``, with or without a version.
+        credential: of Azure; by default the default chain (managed identity, environment, command line).
+        **client_options: further options of the SDK's client.
+
+    Raises:
+        SettingError: the URL names no key.
+    """
+
+    def __init__(
+        self, key_id: str, url: str, *, credential: TokenCredential | None = None, **client_options: Any
+    ) -> None:
+        self.id = key_id
+        self._url = url.rstrip("/")
+        self._host = urlsplit(self._url).netloc
+        self._credential = credential
+        self._client_options = client_options
+        first, *names = _path_parts(self._url)
+        if first != "keys" or len(names) not in {1, 2} or urlsplit(self._url).query:
+            raise SettingError(
+                f"{SETTING}: the key {key_id!r} is to have a URL of the form https://VAULT.vault.azure.net/keys/NAME"
+            )
+
+    def wrap(self, secret: bytes) -> bytes:
+        """Encrypt a data key for the vault."""
+        result = self._call("wrap", self._url, lambda client, algorithm: client.wrap_key(algorithm, secret))
+        if len(_path_parts(result.key_id)) != _VERSION_PARTS:  # it could not be unwrapped after a rotation
+            raise self._unusable("wrap", "the version of the key is unknown, as the app's identity may not get it")
+        value = urlsafe_b64encode(result.encrypted_key).rstrip(b"=").decode()
+        return json.dumps({"kid": result.key_id, "value": value}).encode()
+
+    def unwrap(self, wrapped_secret: bytes) -> bytes | None:
+        """Decrypt a data key in the vault."""
+        try:
+            wrapping_json = json.loads(wrapped_secret)
+            version_url = str(wrapping_json["kid"])
+            text = str(wrapping_json["value"])
+            value = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except (ValueError, KeyError, TypeError):
+            return None
+        if urlsplit(version_url).netloc != self._host:
+            return None  # stored data must not choose where the app's token goes
+        return self._call("unwrap", version_url, lambda client, algorithm: client.unwrap_key(algorithm, value)).key
+
+    def _call(self, operation: str, key_url: str, call: Callable[[Any, Any], Any]) -> Any:
+        from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm  # noqa: PLC0415 (slow)
+
+        if self._credential is None:
+            from azure.identity import DefaultAzureCredential  # noqa: PLC0415 (slow)
+
+            self._credential = DefaultAzureCredential()
+        limits = {"connection_timeout": _SECONDS, "read_timeout": _SECONDS, "retry_total": _RETRIES}
+        try:
+            with CryptographyClient(key_url, self._credential, **limits, **self._client_options) as client:
+                return call(client, KeyWrapAlgorithm.rsa_oaep_256)
+        except (AzureError, OSError, ValueError) as error:
+            raise self._unusable(operation, str(error)) from error
+
+    def _unusable(self, operation: str, reason: str) -> EncryptionKeyError:
+        return EncryptionKeyError(
+            f"the key {self.id!r} of {self._host} cannot {operation} a data key ({reason}): let the app's identity "
+            "get, wrap and unwrap with it; nothing was changed"
+        )
+
+
+def _path_parts(url: str) -> list[str]:
+    return urlsplit(url).path.strip("/").split("/")

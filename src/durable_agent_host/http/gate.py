@@ -21,7 +21,7 @@ from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.settings import ANYBODY, OWN, PREFIX, SHARED
 from durable_agent_host.turn.turn_requests import valid_traceparent
-from sqlite_remnants.reserve import DELETION_BYTES, DiskReserve
+from sqlite_store.reserve import DELETION_BYTES, DiskReserve
 
 Action = Literal[
     "health.read",

@@ -68,8 +68,6 @@ async def _run_in(host: Host, call: Call, client: TurnClient, location: SessionT
     request = location.claim(
         _turn_request(host, agent, parameters, call.caller, await client.claims.id_secret() if key else "")
     )
-    if key:
-        request = await client.with_legacy_id(request, key, call.caller)
     await keep_sent_files(client, request, parameters.files)
     headers = turn_headers(request)
     redacted_request = await client.storage.shown(request)

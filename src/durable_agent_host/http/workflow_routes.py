@@ -85,14 +85,8 @@ def run_of(owner: Owner, run_id: str, secret: str) -> str:
     return f"{run_id}.{_mark(owner, run_id, secret)}"
 
 
-def _mark(owner: Owner, run_id: str, *secret: str) -> str:
-    return derived_id("workflow-run", owner.tenant, owner.principal, run_id, *secret)[:_MARK_CHARACTERS]
-
-
-def _is_of_before(owner: Owner, run_id: str) -> bool:
-    """Return whether an earlier version, whose marks had no secret, named the run as its owner's."""
-    bare, _, mark = run_id.rpartition(".")
-    return bool(bare) and mark == _mark(owner, bare)
+def _mark(owner: Owner, run_id: str, secret: str) -> str:
+    return derived_id("workflow-run", owner.tenant, owner.principal, run_id, secret)[:_MARK_CHARACTERS]
 
 
 def _can_be_named(ids_by_name: Mapping[str, str], *names: str) -> bool:
@@ -218,7 +212,7 @@ class WorkflowRoute:
         if self._action == "workflow.run":
             return WorkflowRequest({**query, _RUN_ID: _new_run(owner, query, secret)}, path)
         instance_id = path.get(_INSTANCE_ID, "")
-        stored_id = instance_id if _is_of_before(owner, instance_id) else run_of(owner, instance_id, secret)
+        stored_id = run_of(owner, instance_id, secret)
         session = AskedSession(self._name, instance_id, None)
         if stored_id != instance_id and await self.gate.is_authorized(principal, self._action, session):
             stored_id = instance_id

@@ -45,7 +45,7 @@ ENDED_TURN: Final = "ended_turn"
 OUTCOME: Final = "outcome"
 """The activity is done with the turn, and this is its result; the last entry of its attempt."""
 AT: Final = "at"
-"""When the writer received an entry, in milliseconds since 1970; deltas and entries of earlier versions have none."""
+"""When the writer received an entry, in milliseconds since 1970; deltas have none."""
 
 ENCRYPTED: Final = "encrypted"
 """Another entry, encrypted; only a store that encrypts writes it, and returns the original when read."""

@@ -149,7 +149,7 @@ class Session:
         entries: the newest request and response entries in order, oldest first.
         sealed: the entries before those, in pieces outside the entity.
         agent_session: the framework's session, serialized, or None before the first turn.
-        owner: of the session; None for a session older than owners, and in an app that identifies nobody.
+        owner: of the session; None for a session that upstream began, and in an app that identifies nobody.
         running: the turn that holds the session, or None.
         queue: turns that wait, first come first served.
         interrupting: the first of the queue, when it has interrupted the running turn, or None.
@@ -160,7 +160,7 @@ class Session:
             that is all of it. It can be thrown away and made again.
         spent: by all turns that had a budget, those that failed included; None when there was none.
         erasing: since when it is being erased, UTC, ISO-8601; no turn is admitted then. Empty otherwise.
-        used_at: when its entity last changed it, UTC, ISO-8601; empty for a session without an owner, and of before.
+        used_at: when its entity last changed it, UTC, ISO-8601; empty for a session without an owner.
         imported: how many of the first entries were imported by a caller whom the app identifies:
             what they name of the model's service is not the session's.
         app_state: the app's own data, JSON, for operations that a subclass of the entity adds; turns do not see it.

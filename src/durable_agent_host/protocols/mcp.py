@@ -110,8 +110,6 @@ async def _run_turn(
         request_hash=hash_of(query),
     )
     request = location.claim(request)
-    if key:
-        request = await client.with_legacy_id(request, key, caller)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
     turn = completed_turn or await client.wait(request.turn_id, seconds=wait_seconds, or_people=True)
     await client.claims.reject_foreign_turn(request, turn.outcome)

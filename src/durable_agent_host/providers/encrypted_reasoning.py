@@ -21,9 +21,7 @@ def count_unreadable(payloads: Sequence[str], last_unreadable: Any) -> int:
 
     Args:
         payloads: of a conversation, in order.
-        last_unreadable: the name of the last rejected one; or their count, as stored by an earlier version; or None.
+        last_unreadable: the name of the last rejected one, or None.
     """
-    if isinstance(last_unreadable, int):
-        return last_unreadable
     names = [payload_fingerprint(payload) for payload in payloads] if last_unreadable else []
     return len(names) - names[::-1].index(last_unreadable) if last_unreadable in names else 0

@@ -253,7 +253,7 @@ class Record:
     async def entries_of_others(self) -> tuple[Mapping[str, Any], ...]:
         """Return entries for a history provider's messages that no turn of this host has saved; these come first.
 
-        A session with its own messages has the same conversation, as stored by older versions, and returns none.
+        A session with its own messages, from before the app had the provider, has the same conversation; returns none.
 
         Raises:
             HistoryError: the provider does not answer.

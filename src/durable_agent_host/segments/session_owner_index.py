@@ -6,12 +6,10 @@ listing reads the sessions and checks their owners. So a leftover note shows nob
 another program has written the session, is added by the session's next turn.
 
 The holders are named so that a sweep does not mistake them for sessions: it leaves a home alone when it does not know
-the holder. Sessions older than the notes are noted once per agent, by the first listing.
+the holder.
 """
 
-import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
 from typing import Final
 
 from durable_agent_host.model.ids import derived_id, entity_name
@@ -20,8 +18,6 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.segments.conversation_reader import OpenSegments
 
 _MAX_CACHED: Final = 10_000
-_AT_ONCE: Final = 32
-_COMPLETE: Final = "owned:complete"
 _STALE_SECONDS: Final = 3600.0
 """How old a note without a session is before it is deleted: a replica of the store may show a session late."""
 
@@ -36,7 +32,6 @@ class SessionOwnerIndex:
     def __init__(self, open_store: OpenSegments) -> None:
         self._open_store = open_store
         self._recorded: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._complete: set[str] = set()
 
     async def record_turn_owner(self, agent: str, session_id: str, session: Session) -> None:
         """Record the owner of a session in which a turn runs, unless this process has done so.
@@ -103,7 +98,7 @@ class SessionOwnerIndex:
         self._recorded.pop((namespace, session_id), None)
         await self._open_store().release(namespace, _holder_of(agent, session_id), older_than_seconds=age)
 
-    async def of(self, agent: str, owner: Owner) -> list[str] | None:
+    async def of(self, agent: str, owner: Owner) -> list[str]:
         """List the sessions recorded as an owner's.
 
         Args:
@@ -111,43 +106,19 @@ class SessionOwnerIndex:
             owner: the owner.
 
         Returns:
-            Their ids, in no order; None while older sessions may lack their notes.
+            Their ids, in no order.
 
         Raises:
             LogError: the store does not answer.
         """
-        store = self._open_store()
-        name = agent.casefold()
-        if name not in self._complete:
-            if _COMPLETE not in await store.holders(_namespace_of(agent, None)):
-                return None
-            self._complete.add(name)
         prefix = _holder_of(agent, "")
-        return [holder.removeprefix(prefix) for holder in await store.holders(_namespace_of(agent, owner))]
-
-    async def record_owners(self, agent: str, owners: Iterable[tuple[str, Owner]]) -> None:
-        """Record the owners of all sessions of an agent. Guarantee: idempotent.
-
-        Args:
-            agent: the agent's registered name.
-            owners: id and owner of each.
-
-        Raises:
-            LogError: the store does not answer.
-        """
-        slots = asyncio.Semaphore(_AT_ONCE)
-
-        async def record_owner(session_id: str, owner: Owner) -> None:
-            async with slots:
-                await self.note(agent, session_id, owner)
-
-        await asyncio.gather(*(record_owner(session_id, owner) for session_id, owner in owners))
-        await self._open_store().hold(_namespace_of(agent, None), _COMPLETE)
+        holders = await self._open_store().holders(_namespace_of(agent, owner))
+        return [holder.removeprefix(prefix) for holder in holders]
 
 
-def _namespace_of(agent: str, owner: Owner | None) -> str:
-    """Return the home held by an owner's sessions; without an owner, the mark that an agent is completely noted."""
-    return derived_id("owned", agent.casefold(), *((owner.tenant, owner.principal) if owner else ()))
+def _namespace_of(agent: str, owner: Owner) -> str:
+    """Return the home held by an owner's sessions."""
+    return derived_id("owned", agent.casefold(), owner.tenant, owner.principal)
 
 
 def _holder_of(agent: str, session_id: str) -> str:

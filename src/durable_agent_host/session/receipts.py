@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from durable_agent_host.codec.approval_records import approvals_of
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.extension_data import extension_of
-from durable_agent_host.codec.message import decode_messages, decode_response, options_of, served_by
+from durable_agent_host.codec.message import approvals_of, decode_messages, decode_response, options_of, served_by
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
 from durable_agent_host.session.external_messages import external_provider_of

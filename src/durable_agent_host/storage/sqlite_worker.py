@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from durable_agent_host.concurrency.event_loop_thread import StepBatches
 from durable_agent_host.concurrency.thread_safe_waiters import Promise, wake_all
-from durable_agent_host.errors import DiskFullError, LogError
-from durable_agent_host.storage.sqlite_file import SqliteFile, is_final, is_of_job
+from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, LogError
+from sqlite_store.file import SqliteFile, SqliteFileError, SqliteFullError, is_final, is_of_job
 
 _READERS: Final = 4
 _GROUP_BYTES: Final = 8 * 1024 * 1024
@@ -144,8 +144,8 @@ class SqliteWorker:
                 if connection is None:
                     connection = self._connections.connection = self._file.connect()
                 return query(connection)
-            except sqlite3.Error as error:
-                raise self._file.explain(error) from error
+            except (sqlite3.Error, SqliteFileError) as error:
+                raise self._explain(error) from error
 
         with self._start_lock:
             read_future = self._start()[0].submit(run)
@@ -169,7 +169,10 @@ class SqliteWorker:
         """
         with self._start_lock:
             cleaning = self._start()[1].submit(self._file.clean, self._file.next_cleaning, self._retry_seconds)
-        await asyncio.wrap_future(cleaning)
+        try:
+            await asyncio.wrap_future(cleaning)
+        except SqliteFileError as error:
+            raise self._explain(error) from error
 
     async def close(self) -> None:
         """Stop the threads and close the file, after pending writes."""
@@ -230,7 +233,7 @@ class SqliteWorker:
                     for job in group:
                         self._write_group([job])
                     return
-                refusal = self._file.explain(error) if isinstance(error, sqlite3.Error) else error
+                refusal = self._explain(error)
                 is_full = isinstance(refusal, DiskFullError) and not self._retries_when_full
                 is_over = is_full or is_final(error) or time.monotonic() > deadline or self._is_closed
                 group = self._reject(group, refusal, all_of_it=is_over)
@@ -241,6 +244,16 @@ class SqliteWorker:
         self._failure = None
         self._on_commit([job for job in group if not job.refusal])
         _deliver_results(group)
+
+    def _explain(self, error: Exception) -> Exception:
+        """Return an error of the file as one of this package; others as they are."""
+        explained = self._file.explain(error) if isinstance(error, sqlite3.Error) else error
+        if not isinstance(explained, SqliteFileError):
+            return explained
+        is_full = isinstance(explained, SqliteFullError)
+        refusal = DiskFullError(f"{explained}: {FREE_SPACE_HINT}") if is_full else LogError(str(explained))
+        refusal.__cause__ = explained.__cause__
+        return refusal
 
     def _reject(self, group: list[Job], refusal: Exception, *, all_of_it: bool) -> list[Job]:
         """Refuse jobs that are not retried; return the jobs that are not settled."""

@@ -9,7 +9,7 @@ from durable_agent_host.codec.entity_state import encode_owner
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.redaction import mask_secrets
 from durable_agent_host.turn.pending_approvals import parse_approvals
-from durable_agent_host.turn.turn_wire import decode_turn_end, encode_turn_outcome, encode_turn_request
+from durable_agent_host.turn.turn_wire import encode_turn_outcome, encode_turn_request
 
 
 def failure(request: TurnRequest, error: Exception) -> TurnOutcome:
@@ -40,11 +40,9 @@ def cancelled_while_waiting(request: TurnRequest) -> TurnOutcome:
 
 
 def outcome_without_running(request: TurnRequest, admission: Mapping[str, Any]) -> TurnOutcome:
-    """End a turn that the session did not admit, or that has ended before."""
+    """End a turn that the session did not admit."""
     if admission["status"] == "refused":
         return TurnOutcome(request.turn_id, "failed", error=admission["error"], request_hash=request.request_hash)
-    if admission["status"] == "ended":
-        return decode_turn_end(request.turn_id, admission)
     kind, message = _REJECTIONS[admission["status"]]
     error = {
         "type": kind,
@@ -68,10 +66,6 @@ _REJECTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "reused": (
         "IdempotencyKeyReusedError",
         "the key of this turn was used for another request: send the same request again, or another key",
-    ),
-    "gone": (
-        "AnswerGoneError",
-        "this turn has already ended, and its answer is no longer kept: use another key to run it again",
     ),
 }
 
@@ -226,12 +220,12 @@ def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator
 def _run_steps(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[str, Any]]:
     try:
         admission = yield from _admit(request, times)
-        if admission["status"] == "ended" and "receipt" not in admission:
+        if admission["status"] == "ended":
             return _for_callers((yield RunAgent()))
         if admission["status"] != "granted":
             return encode_turn_outcome(outcome_without_running(request, admission))
         outcome = yield from _run_until_ended(request, times)
-        if admission.get("counts"):  # absent in older histories, and where nothing is counted
+        if admission.get("counts"):  # absent where nothing is counted
             outcome = yield from _with_usage(outcome)
         outcome, commit_reply = yield from _commit(request, outcome)
     except Exception as error:  # noqa: BLE001 - the orchestration is an edge: what failed is the turn's recorded end
@@ -254,7 +248,7 @@ def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[
         "policy": request.policy,
         "request_hash": request.request_hash,
     }
-    if (owner := request.session_owner) is not None:  # absent otherwise, as in older histories
+    if (owner := request.session_owner) is not None:
         payload["owner"] = encode_owner(owner)
     admission_call = CallEntity("admit", payload)
     admission = yield admission_call

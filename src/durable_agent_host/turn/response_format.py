@@ -250,7 +250,7 @@ def with_value(view: dict[str, Any], text: str, response_format: Mapping[str, An
         return view
     try:
         return view | {"value": parse_strict(text)}
-    except (ValueError, RecursionError):  # text from another version, which was not checked
+    except (ValueError, RecursionError):
         return view
 
 

@@ -2,8 +2,8 @@
 
 Theory of operation. The log has what the journal needs and what clients received, in order of time. A reader goes over
 it once: an entry that opens a step makes a dictionary, the entry that ends it completes the same one, and a further
-attempt marks everything still open as having an unknown end. A step lacks what the log lacks: logs of earlier versions
-have no times, and a process that died has written no reason.
+attempt marks everything still open as having an unknown end. A step lacks what the log lacks: a
+process that died has written no reason.
 """
 
 import json

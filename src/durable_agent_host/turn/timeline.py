@@ -181,7 +181,7 @@ class TimelineWriter:
             self._ended_before = True
             return
         metrics = result.get("work")
-        if not metrics:  # refused before an attempt began, or by another version of this program
+        if not metrics:  # refused before an attempt began
             return
         number = metrics["attempt"]
         start = _parse_time(metrics["began_at"], started_at)

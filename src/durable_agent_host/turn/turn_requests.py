@@ -128,7 +128,7 @@ def request_of_client(
     )
 
 
-def turn_of_key(agent: str, session_id: str, key: str, caller: Caller, secret: str = "") -> str:
+def turn_of_key(agent: str, session_id: str, key: str, caller: Caller, secret: str) -> str:
     """Give the id of the turn that a key names in a session. Guarantee: pure.
 
     Args:
@@ -136,9 +136,9 @@ def turn_of_key(agent: str, session_id: str, key: str, caller: Caller, secret: s
         session_id: without the agent's name.
         key: the client's.
         caller: whose the key is.
-        secret: of the app; empty for the ids that earlier versions gave.
+        secret: of the app.
     """
-    return derived_id("turn", agent, session_id, key, *_principal_of(caller), *([secret] if secret else []))
+    return derived_id("turn", agent, session_id, key, *_principal_of(caller), secret)
 
 
 def _principal_of(caller: Caller) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
 
 _REQUEST_FIELDS: Final = frozenset(field.name for field in fields(TurnRequest))
 _ABSENT_WHEN_NONE: Final = ("principal", "tenant", "owner", "traceparent", "stored", "raw")
-"""Fields missing in older documents and histories."""
+"""Fields that are left out when they have no value."""
 _LARGE: Final[Mapping[str, Any]] = {"message": "", "response_format": None, "options": {}, "contents": ()}
 """Fields of a request that may be stored outside of it, with their placeholders."""
 _ABSENT_WHEN_FALSE: Final = frozenset({"redacts", "redacted"})
@@ -99,7 +99,7 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
     del wire["pending"], wire["served"], wire["sealing"], wire["text_at"], wire["response"], wire["overlay"]
     del wire["spent"], wire["work"]
     wire = {name: value for name, value in wire.items() if value or name not in _ABSENT_WHEN_FALSE}
-    if outcome.pending:  # absent when empty, as in older documents
+    if outcome.pending:
         wire["pending"] = [dict(call) for call in outcome.pending]
     if outcome.served:
         wire["served"] = dict(outcome.served)
@@ -189,26 +189,3 @@ def check_turn_named(wire: Any) -> None:
     turn_id: Any = cast("dict[str, Any]", wire).get("turn_id") if isinstance(wire, dict) else None
     if not isinstance(turn_id, str) or not turn_id:
         raise RequestError("the operation takes an object with the 'turn_id' of a turn, a text")
-
-
-def decode_turn_end(turn_id: str, wire: Mapping[str, Any]) -> TurnOutcome:
-    """Decode how a repeated turn had ended, as in histories of the first versions. Guarantee: pure.
-
-    Args:
-        turn_id: the turn.
-        wire: ``receipt``, ``text``, ``usage`` and ``message_count``.
-
-    Returns:
-        The outcome.
-    """
-    receipt = wire["receipt"]
-    return TurnOutcome(
-        turn_id,
-        receipt["status"],
-        text=wire.get("text") or "",
-        usage=wire.get("usage"),
-        error=receipt.get("error"),
-        message_count=wire["message_count"],
-        request_hash=receipt.get("requestHash", ""),
-        ended_at=receipt.get("endedAt", ""),
-    )

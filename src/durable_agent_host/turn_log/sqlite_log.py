@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
+from durable_agent_host.concurrency.cooperative_yield import give_way
 from durable_agent_host.errors import CorruptStateError, FencedError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
-from durable_agent_host.storage.sqlite_file import SqliteContent, SqliteFile
 from durable_agent_host.storage.sqlite_worker import Change, Job, SqliteWorker, do_changes
 from durable_agent_host.turn_log.followers import Appended, Followers
 from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES
+from sqlite_store.file import SqliteContent, SqliteFile
 
 OFFSETS: Final = 1 << 32
 """An entry's place is its log's id times this, plus its offset: one B-tree, each log contiguous."""
@@ -233,9 +234,8 @@ class SqliteTurnLog:
 
     def __init__(self, path: str | Path, *, retry_seconds: float = 30.0) -> None:
         self._followers = Followers()
-        self._worker = SqliteWorker(
-            SqliteFile(Path(path), _CONTENT), "turn-log", retry_seconds, write=_write_all, on_commit=self._announce
-        )
+        file = SqliteFile(Path(path), _CONTENT, let_others=give_way)
+        self._worker = SqliteWorker(file, "turn-log", retry_seconds, write=_write_all, on_commit=self._announce)
 
     @property
     def durable_writes(self) -> int:

@@ -45,7 +45,7 @@ from functions_host.engine.sdk_wire import (
     mark_partial,
 )
 
-_logger = logging.getLogger("functions_host.resident")  # log names outlive the file's name
+_logger = logging.getLogger(__name__)
 _CAPACITY = 500
 _KEEP = "\x01keep "
 _RESUME = "\x01resume "

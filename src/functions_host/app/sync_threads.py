@@ -16,7 +16,7 @@ from typing import Any
 
 from functions_host.app.current_invocation import find_name
 
-_logger = logging.getLogger("functions_host.sync_threads")  # log names outlive the file's name
+_logger = logging.getLogger(__name__)
 PATIENCE_SECONDS = 5.0
 _SETTING = "PYTHON_THREADPOOL_THREAD_COUNT"
 

@@ -9,17 +9,15 @@ SQLite silently ignores a damaged or missing write-ahead log. So commits are cou
 it: a file with a lower count than its mark has lost commits, which is reported when it is opened.
 
 What is deleted is overwritten, and ``erase`` empties the log of it. Freed pages are reused, and given back to the disk
-by ``shrink``, in slices. A file of a version that could not give pages back is rewritten once, when it is opened,
-unless it is too large for that.
+by ``shrink``, in slices.
 """
 
 import asyncio
 import logging
 import os
 import sqlite3
-import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from inspect import isawaitable
 from pathlib import Path
@@ -28,25 +26,20 @@ from typing import Any, cast
 from functions_host.engine.checkpoints import Checkpointer
 from functions_host.engine.commit_mark import CommitMark
 from functions_host.engine.crash_points import reach
-from sqlite_remnants.reserve import connect
+from sqlite_store.file import SqliteContent, SqliteFile, SqliteFileError, SqliteVersionError
 
 _logger = logging.getLogger(__name__)
 _CHECKED_BYTES = 256 * 1024 * 1024
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
-_REWRITTEN_BYTES = 256 * 1024 * 1024
 _MIN_FREE_BYTES = 1024 * 1024
 _MIN_FREE_PAGES = 256
 _FREE_PAGES_DIVISOR = 8
 _SLICE_PAGES = 256
-_OPEN_SECONDS = 5.0
 _BUSY_MILLISECONDS = 10
 _BUSY_PAUSE_SECONDS = 0.05
 _LONG_WAIT_SECONDS = 1.0
-_SPACE = ("freelist_count", "page_count", "auto_vacuum")
-_COUNTER = (
-    "CREATE TABLE IF NOT EXISTS commits(one INTEGER PRIMARY KEY, count INTEGER NOT NULL);"
-    "INSERT OR IGNORE INTO commits VALUES(1, 0);"
-)
+_SPACE = ("freelist_count", "page_count")
+_COUNTER = "CREATE TABLE commits(one INTEGER PRIMARY KEY, count INTEGER NOT NULL);INSERT INTO commits VALUES(1, 0);"
 
 
 class StoreError(Exception):
@@ -87,7 +80,6 @@ class Database:
         schema: the statements that create the tables.
         version: of the schema; a file of another version is refused.
         max_bytes: maximum size of the file; None for no limit but the disk.
-        upgrades: by an earlier version, what makes a file of it one of the next version.
 
     Raises:
         StoreVersionError: the file has another version.
@@ -102,89 +94,47 @@ class Database:
         schema: str,
         version: int,
         max_bytes: int | None = None,
-        *,
-        upgrades: Mapping[int, Callable[[sqlite3.Connection], None]] | None = None,
     ) -> None:
         self._path = path
-        self._upgrades = upgrades or {}
-        self._writing = threading.Lock()
         self._damage: StoreDamagedError | None = None
         self._full: StoreFullError | None = None
-        self._count = 0
         self._identities: dict[str, tuple[int, int]] = {}
         was_killed = path.with_name(f"{path.name}-wal").exists()  # whoever closes the database removes it
+        content = SqliteContent(
+            what="database", version=version, schema=schema + _COUNTER, has_short_rows=True, keeps_free_pages=True
+        )
+        self._file = SqliteFile(path, content)
         try:
-            self._connection = connect(path, _OPEN_SECONDS)
+            self._connection = self._file.connect()
+            self._check(max_bytes)
+        except SqliteVersionError as error:
+            raise StoreVersionError(
+                f"{path} has schema version {error.version}, this host reads {version}; move it away"
+            ) from error
+        except SqliteFileError as error:
+            raise StoreError(str(error)) from error
         except sqlite3.Error as error:
-            raise StoreError(f"The database {path} cannot be opened ({error}); move it away") from error
-        try:
-            self._open(schema, version, max_bytes)
-        except sqlite3.Error as error:
-            self._connection.close()
+            self._file.close()
             raise self._explain(error) from error
         except StoreError:
-            self._connection.close()
+            self._file.close()
             raise
-        self._connection.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")  # the loop waits in `when_unlocked`
+        self._count: int = self.read("SELECT count FROM commits")[0][0]
         self._mark = CommitMark(path.with_name(f"{path.name}-mark"))
         self._mark.compare(path, self._count)
-        self._checkpointer = Checkpointer(path, self._writing, erase_first=was_killed)
+        self._checkpointer = Checkpointer(self._file, erase_first=was_killed)
         self._watch_files()
 
-    def _open(self, schema: str, version: int, max_bytes: int | None) -> None:
+    def _check(self, max_bytes: int | None) -> None:
         execute = self._connection.execute
-        stored_version = execute("PRAGMA user_version").fetchone()[0]
-        if stored_version not in {0, version, *self._upgrades}:
-            raise StoreVersionError(
-                f"{self._path} has schema version {stored_version}, this host reads {version}; move it away"
-            )
-        if stored_version and self._path.stat().st_size <= _CHECKED_BYTES:
+        if self._path.stat().st_size <= _CHECKED_BYTES:
             complaint = execute("PRAGMA quick_check(1)").fetchone()[0]
             if complaint != "ok":
                 raise self._mark_damaged(complaint)
-        if not stored_version:  # another keeps its own, and setting it would write
-            execute("PRAGMA auto_vacuum=INCREMENTAL")
-        execute("PRAGMA secure_delete=ON")
-        execute("PRAGMA journal_mode=WAL")
-        execute("PRAGMA synchronous=NORMAL")
-        execute("PRAGMA foreign_keys=OFF")
         execute("PRAGMA cache_size=-16384")
-        execute("PRAGMA wal_autocheckpoint=20000")  # a safety net; the checkpointer comes much earlier
         if max_bytes is not None:
             execute(f"PRAGMA max_page_count={max(1, max_bytes // execute('PRAGMA page_size').fetchone()[0])}")
-        if stored_version == 0:
-            self._connection.executescript(f"BEGIN;{schema}PRAGMA user_version={version};COMMIT;")
-        if execute("SELECT count(*) FROM sqlite_master WHERE name = 'commits'").fetchone()[0] == 0:
-            self._connection.executescript(f"BEGIN;{_COUNTER}COMMIT;")
-        if stored_version:
-            self._bring_up(stored_version, version)
-        self._count = execute("SELECT count FROM commits").fetchone()[0]
-
-    def _bring_up(self, stored_version: int, version: int) -> None:
-        """Make a file of an earlier version one of this version."""
-        execute = self._connection.execute
-        if stored_version != version:
-            _logger.info("The database %s is converted from version %d to %d.", self._path, stored_version, version)
-            execute("BEGIN IMMEDIATE")
-            for earlier in range(stored_version, version):
-                self._upgrades[earlier](self._connection)
-            execute(f"PRAGMA user_version={version}")
-            execute("COMMIT")
-        if execute("PRAGMA auto_vacuum").fetchone()[0]:
-            return
-        if self._path.stat().st_size > _REWRITTEN_BYTES:
-            _logger.warning(
-                "The database %s was made by an earlier version, and does not shrink when instances are purged. To "
-                "have it shrink, stop the host and run once: sqlite3 %s 'PRAGMA auto_vacuum=2; VACUUM'",
-                self._path,
-                self._path,
-            )
-            return
-        try:
-            execute("PRAGMA auto_vacuum=INCREMENTAL")
-            execute("VACUUM")
-        except sqlite3.OperationalError as error:
-            _logger.warning("The database %s was not rewritten, and does not shrink yet: %s", self._path, error)
+        execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")  # the loop waits in `when_unlocked`
 
     def _watch_files(self) -> None:
         """Record the identity of the files; the write-ahead log keeps its own while the database is open."""
@@ -196,8 +146,7 @@ class Database:
     def close(self) -> None:
         """Checkpoint the write-ahead log and close the file."""
         self._checkpointer.stop()
-        self._connection.close()
-        self._checkpointer.close()
+        self._file.close()
         self._mark.close()
 
     def check_files(self) -> None:
@@ -262,9 +211,9 @@ class Database:
         Raises:
             StoreError: nothing was written.
         """
-        free, count, mode = (self.read(f"PRAGMA {name}")[0][0] for name in _SPACE)
+        free, count = (self.read(f"PRAGMA {name}")[0][0] for name in _SPACE)
         spare = free - max(_MIN_FREE_PAGES, count // _FREE_PAGES_DIVISOR)
-        if spare <= 0 or not mode:
+        if spare <= 0:
             return 0
         page_count = min(spare, _SLICE_PAGES)
         with self.transaction("shrink") as db:
@@ -282,9 +231,7 @@ class Database:
             StoreError: nothing was written.
         """
         self.check_files()
-        with self._writing:
-            if self._checkpointer.pop_cleared_flag():
-                self._connection.execute("PRAGMA shrink_memory")
+        with self._file.writing:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
@@ -300,7 +247,7 @@ class Database:
         self._count += 1
         self._mark.set(self._count)
         reach(f"{kind}.after_commit")
-        self._checkpointer.count_commit(self._connection)
+        self._checkpointer.count_commit()
 
     def _explain(self, error: sqlite3.Error) -> StoreError:
         name = getattr(error, "sqlite_errorname", "")

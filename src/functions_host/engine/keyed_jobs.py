@@ -7,7 +7,7 @@ from functools import partial
 
 from functions_host.engine.database import StoreError
 
-_logger = logging.getLogger("functions_host.engine.lanes")  # log names outlive the file's name
+_logger = logging.getLogger(__name__)
 _FIRST_BACKOFF_SECONDS = 1.0
 _LAST_BACKOFF_SECONDS = 60.0
 

@@ -1,27 +1,16 @@
-"""The tables of the engine's file, and how a file of an earlier version becomes one of this version.
+"""The tables of the engine's file.
 
 Rows of an instance or an entity stand next to each other, so a commit touches few pages: each page that it touches is
 written to the log as a whole.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from functions_host.engine.packing import MAX_CHARACTERS, pack_history, pack_text, unpack_history, unpack_text
 
 SCHEMA_VERSION = 2
-_QUEUES = """
-CREATE TABLE arrivals(
-  instance INTEGER NOT NULL, seq INTEGER NOT NULL, due_at REAL, task INTEGER, event TEXT NOT NULL,
-  PRIMARY KEY(instance, seq)) WITHOUT ROWID;
-CREATE TABLE operations(
-  entity TEXT NOT NULL, seq INTEGER NOT NULL, name TEXT NOT NULL, input TEXT,
-  caller_id TEXT, caller_execution TEXT, caller_task INTEGER, request_id TEXT,
-  PRIMARY KEY(entity, seq)) WITHOUT ROWID;
-CREATE TABLE entities(id TEXT PRIMARY KEY, state TEXT, updated_at REAL NOT NULL);
-CREATE TABLE ended_histories(instance INTEGER PRIMARY KEY, packed BLOB NOT NULL);
-"""
-SCHEMA = f"""
+SCHEMA = """
 CREATE TABLE instances(
   key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, version TEXT NOT NULL,
   execution_id TEXT NOT NULL, status TEXT NOT NULL, suspended INTEGER NOT NULL DEFAULT 0,
@@ -34,24 +23,16 @@ CREATE TABLE history(
 CREATE TABLE activities(
   seq INTEGER PRIMARY KEY, instance INTEGER NOT NULL, execution_id TEXT NOT NULL, task INTEGER NOT NULL,
   name TEXT NOT NULL, input TEXT NOT NULL);
-{_QUEUES}"""
-_TO_VERSION_2 = (
-    """
-ALTER TABLE arrivals RENAME TO arrivals_1;
-ALTER TABLE operations RENAME TO operations_1;
-ALTER TABLE entities RENAME TO entities_1;
-""",
-    _QUEUES,
-    """
-INSERT INTO arrivals SELECT instance, seq, due_at, task, event FROM arrivals_1;
-INSERT INTO operations
-  SELECT entity, seq, name, input, caller_id, caller_execution, caller_task, request_id FROM operations_1;
-INSERT INTO entities SELECT id, state, updated_at FROM entities_1 WHERE present;
-DROP TABLE arrivals_1;
-DROP TABLE operations_1;
-DROP TABLE entities_1;
-""",
-)
+CREATE TABLE arrivals(
+  instance INTEGER NOT NULL, seq INTEGER NOT NULL, due_at REAL, task INTEGER, event TEXT NOT NULL,
+  PRIMARY KEY(instance, seq)) WITHOUT ROWID;
+CREATE TABLE operations(
+  entity TEXT NOT NULL, seq INTEGER NOT NULL, name TEXT NOT NULL, input TEXT,
+  caller_id TEXT, caller_execution TEXT, caller_task INTEGER, request_id TEXT,
+  PRIMARY KEY(entity, seq)) WITHOUT ROWID;
+CREATE TABLE entities(id TEXT PRIMARY KEY, state TEXT, updated_at REAL NOT NULL);
+CREATE TABLE ended_histories(instance INTEGER PRIMARY KEY, packed BLOB NOT NULL);
+"""
 
 
 def append_history(db: sqlite3.Connection, key: int, first_seq: int, texts: Iterable[str]) -> None:
@@ -91,16 +72,3 @@ def reopen_history(db: sqlite3.Connection, key: int, length: int) -> None:
     if row is not None:
         append_history(db, key, 0, unpack_history(row[0])[:length])
     db.execute("DELETE FROM history WHERE instance = ? AND seq >= ?", (key, length))
-
-
-def _to_version_2(db: sqlite3.Connection) -> None:
-    for statement in "".join(_TO_VERSION_2).split(";"):
-        db.execute(statement)
-    ended_query = "SELECT key FROM instances WHERE status NOT IN ('Pending', 'Running') ORDER BY key"
-    for (key,) in db.execute(ended_query).fetchall():
-        end_history(db, key)
-        pack_instance(db, key)
-
-
-UPGRADES: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: _to_version_2}
-"""By the version of a file: what makes it one of the next version, in a transaction of the caller."""

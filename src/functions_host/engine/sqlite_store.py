@@ -12,7 +12,6 @@ from functions_host.engine.packing import unpack_history, unpack_text
 from functions_host.engine.schema import (
     SCHEMA,
     SCHEMA_VERSION,
-    UPGRADES,
     append_history,
     end_history,
     pack_instance,
@@ -76,7 +75,7 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path, max_bytes: int | None = None) -> None:
-        self._db = Database(path, SCHEMA, SCHEMA_VERSION, max_bytes, upgrades=UPGRADES)
+        self._db = Database(path, SCHEMA, SCHEMA_VERSION, max_bytes)
         self.read = self._db.read
         self.check_files = self._db.check_files
         self.check_free_space = self._db.check_free_space

@@ -21,9 +21,9 @@ from functions_host.app.worker_messages import RpcRetryOptions
 from functions_host.data_dir import open_private
 from functions_host.errors import StartupError
 from functions_host.settings import resolve_settings
-from functions_host.triggers.schedule import Schedule, ScheduleError, parse_schedule
+from ncrontab import Schedule, ScheduleError, parse_schedule
 
-_logger = logging.getLogger("functions_host.timers")  # log names outlive the file's name
+_logger = logging.getLogger(__name__)
 _FOLDER = "timers"
 _NEVER = "0001-01-01T00:00:00"
 _MAX_SLEEP_SECONDS = 30.0  # so that a changed or resumed system clock is noticed

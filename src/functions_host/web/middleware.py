@@ -19,7 +19,7 @@ from functions_host.settings import LocalHost
 from functions_host.web.body_limit import BodyLimit
 from functions_host.web.problems import problem
 
-_logger = logging.getLogger("functions_host.http_server")  # log names outlive the file's name
+_logger = logging.getLogger(__name__)
 _EXPOSED = frozenset({"location", "retry-after", "mcp-session-id", "etag", "content-disposition"})
 _EXPOSED_PREFIX = "x-ms-"
 _SLICE_BYTES = 256 * 1024

@@ -22,7 +22,7 @@ from functions_host.web.problems import problem
 from functions_host.web.route_templates import RouteError, RouteTable, compile_template
 from functions_host.web.streaming import LoopBridge, StreamingCall
 
-_logger = logging.getLogger("functions_host.http_server")  # log names outlive the file's name
+_logger = logging.getLogger(__name__)
 _FRONT_PAGE = "The functions host is up and running.\n"
 
 

@@ -17,7 +17,7 @@ from functions_host.web.connection import HttpConnection
 from functions_host.web.connection_limits import ConnectionLimits, Connections
 from functions_host.web.problems import problem
 
-_logger = logging.getLogger("functions_host.http_server")  # log names outlive the file's name
+_logger = logging.getLogger(__name__)
 _server_logger = logging.getLogger("uvicorn.error")
 KEEP_ALIVE_SECONDS = 75
 _GRACE_SECONDS = 1

@@ -25,7 +25,7 @@ from functions_host.app.current_invocation import track_invocation
 from functions_host.app.function import AppFunction
 from functions_host.app.invoker import Datum
 
-_logger = logging.getLogger("functions_host.http_streaming")  # log names outlive the file's name
+_logger = logging.getLogger(__name__)
 _CALL = "functions_host.call"
 _AHEAD_BYTES = 64 * 1024
 _SHORT_DIGITS = 5

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.core.credentials import AccessToken
+from azure.core.pipeline.transport import RequestsTransport
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -19,8 +22,7 @@ from durable_agent_host.codec.offloaded_text import piece_name
 from durable_agent_host.encryption.cipher import Cipher
 from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE
 from durable_agent_host.encryption.encrypted_blob_store import EncryptedSegmentStore
-from durable_agent_host.encryption.key_vault import KeyVaultKey
-from durable_agent_host.encryption.key_wrapping import LocalKey, WrappingKey
+from durable_agent_host.encryption.key_wrapping import KeyVaultKey, LocalKey, WrappingKey
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError
 from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
@@ -99,35 +101,69 @@ async def test_what_is_encrypted_belongs_to_its_place(store: SqliteSegmentStore,
     assert cipher.encrypt(place, b"text")[4:] != data[4:]
 
 
+OAEP = padding.OAEP(padding.MGF1(SHA256()), SHA256(), None)
+
+
+def url_text(data: bytes) -> str:
+    """Base64 as Key Vault writes it."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+class VaultHandler(BaseHTTPRequestHandler):
+    """The REST API of Key Vault, with one key: whoever has no token is told for what to get one."""
+
+    def do_GET(self) -> None:
+        """Give the public half of the key."""
+        if self.is_known():
+            vault = self.server.vault
+            public = vault.key.public_key().public_numbers()
+            numbers = {name: url_text(getattr(public, name).to_bytes(256).lstrip(b"\0")) for name in ("n", "e")}
+            version = self.path.partition("?")[0].removeprefix("/keys/mine").strip("/") or vault.version
+            jwk = {"kid": f"https://{vault.host}/keys/mine/{version}", "kty": "RSA", **numbers}
+            jwk |= {"key_ops": ["wrapKey", "unwrapKey"]}
+            self.answer(vault.status if vault.may_get else 403, {"key": jwk, "attributes": {"enabled": True}})
+
+    def do_POST(self) -> None:
+        """Wrap or unwrap."""
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
+        if self.is_known():
+            vault = self.server.vault
+            vault.asked.add((self.path.partition("?")[0], self.headers["authorization"], body["alg"]))
+            value, public = base64.urlsafe_b64decode(body["value"] + "=="), vault.key.public_key()
+            done = public.encrypt(value, OAEP) if "/wrapkey" in self.path else vault.key.decrypt(value, OAEP)
+            self.answer(vault.status, {"kid": f"https://{vault.host}/keys/mine/1", "value": url_text(done)})
+
+    def is_known(self) -> bool:
+        """Look for a token."""
+        if not self.headers["authorization"]:
+            where = f'authorization="https://login.example/tenant", resource="https://{self.server.vault.host[4:]}"'
+            self.answer(401, {}, **{"WWW-Authenticate": f"Bearer {where}"})
+        return bool(self.headers["authorization"])
+
+    def answer(self, status: int, body: Any, **headers: str) -> None:
+        """Send an answer, or an error."""
+        data = json.dumps(body if status == 200 else {"error": {"code": "Forbidden", "message": "no"}}).encode()
+        self.send_response(status)
+        headers |= {"content-length": str(len(data)), "content-type": "application/json"}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
 @contextmanager
 def key_vault() -> Iterator[SimpleNamespace]:
-    """Wrap and unwrap with an RSA key, as the REST API of Key Vault does."""
-    key = rsa.generate_private_key(65537, 2048)
-    oaep = padding.OAEP(padding.MGF1(SHA256()), SHA256(), None)
-    vault = SimpleNamespace(asked=[], status=200, version="1")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            vault.asked.append((self.path, self.headers["authorization"], body["alg"]))
-            value = base64.urlsafe_b64decode(body["value"] + "==")
-            *_, what = self.path.partition("?")[0].split("/")
-            done = key.public_key().encrypt(value, oaep) if what == "wrapkey" else key.decrypt(value, oaep)
-            text = base64.urlsafe_b64encode(done).rstrip(b"=").decode()
-            said = {"kid": f"https://{self.headers['host']}/keys/mine/{vault.version}", "value": text}
-            data = json.dumps(said if vault.status == 200 else {"error": {"code": "Forbidden"}}).encode()
-            self.send_response(vault.status)
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    """Serve a vault with an RSA key."""
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), VaultHandler)
+    host, key = f"127.0.0.1:{server.server_port}", rsa.generate_private_key(65537, 2048)
+    vault = SimpleNamespace(asked=set(), status=200, version="1", may_get=True, host=host, key=key)
+    vault.url = f"https://{host}/keys/mine"
+    server.vault = vault
     thread = Thread(target=server.serve_forever)
     thread.start()
-    vault.url = f"http://127.0.0.1:{server.server_port}/keys/mine"
     try:
         yield vault
     finally:
@@ -136,35 +172,61 @@ def key_vault() -> Iterator[SimpleNamespace]:
         server.server_close()
 
 
+class WithoutTls(RequestsTransport):
+    """Sends what goes to an https URL without TLS."""
+
+    def send(self, request: Any, **kwargs: Any) -> Any:
+        """Send a request."""
+        request.url = request.url.replace("https://", "http://", 1)
+        try:
+            return super().send(request, **kwargs)
+        finally:
+            request.url = request.url.replace("http://", "https://", 1)
+
+    def close(self) -> None:
+        """Close the connections; another client may open it again."""
+        super().close()
+        self._has_been_opened = False
+
+
 class Identity:
     """A credential that gives the scope as the token."""
 
-    def get_token(self, *scopes: str) -> Any:
+    def get_token(self, *scopes: str, **options: Any) -> Any:
         """Return a token."""
-        return SimpleNamespace(token=f"token for {scopes[0]}")
+        return AccessToken(f"token for {scopes[0]}", int(time.time()) + 3600)
+
+
+def key_in(vault: SimpleNamespace) -> KeyVaultKey:
+    """The key, by its URL without a version."""
+    return KeyVaultKey("v", vault.url, credential=Identity(), transport=WithoutTls())
 
 
 async def test_a_vault_keeps_the_key(store: SqliteSegmentStore):
-    """A key of Key Vault wraps and unwraps in the vault, by the version that wrapped; a refusal changes nothing."""
+    """A key of Key Vault unwraps in the vault, by the version that wrapped; a refusal changes nothing."""
     with key_vault() as vault:
-        data = Cipher(ring(store, KeyVaultKey("v", vault.url, credential=Identity()))).encrypt(PLACE, b"text")
+        data = Cipher(ring(store, key_in(vault))).encrypt(PLACE, b"text")
         vault.version = "2"
-        again = ring(store, KeyVaultKey("v", vault.url, credential=Identity()))
-        assert Cipher(again).decrypt(PLACE, data) == b"text"
-        paths = {path for path, _, _ in vault.asked}
-        assert paths == {"/keys/mine/wrapkey?api-version=7.4", "/keys/mine/1/unwrapkey?api-version=7.4"}
-        assert {(token[:25], algorithm) for _, token, algorithm in vault.asked} == {
-            ("Bearer token for https://", "RSA-OAEP-256")
-        }
+        assert Cipher(ring(store, key_in(vault))).decrypt(PLACE, data) == b"text"
+        token = f"Bearer token for https://{vault.host[4:]}/.default"
+        assert vault.asked == {("/keys/mine/1/unwrapkey", token, "RSA-OAEP-256")}
         before = await wrapped(store)
         vault.status = 403
-        with pytest.raises(EncryptionKeyError, match=r"cannot unwrap.*403.*Forbidden"):
-            Cipher(ring(store, KeyVaultKey("v", vault.url, credential=Identity()))).decrypt(PLACE, data)
+        with pytest.raises(EncryptionKeyError, match=r"cannot unwrap.*Forbidden"):
+            Cipher(ring(store, key_in(vault))).decrypt(PLACE, data)
         assert await wrapped(store) == before
         vault.status = 200
-        moving = ring(store, OLD, KeyVaultKey("v", vault.url, credential=Identity()))
-        assert Cipher(moving).decrypt(PLACE, data) == b"text"
+        assert Cipher(ring(store, OLD, key_in(vault))).decrypt(PLACE, data) == b"text"
     assert Cipher(ring(store, OLD)).decrypt(PLACE, data) == b"text"
+
+
+async def test_a_key_whose_version_is_unknown_wraps_nothing(store: SqliteSegmentStore):
+    """What it has wrapped could not be unwrapped after a rotation."""
+    with key_vault() as vault:
+        vault.may_get = False
+        with pytest.raises(EncryptionKeyError, match=r"cannot wrap.*may not get"):
+            Cipher(ring(store, key_in(vault))).encrypt(PLACE, b"text")
+        assert await wrapped(store) == []
 
 
 @pytest.mark.parametrize("left", [0, 1, 4, 16, 31])

@@ -22,7 +22,7 @@ def test_odd_figures_are_left_out_and_everything_else_stays(odd: float):
 
 @pytest.mark.parametrize("odd", ODD)
 def test_records_that_have_such_figures_are_readable(odd: float):
-    """An earlier version stored what came."""
+    """Upstream stores what came."""
     stored = {"inputTokenCount": odd, "outputTokenCount": 3, "totalTokenCount": None, "extensionData": {"x": odd}}
     assert decode_usage(stored) == {"output_token_count": 3}
     spent = usage_of_response({"input_token_count": odd, "output_token_count": 3}, "m", {"m": Price(1.0, 1.0)})

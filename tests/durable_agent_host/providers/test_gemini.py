@@ -10,7 +10,6 @@ from agent_framework_gemini import GeminiChatClient
 from durable_agent_host.codec.content import decode_content
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.errors import RequestError
-from durable_agent_host.providers.gemini.lost_signatures import PART
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.raw_json_transport import request_json
 from durable_agent_host.turn.message_input import read_message
@@ -32,15 +31,6 @@ def sent(contents):
 
 def stored(contents, role="assistant"):
     return decode_message(json.loads(json.dumps(encode_message(Message(role, contents)))))
-
-
-@pytest.mark.parametrize("damaged", ["x", {}, {"tool_response": 7}, {"tool_response": {"no": "field"}}, {"a": 1}, None])
-def test_a_damaged_part_is_left_out(damaged):
-    """What is no part any more does not fail the turn: the content goes without it, as other clients' do."""
-    answer = Content.from_function_result("t1", result='{"a": [1]}', additional_properties={PART: damaged})
-    assert sent([Content.from_text("x"), answer]) == [{"text": "x"}]
-    call = Content.from_function_call("f1", "f", arguments={"w": 1}, additional_properties={PART: damaged})
-    assert sent([call])[0]["functionCall"] == LOOK["functionCall"]
 
 
 def test_images_and_files_are_sent_live_and_from_a_store():

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from practice_model.dialects.responses.stream_check import find_stream_violations
 from practice_model.dialects.responses.transcript import Transcript
 from practice_model.play.recordings import Recordings, RecordingsError
 from practice_model.rules import requests
 from practice_model.rules.requests import Rules
 from practice_model.store import Store
 from tests.practice_model.kit import parse_events
+from tests.practice_model.stream_check import find_stream_violations
 
 pytestmark = pytest.mark.recordings
 

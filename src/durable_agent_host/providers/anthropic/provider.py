@@ -1,11 +1,13 @@
 """Anthropic behind the port: clients of the Messages API, including those of Bedrock, Vertex and Foundry."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, Content, Message
 
+from durable_agent_host.errors import NotFoundError
+from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_item_metadata
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
@@ -13,10 +15,52 @@ from durable_agent_host.providers.anthropic.client import PAUSE, adapt_client
 from durable_agent_host.providers.anthropic.errors import explain_error, find_lost_state
 from durable_agent_host.providers.anthropic.lost_state import remove_lost_items
 from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
-from durable_agent_host.providers.anthropic.service_files import generated_files, read_file
 from durable_agent_host.providers.anthropic.stream_events import is_truncated, read_item
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.provider_base import ProviderBase, ProviderHooks
+
+_UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
+
+
+def generated_files(content: Content) -> Iterator[ServiceFile]:
+    """List the files in the outputs of a run of code. Guarantee: pure.
+
+    Args:
+        content: of any type.
+    """
+    outputs: Any = content.outputs
+    for output in cast("list[Any]", outputs) if isinstance(outputs, list) else ():
+        if isinstance(output, Content) and output.type == "hosted_file" and output.file_id:
+            yield ServiceFile(output.file_id, output.name, output.media_type)
+
+
+async def read_file(client: Any, file: ServiceFile) -> ServedFile:
+    """Download a file by the Files API.
+
+    Args:
+        client: the agent's chat client.
+        file: as listed.
+
+    Returns:
+        Its bytes, with name and type, which no block has.
+
+    Raises:
+        NotFoundError: the service does not have it, or does not release it, such as a caller's upload.
+        ProviderError: the service failed.
+    """
+    from anthropic import APIStatusError  # noqa: PLC0415 - one SDK per file, loaded when used
+
+    try:
+        files = client.anthropic_client.beta.files
+        metadata = await files.retrieve_metadata(file.file_id)
+        response = await files.download(file.file_id)
+        return ServedFile(bytes(await response.read()), metadata.filename, metadata.mime_type)
+    except APIStatusError as error:
+        if error.status_code in _UNAVAILABLE_STATUSES:
+            raise NotFoundError(
+                f"the model's service does not provide the file {file.file_id!r}: {error.message}"
+            ) from error
+        raise explain_error(error) or error from error
 
 
 class AnthropicProvider(ProviderBase):

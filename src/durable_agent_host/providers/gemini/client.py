@@ -17,7 +17,7 @@ from durable_agent_host.concurrency.cooperative_yield import give_way
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.model.budget import TOOL_INPUT
 from durable_agent_host.model.provider_item import SERVICE_TIER
-from durable_agent_host.providers.gemini.lost_signatures import legacy_part, parts_to_send
+from durable_agent_host.providers.gemini.lost_signatures import parts_to_send
 from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part, with_raw_json
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.providers.generic_provider import NeutralProvider
@@ -131,12 +131,6 @@ class _PartPreservingMixin(FoldedStreamMixin):
         client: Any = super()
         part = long_data_part(content.uri or "", content.media_type) if content.media_type else None
         return part or client._convert_data_or_uri_content(content)
-
-    def _convert_function_result(self, content: Content, *args: Any) -> Any:
-        client: Any = super()
-        if content.type == "function_result" and (part := legacy_part(content)) is not None:
-            return raw_part(part)
-        return client._convert_function_result(content, *args)
 
     def _coerce_to_dict(self, value: Any) -> dict[str, Any]:
         client: Any = super()

@@ -113,14 +113,9 @@ def size_of(path: Path, suffix: str = "") -> int:
 MEGABYTE = 1024 * 1024
 
 
-@pytest.mark.parametrize("is_old", [False, True])
-async def test_the_file_shrinks_when_logs_are_swept(tmp_path, is_old):
-    """What is swept is given back to the disk, by files of earlier versions, too; the rest stays readable."""
+async def test_the_file_shrinks_when_logs_are_swept(tmp_path):
+    """What is swept is given back to the disk; the rest stays readable."""
     path = tmp_path / "turns.db"
-    if is_old:
-        database = sqlite3.connect(path)
-        database.execute("PRAGMA journal_mode=WAL")  # without auto_vacuum, as earlier versions made it
-        database.close()
     log = SqliteTurnLog(path)
     await write_turns(log, 0, 250)
     wait_until(lambda: size_of(path) > 8 * MEGABYTE)

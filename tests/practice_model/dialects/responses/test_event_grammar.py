@@ -8,8 +8,8 @@ from pydantic import TypeAdapter
 
 from practice_model.dialects.responses import event_grammar, items, response_object, sealed
 from practice_model.dialects.responses.ids import IdGenerator
-from practice_model.dialects.responses.stream_check import find_stream_violations
 from practice_model.play import analyst
+from tests.practice_model.stream_check import find_stream_violations
 
 EVENT = TypeAdapter(ResponseStreamEvent)
 

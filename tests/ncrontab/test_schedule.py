@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from functions_host.triggers.schedule import ScheduleError, parse_schedule
+from ncrontab import ScheduleError, parse_schedule
 
 START = datetime(2026, 11, 20, 10, 30, 15, 400)  # noqa: DTZ001 - schedules are in wall time; a Friday
 
@@ -66,7 +66,7 @@ def test_intervals(text: str, step: timedelta):
         ("0 0 0 * * MONTAG", "weekday field has 'MONTAG'"),
         ("*/0 * * * * *", "step '0'"),
         ("1- * * * * *", "second field has ''"),
-        ("@daily", "1 fields"),
+        ("@daily", "1 field "),
         ("00:00:00", "zero"),
     ],
 )

@@ -10,17 +10,15 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import batched
 from pathlib import Path
 from typing import Final
 
-from durable_agent_host.concurrency.cooperative_yield import give_way
-from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, LogError
-from sqlite_remnants import CAN_CLEAR, Remnants
-from sqlite_remnants.reserve import connect
+from sqlite_store.remnants import CAN_CLEAR, Remnants
+from sqlite_store.reserve import connect
 
 # Copies of deleted rows on the pages of a SQLite file that processes share.
 #
@@ -68,14 +66,17 @@ class PageTraces:
                     remnants.close()
         self._key = None
 
-    def find(self) -> list[int]:
-        """List the pages that have copies of rows, after a checkpoint, with pauses for others.
+    def find(self, between: Callable[[], object] = lambda: None) -> list[int]:
+        """List the pages that have copies of rows, after a checkpoint.
+
+        Args:
+            between: called after each few pages, to let others work.
 
         Raises:
             sqlite3.OperationalError: the file cannot be read.
         """
         try:
-            return [number for number in self._remnants().find(give_way) if number > _SCHEMA_PAGE]
+            return [number for number in self._remnants().find(between) if number > _SCHEMA_PAGE]
         except OSError as error:
             raise sqlite3.OperationalError(f"its pages cannot be searched: {error}") from error
 
@@ -133,6 +134,27 @@ _SEARCHES: Final = 2
 _DAMAGED: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 
 
+class SqliteFileError(Exception):
+    """The file cannot be used; says what to do."""
+
+
+class SqliteFullError(SqliteFileError):
+    """The disk is full."""
+
+
+class SqliteVersionError(SqliteFileError):
+    """The file is of another program, or of another version of this one, and stays unchanged.
+
+    Args:
+        message: what to do.
+        version: of its tables; 0 when it has none.
+    """
+
+    def __init__(self, message: str, version: int) -> None:
+        super().__init__(message)
+        self.version = version
+
+
 @dataclass(frozen=True)
 class SqliteContent:
     """The contents of a file.
@@ -144,14 +166,16 @@ class SqliteContent:
         after_damage: what happens to the contents when the file is moved away.
         survives_power_failures: whether a commit waits for the disk; otherwise a power failure may lose the last ones.
         has_short_rows: whether rows with text share pages, of which SQLite leaves copies.
+        keeps_free_pages: whether `SqliteFile.clean` leaves free pages to whoever writes.
     """
 
     what: str
     version: int
     schema: str
-    after_damage: str
+    after_damage: str = ""
     survives_power_failures: bool = False
     has_short_rows: bool = False
+    keeps_free_pages: bool = False
 
 
 class SqliteFile:
@@ -160,17 +184,19 @@ class SqliteFile:
     Args:
         path: of the file; the first connection creates it.
         content: its contents.
+        let_others: called now and then by a long search, to let others work.
 
     Attributes:
         name: describes it in messages.
         writing: held by who writes in this process for long or often: SQLite's own lock wakes nobody who waits for it.
     """
 
-    def __init__(self, path: Path, content: SqliteContent) -> None:
+    def __init__(self, path: Path, content: SqliteContent, *, let_others: Callable[[], object] = lambda: None) -> None:
         self.writing = threading.Lock()
         self.name = f"the {content.what} in {path}"
         self._path = path
         self._content = content
+        self._let_others = let_others
         self._wal = path.with_name(f"{path.name}-wal")
         self._checkpoint_at = _BYTES_BETWEEN_CHECKPOINTS
         self._checkpointing = threading.Lock()
@@ -184,20 +210,19 @@ class SqliteFile:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise LogError(
+            raise SqliteFileError(
                 f"the folder of the {self._content.what} {self._path} cannot be made ({error}): name another"
             ) from error
         with suppress(OSError):  # created closed to others, like its -wal file then; SQLite reports trouble
             self._path.touch(mode=0o600, exist_ok=False)
         connection = connect(self._path, _BUSY_SECONDS)
         try:
-            if not _pragma(connection, "user_version"):
+            if not self._check_version(connection):
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before anything else is in the file
             _use_wal(connection)
             synchronous = "FULL" if self._content.survives_power_failures else "NORMAL"
             # `clean` cuts freed pages off: overwriting them before would take the room that a deletion is to make.
-            overwrites = self._content.has_short_rows or not _pragma(connection, "auto_vacuum")
-            secure_delete = f"secure_delete={'ON' if overwrites else 'FAST'}"
+            secure_delete = f"secure_delete={'ON' if self._content.has_short_rows else 'FAST'}"
             for pragma in (f"synchronous={synchronous}", secure_delete, *_PRAGMAS):
                 connection.execute(f"PRAGMA {pragma}")
             self._make_tables(connection)
@@ -211,32 +236,42 @@ class SqliteFile:
         return connection
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:
-        if connection.execute("PRAGMA user_version").fetchone()[0] == self._content.version:
+        if self._check_version(connection):
             return
         connection.execute("BEGIN IMMEDIATE")
         try:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version == self._content.version:  # another process was first
+            if self._check_version(connection):  # another process was first
                 return
-            if version or connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
-                raise LogError(
-                    f"{self._path} is a database of another program, or of another version of this one ({version}): "
-                    f"move it away, or name another file for the {self._content.what}"
-                )
+            if connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+                raise self._foreign(0)
             for statement in self._content.schema.split(";")[:-1]:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={self._content.version}")
         finally:
             connection.execute("COMMIT")
 
+    def _check_version(self, connection: sqlite3.Connection) -> bool:
+        """Return whether the file has its tables; refuse one of another version."""
+        version = _pragma(connection, "user_version")
+        if version not in {0, self._content.version}:
+            raise self._foreign(version)
+        return bool(version)
+
+    def _foreign(self, version: int) -> SqliteVersionError:
+        return SqliteVersionError(
+            f"{self._path} is a database of another program, or of another version of this one ({version}): "
+            f"move it away, or name another file for the {self._content.what}",
+            version,
+        )
+
     def check_same_file(self) -> None:
         """Check that the file is still the one that was opened: SQLite continues writing to a deleted file.
 
         Raises:
-            LogError: it was deleted or replaced.
+            SqliteFileError: it was deleted or replaced.
         """
         if self._identity is not None and _identity(self._path) != self._identity:
-            raise LogError(
+            raise SqliteFileError(
                 f"the file of the {self._content.what} {self._path} was deleted or replaced while the host runs: what "
                 "is written now is lost. Put it back if you can, and start the host again"
             ) from FileNotFoundError(str(self._path))
@@ -284,7 +319,8 @@ class SqliteFile:
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                     if time.monotonic() - started_at < _SHORT_CHECKPOINT_SECONDS:
                         break
-                [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                with self.writing:
+                    [(is_busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 return not is_busy
         finally:
             self._checkpoint_at = self._wal_bytes() + _BYTES_BETWEEN_CHECKPOINTS
@@ -305,8 +341,8 @@ class SqliteFile:
             retry_seconds: how long to wait for readers and writers.
 
         Raises:
-            DiskFullError: there is no room to fold the write-ahead log in.
-            LogError: the files could not be cleaned, because another program reads or writes them all the time.
+            SqliteFullError: there is no room to fold the write-ahead log in.
+            SqliteFileError: the files could not be cleaned, because another program reads or writes them all the time.
         """
         if self._cleanings >= number:
             return
@@ -315,16 +351,17 @@ class SqliteFile:
         pause = _BUSY_PAUSE_SECONDS
         while True:
             try:
-                self._free_pages()
+                if not self._content.keeps_free_pages:
+                    self._free_pages()
                 if self._fold_log() and self._clear_traces(deadline):  # a running checkpoint began before that
                     return
                 reason = "another program reads or writes it"
             except sqlite3.Error as error:
-                if isinstance(refusal := self.explain(error), DiskFullError):
+                if isinstance(refusal := self.explain(error), SqliteFullError):
                     raise refusal from error
                 reason = str(error)
             if time.monotonic() + pause > deadline:
-                raise LogError(
+                raise SqliteFileError(
                     f"what was deleted from {self.name} may still be in the file ({reason}), tried for "
                     f"{retry_seconds:g} s: see that no other program holds the file, and delete again"
                 )
@@ -335,12 +372,9 @@ class SqliteFile:
         with closing(self._connect_temporarily(_BUSY_SECONDS)) as connection:
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("PRAGMA synchronous=NORMAL")  # the checkpoint that follows waits for the disk
-            pages = _pragma(connection, "page_count")
             free = _pragma(connection, "freelist_count")
-            used_bytes = (pages - free) * _pragma(connection, "page_size")
-            has_traces = self._content.has_short_rows and not CAN_CLEAR and used_bytes <= _LARGEST_VACUUM_BYTES
-            if has_traces or (not _pragma(connection, "auto_vacuum") and _is_worth_rewriting(pages, free, used_bytes)):
-                connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            used_bytes = (_pragma(connection, "page_count") - free) * _pragma(connection, "page_size")
+            if self._content.has_short_rows and not CAN_CLEAR and used_bytes <= _LARGEST_VACUUM_BYTES:
                 connection.execute("VACUUM")
                 return
             while free:
@@ -358,7 +392,7 @@ class SqliteFile:
         if not self._content.has_short_rows or not CAN_CLEAR:
             return True
         for _ in range(_SEARCHES):
-            for some in batched(self._traces.find(), _PAGES_AT_ONCE, strict=False):
+            for some in batched(self._traces.find(self._let_others), _PAGES_AT_ONCE, strict=False):
                 while not self._clear_pages(some):
                     if time.monotonic() > deadline:
                         return False
@@ -369,7 +403,7 @@ class SqliteFile:
         """Clear some pages; returns whether the log was empty, as it must be."""
         if not self._fold_log():
             return False
-        with closing(self._connect_temporarily(_BUSY_SECONDS)) as connection:
+        with closing(self._connect_temporarily(_BUSY_SECONDS)) as connection, self.writing:
             return self._traces.clear(pages, connection, self._wal)
 
     def _connect_temporarily(self, busy_seconds: float) -> sqlite3.Connection:
@@ -384,17 +418,17 @@ class SqliteFile:
             self._identity = None
             self._traces.leave()
 
-    def explain(self, error: sqlite3.Error) -> LogError:
+    def explain(self, error: sqlite3.Error) -> SqliteFileError:
         """Return an error that explains a driver's error and what to do."""
         name = getattr(error, "sqlite_errorname", "")
         if any(name.startswith(error_name) for error_name in _DAMAGED):
-            return LogError(
+            return SqliteFileError(
                 f"{self.name} are damaged, or are no database ({error}): move the file away together "
                 f"with its -wal file; {self._content.after_damage}"
             )
         if name == "SQLITE_FULL":
-            return DiskFullError(f"{self.name} cannot grow ({error}): {FREE_SPACE_HINT}")
-        return LogError(
+            return SqliteFullError(f"{self.name} cannot grow ({error})")
+        return SqliteFileError(
             f"{self.name} cannot be used ({error}): see that the file can be read and written, "
             "that no other program holds it locked, and that its disk has room"
         )
@@ -412,11 +446,6 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(_BUSY_PAUSE_SECONDS)
         else:
             return
-
-
-def _is_worth_rewriting(pages: int, free: int, used_bytes: int) -> bool:
-    """Return whether a file of an earlier version, which cannot be cut off, is mostly empty and cheap to rewrite."""
-    return free > max(pages - free, _PAGES_AT_ONCE) and used_bytes <= _LARGEST_VACUUM_BYTES
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

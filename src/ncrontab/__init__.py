@@ -1,8 +1,9 @@
 """Schedules of timer triggers: NCRONTAB expressions of five or six fields, and plain intervals.
 
 Guarantee: pure.
-Source: azure-webjobs-sdk-extensions, and the NCrontab library's grammar: day of month and day of week
-must both match, days of the week are 0 (Sunday) to 6, and a reversed range is read forwards.
+Source: azure-webjobs-sdk-extensions, and the grammar of NCrontab 3.4 (``CrontabFieldImpl.cs``): day of month and day of
+week must both match, days of the week are 0 (Sunday) to 6, names may have more than three letters, and a reversed range
+is read forwards. Libraries for Python (croniter, cronsim) differ in these points. A step of 0 is refused.
 """
 
 import re
@@ -16,6 +17,7 @@ _MONTHS = (
 )
 _WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _SHORTEST_NAME = 3
+_CRONTAB_FIELDS = 5
 _HOURS_OF_DAY = 24
 _SEARCHED_DAYS = 366 * 28  # the longest gap that a calendar has: 29 February on one day of the week
 _INTERVAL = re.compile(r"(?:(\d+)\.)?(\d+):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,7}))?)?")
@@ -32,7 +34,7 @@ class Interval:
     step: timedelta
 
     def next_after(self, moment: datetime) -> datetime:
-        """Return the next occurrence after a moment."""
+        """Return the occurrence after a moment."""
         return moment + self.step
 
 
@@ -98,11 +100,20 @@ def parse_schedule(text: str) -> Schedule:
         if not step:
             raise ScheduleError("the interval is zero")
         return Interval(step)
+    if len(text.split()) == _CRONTAB_FIELDS:
+        return parse_cron(f"0 {text}")
+    return parse_cron(text)
+
+
+def parse_cron(text: str) -> Cron:
+    """Parse an NCRONTAB expression of six fields.
+
+    Raises:
+        ScheduleError: it is something else.
+    """
     fields = text.split()
-    if len(fields) == 5:  # noqa: PLR2004 - the fields of a crontab without seconds
-        fields.insert(0, "0")
-    if len(fields) != 6:  # noqa: PLR2004
-        raise ScheduleError(f"it has {len(fields)} fields instead of five or six")
+    if len(fields) != _CRONTAB_FIELDS + 1:
+        raise ScheduleError(f"it has {len(fields)} {'field' if len(fields) == 1 else 'fields'} instead of 6")
     return Cron(
         seconds=tuple(sorted(_read_field("second", fields[0], 0, 59))),
         minutes=tuple(sorted(_read_field("minute", fields[1], 0, 59))),
@@ -118,7 +129,7 @@ def _read_field(field: str, text: str, low: int, high: int, names: Sequence[str]
     for part in text.split(","):
         span, slash, step_text = part.partition("/")
         if slash and (not step_text.isdecimal() or int(step_text) == 0):
-            raise ScheduleError(f"the {field} field has the step {step_text!r}")
+            raise ScheduleError(f"the {field} field has the step {step_text!r} in {part!r}: give 1 or more")
         first_text, dash, last_text = span.partition("-")
         if span == "*":
             first = low
@@ -133,9 +144,10 @@ def _read_field(field: str, text: str, low: int, high: int, names: Sequence[str]
 
 
 def _read_value(field: str, text: str, low: int, high: int, names: Sequence[str]) -> int:
-    if text.isdecimal() and low <= int(text) <= high:
+    if text.isascii() and text.isdecimal() and low <= int(text) <= high:
         return int(text)
     for value, name in enumerate(names, low):
         if len(text) >= _SHORTEST_NAME and name.startswith(text.lower()):
             return value
-    raise ScheduleError(f"the {field} field has {text!r}, which is not within {low} to {high}")
+    expected = f"numbers of {low} to {high}" + (f" and names such as {names[1][:3].upper()!r}" if names else "")
+    raise ScheduleError(f"the {field} field has {text!r}: values are {expected}")

@@ -1,0 +1,197 @@
+"""The stored formats of 0.1: the golden files in ``tests/wire`` are read, and written again as the same bytes.
+
+Sessions, messages, requests and outcomes have theirs in ``codec/test_wire.py``.
+"""
+
+import json
+import re
+import sqlite3
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
+from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
+from durable_agent_host.codec.offloaded_text import attach, detach
+from durable_agent_host.codec.overlay import decode_overlay, encode_overlay
+from durable_agent_host.codec.session_blobs import (
+    Segment,
+    decode_homes,
+    decode_index,
+    decode_sealed,
+    decode_sealing,
+    decode_segment,
+    encode_homes,
+    encode_index,
+    encode_sealed,
+    encode_sealing,
+    encode_segment,
+    json_bytes_of,
+)
+from durable_agent_host.encryption.cipher import Cipher
+from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE
+from durable_agent_host.encryption.key_wrapping import LocalKey
+from durable_agent_host.encryption.keyring import Keyring
+from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.turn.call_body import decode_body, encode_body
+from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, encode_log_frames, encode_log_seal
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
+from functions_host.engine.packing import pack_history, pack_text, unpack_history, unpack_text
+from functions_host.engine.sqlite_store import SqliteStore
+from tests.durable_agent_host.golden import WIRE, golden
+
+JOURNAL = (WIRE / "journal-entries-v1.jsonl").read_text().splitlines()
+LOG = (WIRE / "log-entries-v1.jsonl").read_text().splitlines()
+KEYS = golden("encryption-v1")
+
+
+def test_journal_entries():
+    """Every kind of step has a line."""
+    steps = [decode_journal_entry(decode_log_entry(line)) for line in JOURNAL]
+    assert len({type(step) for step in steps if step is not None}) == 10
+    assert [encode_log_entry(encode_journal_entry(step)) for step in steps if step is not None] == JOURNAL
+
+
+@pytest.mark.parametrize("line", LOG)
+def test_entries_of_a_turn_log(line: str):
+    """Events, the attempts, and what was recorded of a request to a service."""
+    assert encode_log_entry(decode_log_entry(line)) == line
+
+
+def test_a_recorded_body():
+    """The body of a request or a response; zlib may compress in another way, so the text is compared."""
+    for line in LOG:
+        if "body" in (data := decode_log_entry(line).data):
+            body = decode_body(data)
+            again, _ = encode_body(body, 1000)
+            assert decode_body(again) == body
+            assert again["sha256"] == data["sha256"]
+
+
+def test_frames_of_an_append_blob():
+    """An append in two frames, and the seal of its blob."""
+    data = (WIRE / "log-frames-v1.txt").read_bytes()
+    first, second, seal = decode_log_frames(data, 0)
+    lines = (first.payload + second.payload).decode().splitlines()
+    frames = encode_log_frames(lines, offset=first.offset, attempt=first.attempt, batch=first.batch, max_bytes=1024)
+    assert seal.next_part is not None
+    sealing = encode_log_seal(seal.next_part, offset=seal.offset, attempt=seal.attempt, batch=seal.batch)
+    assert b"".join([*frames, sealing]) == data
+
+
+def _sealed_again(wire: Any) -> Any:
+    return encode_sealed(decode_sealed(wire))
+
+
+def _sealing_again(wire: Any) -> Any:
+    return encode_sealing(decode_sealing(wire))
+
+
+def _overlay_again(wire: Any) -> Any:
+    overlay = decode_overlay(wire)
+    assert overlay is not None
+    return encode_overlay(overlay)
+
+
+def _index_again(wire: Any) -> Any:
+    return json.loads(encode_index(decode_index(json_bytes_of(wire), "home"), "home"))
+
+
+def _homes_again(wire: Any) -> Any:
+    return json.loads(encode_homes(decode_homes(json_bytes_of(wire))))
+
+
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("sealed", _sealed_again),
+        ("sealing", _sealing_again),
+        ("overlay", _overlay_again),
+        ("index", _index_again),
+        ("homes", _homes_again),
+    ],
+)
+def test_references_of_a_session(name: str, again: Callable[[Any], Any]):
+    """What a session's head and its outcome say of pieces."""
+    wire = golden("references-v1")[name]
+    assert json.dumps(again(wire)) == json.dumps(wire)
+
+
+def test_a_segment():
+    """The JSON of a segment is written as it was; zlib may compress it in another way."""
+    stored = golden("segment-v1")
+    segment = decode_segment(b64decode(stored["segment"]), stored["size"])
+    data, size = encode_segment(Segment(segment.entries, segment.receipts))
+    assert (size, decode_segment(data, size)) == (stored["size"], segment)
+
+
+def test_large_texts_of_an_entry():
+    """A long text and a long image are pieces, and the entry lists them."""
+    stored = golden("offloaded-texts-v1")
+    pieces = {name: text.encode() for name, text in stored["pieces"].items()}
+    small, pieces_again = detach(attach(stored["entry"], pieces), least=40)
+    assert (json.dumps(small), pieces_again) == (json.dumps(stored["entry"]), pieces)
+
+
+async def test_encrypted_values(tmp_path: Path):
+    """A wrapped data key, an envelope and the name of a piece are read, and the same bytes are written."""
+    store = SqliteSegmentStore(tmp_path / "segments.sqlite")
+    wrapped_key = KEYS["wrapped_key"]
+    await store.put(KEYS_NAMESPACE, {KEYS["piece_name"]: json_bytes_of(wrapped_key)})
+    operators_key = LocalKey("first", b64decode(KEYS["operators_key"]))
+    (data_key,) = Keyring(lambda: SqliteSegmentStore(tmp_path / "segments.sqlite"), [operators_key]).all()
+    assert data_key.id == wrapped_key["dataKey"]
+    assert b64encode(operators_key.wrap(data_key.secret)).decode() == wrapped_key["wrapped"]
+    cipher = Cipher(_OneKey(data_key))
+    for value in KEYS["values"]:
+        place = tuple(value["place"])
+        assert cipher.read_json(place, value["stored"]) == value["value"]
+        assert cipher.encrypt_json(place, value["value"]) == value["stored"]
+    home, name, stored_name = KEYS["name"]
+    assert cipher.stored_names(home, name) == [stored_name]
+    assert cipher.decrypt_name(home, stored_name) == name
+    await store.close()
+
+
+class _OneKey:
+    def __init__(self, key: Any) -> None:
+        self._key = key
+
+    def all(self) -> Any:
+        return (self._key,)
+
+    def find(self, prefix: bytes) -> Any:
+        assert prefix == self._key.prefix
+        return self._key
+
+
+def test_histories_of_ended_orchestrations():
+    """The embedded host's compressed texts; zlib may compress in another way, so they are compared as texts."""
+    stored = golden("packed-history-v1")
+    assert unpack_history(b64decode(stored["history"])) == stored["events"]
+    assert unpack_history(pack_history(stored["events"])) == stored["events"]
+    assert unpack_text(b64decode(stored["text"])) == stored["word"] * 300
+    assert unpack_text(pack_text(stored["word"] * 300)) == stored["word"] * 300
+
+
+async def test_tables_of_the_files(tmp_path: Path):
+    """The tables of the three SQLite files."""
+    log, store = SqliteTurnLog(tmp_path / "turn-log.sqlite"), SqliteSegmentStore(tmp_path / "segments.sqlite")
+    await log.open("0" * 32)
+    await store.put("home", {})
+    await store.hold("home", "@a@s")
+    await log.close()
+    await store.close()
+    SqliteStore(tmp_path / "host.db").close()
+    assert {path.name: _tables(path) for path in sorted(tmp_path.glob("*[eb]"))} == golden("sqlite-tables-v1")
+
+
+def _tables(path: Path) -> dict[str, Any]:
+    with closing(sqlite3.connect(path)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        statements = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY sql").fetchall()
+    return {"version": version, "tables": [re.sub(r"\s+", " ", sql) for (sql,) in statements]}
