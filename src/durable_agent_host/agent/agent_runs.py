@@ -382,7 +382,8 @@ class AgentRuns:
             await self._stream(run, messages)
         finally:  # the rest of the run is part of cycles, and waits for the collector of garbage
             self.agent_session.transcript = ()
-            _end(run)
+            if run.budget_account is not None:
+                run.budget_account.end()
 
     async def _stream(self, run: AgentRun, messages: list[Message]) -> None:
         self.histories = self._new_histories()
@@ -544,13 +545,6 @@ class AgentRuns:
         if not (self.losses or self.agent_session.lost_state) or self.agent_session.service_session_id:
             return messages
         return self.losses.mark(messages, self.agent_session, self.provider, is_request=True)
-
-
-def _end(run: AgentRun) -> None:
-    if run.budget_account is not None:
-        run.budget_account.end()
-    for history in run.placeholders:
-        history.hidden_messages.clear()
 
 
 def _new_budget_account(runs: AgentRuns, journal: Journal) -> BudgetAccount | None:
