@@ -7,6 +7,8 @@ written, which also covers the results of tools.
 
 # ruff: noqa: SLF001 - SDKs have no public way to write a body
 
+import json
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with
@@ -49,6 +51,14 @@ def without_lone_surrogates(value: Any) -> Any:
         fields = cast("dict[Any, Any]", value)
         return {without_lone_surrogates(name): without_lone_surrogates(element) for name, element in fields.items()}
     return value
+
+
+def encode_body(body: Mapping[str, Any]) -> bytes | None:
+    """Write a body as the SDKs of OpenAI and Anthropic do, or return None when it is not JSON."""
+    try:
+        return encode_text(json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def encode_text(text: str) -> bytes:
