@@ -37,7 +37,7 @@ from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.overlay import decode_overlay
-from durable_agent_host.concurrency.cooperative_yield import Stretch, give_way
+from durable_agent_host.concurrency.cooperative_yield import Stretch
 from durable_agent_host.concurrency.thread_offload import aside
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, Spent
@@ -510,9 +510,7 @@ class AgentRuns:
             build_messages = partial(replay_messages, entries.values())
         else:
             build_messages = partial(context_messages, entries, context.before, count=head.message_count)
-        return await aside(
-            len(entries), lambda: self._rehydrate(build_messages(imported_count=head.imported, between=give_way))
-        )
+        return await aside(len(entries), lambda: self._rehydrate(build_messages(imported_count=head.imported)))
 
     def _rehydrate(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare earlier messages for the model."""

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with
-from durable_agent_host.concurrency.cooperative_yield import resting
 
 _PART_CHARACTERS: Final = 64 * 1024
 _BODIES: Final = ("json_data", "extra_json")
@@ -46,7 +45,7 @@ def without_lone_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value if _is_utf8(value) else _replace_surrogates(value)
     if isinstance(value, list):
-        return [without_lone_surrogates(element) for element in resting(cast("list[Any]", value))]
+        return [without_lone_surrogates(element) for element in cast("list[Any]", value)]
     if isinstance(value, dict):
         fields = cast("dict[Any, Any]", value)
         return {without_lone_surrogates(name): without_lone_surrogates(element) for name, element in fields.items()}

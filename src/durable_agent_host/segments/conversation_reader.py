@@ -13,7 +13,6 @@ from durable_agent_host.codec.entity_state import decode_receipt
 from durable_agent_host.codec.message import decode_response
 from durable_agent_host.codec.offloaded_text import attach, detached_of
 from durable_agent_host.codec.session_blobs import Segment, decode_homes, decode_index, decode_segment, json_of_bytes
-from durable_agent_host.concurrency.cooperative_yield import let_others
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.overlay import Overlay
 from durable_agent_host.model.segment_refs import SegmentRef
@@ -273,7 +272,7 @@ class Record:
         """Return all entries of the conversation, complete, oldest first."""
         entry_groups: list[tuple[Mapping[str, Any], ...]] = []
         for chunk in await self.chunks():
-            await let_others()
+            await asyncio.sleep(0)
             entry_groups.append(await self.whole(chunk))
         return tuple(entry for entries in entry_groups for entry in entries)
 
@@ -405,7 +404,7 @@ class Record:
             group = missing[start : start + _AT_ONCE]
             data = await self.pieces((ref.home, ref.name) for ref in group)
             for ref in group:
-                await let_others()
+                await asyncio.sleep(0)
                 segments[ref] = segment = await _decode_in_thread(data[ref.home, ref.name], ref.size)
                 if len(segment.entries) != ref.entries:
                     raise CorruptStateError(f"segment {ref.name} of the session does not have the entries that it had")

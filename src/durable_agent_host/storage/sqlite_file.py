@@ -17,7 +17,6 @@ from itertools import batched
 from pathlib import Path
 from typing import Final
 
-from durable_agent_host.concurrency.cooperative_yield import give_way
 from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, LogError
 from sqlite_remnants import CAN_CLEAR, Remnants
 from sqlite_remnants.reserve import connect
@@ -69,13 +68,13 @@ class PageTraces:
         self._key = None
 
     def find(self) -> list[int]:
-        """List the pages that have copies of rows, after a checkpoint, with pauses for others.
+        """List the pages that have copies of rows, after a checkpoint.
 
         Raises:
             sqlite3.OperationalError: the file cannot be read.
         """
         try:
-            return [number for number in self._remnants().find(give_way) if number > _SCHEMA_PAGE]
+            return [number for number in self._remnants().find() if number > _SCHEMA_PAGE]
         except OSError as error:
             raise sqlite3.OperationalError(f"its pages cannot be searched: {error}") from error
 

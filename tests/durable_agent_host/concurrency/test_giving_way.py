@@ -1,15 +1,12 @@
-"""Long computations that give way."""
+"""Threads and tasks share the interpreter."""
 
 import asyncio
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 
 import pytest
 
-from durable_agent_host.concurrency.cooperative_yield import Pace, Stretch, let_others, switch_often
+from durable_agent_host.concurrency.cooperative_yield import Stretch, switch_often
 
 USUAL_SECONDS = 0.005
 
@@ -30,53 +27,6 @@ def test_threads_take_turns_more_often_and_never_less():
     sys.setswitchinterval(0.0001)
     switch_often()
     assert sys.getswitchinterval() == pytest.approx(0.0001, abs=2e-6)
-
-
-def in_this_thread(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], None]) -> None:
-    """Replace what makes a thread sleep, for this thread: those that other tests have left sleep as before."""
-    before, this = time.sleep, threading.get_ident()
-
-    def sleeping(seconds: float) -> None:
-        one = sleep if threading.get_ident() == this else before
-        one(seconds)
-
-    monkeypatch.setattr("time.sleep", sleeping)
-
-
-def test_a_computation_rests_again_and_again(monkeypatch: pytest.MonkeyPatch):
-    """It sleeps after each stretch of work, later when it has met nobody."""
-    slept_at: list[int] = []
-    called = 0
-    in_this_thread(monkeypatch, lambda _: slept_at.append(called))
-    pace = Pace()
-    while len(slept_at) < 4:  # without rests, for ever
-        called += 1
-        pace.give_way()
-    assert slept_at[0] == 1
-    assert all(after - before > 1 for before, after in pairwise(slept_at))
-
-
-def test_a_loop_does_not_wait_where_a_thread_would(monkeypatch: pytest.MonkeyPatch):
-    """What also runs on a loop sleeps only in a thread without one; a coroutine lets the loop go on."""
-    slept: list[float] = []
-    in_this_thread(monkeypatch, slept.append)
-    pace, others = Pace(), list[str]()
-
-    async def other() -> None:
-        others.append("other")
-
-    async def run() -> None:
-        pace.give_way()
-        assert not slept
-        task = asyncio.get_running_loop().create_task(other())
-        await pace.let_others()
-        assert others == ["other"]
-        await task
-
-    asyncio.run(run())
-    asyncio.run(let_others())
-    Pace().give_way()
-    assert len(slept) == 1
 
 
 def test_a_task_that_never_waits_lets_others_go_on():
