@@ -166,7 +166,7 @@ CONTENTS = st.one_of(
 
 @given(st.lists(st.lists(CONTENTS, max_size=3), max_size=8))
 def test_a_stream_weighs_what_its_contents_weigh(updates: list[list[Content]]):
-    """What is known of the text before changes no sum."""
+    """The sum is that of the bytes of their JSON."""
     weight = PayloadSize()
     for contents in updates:
         weight.add(contents)
