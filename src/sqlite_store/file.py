@@ -66,17 +66,14 @@ class PageTraces:
                     remnants.close()
         self._key = None
 
-    def find(self, between: Callable[[], object] = lambda: None) -> list[int]:
+    def find(self) -> list[int]:
         """List the pages that have copies of rows, after a checkpoint.
-
-        Args:
-            between: called after each few pages, to let others work.
 
         Raises:
             sqlite3.OperationalError: the file cannot be read.
         """
         try:
-            return [number for number in self._remnants().find(between) if number > _SCHEMA_PAGE]
+            return [number for number in self._remnants().find() if number > _SCHEMA_PAGE]
         except OSError as error:
             raise sqlite3.OperationalError(f"its pages cannot be searched: {error}") from error
 
@@ -259,8 +256,7 @@ class SqliteFile:
 
     def _foreign(self, version: int) -> SqliteVersionError:
         return SqliteVersionError(
-            f"{self._path} is a database of another program, or of another version of this one ({version}): "
-            f"move it away, or name another file for the {self._content.what}",
+            f"{self._path} is a database of another program, or of another version of this one ({version}): move it away, or name another file for the {self._content.what}",
             version,
         )
 
@@ -272,8 +268,7 @@ class SqliteFile:
         """
         if self._identity is not None and _identity(self._path) != self._identity:
             raise SqliteFileError(
-                f"the file of the {self._content.what} {self._path} was deleted or replaced while the host runs: what "
-                "is written now is lost. Put it back if you can, and start the host again"
+                f"the file of the {self._content.what} {self._path} was deleted or replaced while the host runs: what is written now is lost. Put it back if you can, and start the host again"
             ) from FileNotFoundError(str(self._path))
 
     def is_checkpoint_due(self) -> bool:
@@ -362,8 +357,7 @@ class SqliteFile:
                 reason = str(error)
             if time.monotonic() + pause > deadline:
                 raise SqliteFileError(
-                    f"what was deleted from {self.name} may still be in the file ({reason}), tried for "
-                    f"{retry_seconds:g} s: see that no other program holds the file, and delete again"
+                    f"what was deleted from {self.name} may still be in the file ({reason}), tried for {retry_seconds:g} s: see that no other program holds the file, and delete again"
                 )
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
@@ -423,14 +417,12 @@ class SqliteFile:
         name = getattr(error, "sqlite_errorname", "")
         if any(name.startswith(error_name) for error_name in _DAMAGED):
             return SqliteFileError(
-                f"{self.name} are damaged, or are no database ({error}): move the file away together "
-                f"with its -wal file; {self._content.after_damage}"
+                f"{self.name} are damaged, or are no database ({error}): move the file away together with its -wal file; {self._content.after_damage}"
             )
         if name == "SQLITE_FULL":
             return SqliteFullError(f"{self.name} cannot grow ({error})")
         return SqliteFileError(
-            f"{self.name} cannot be used ({error}): see that the file can be read and written, "
-            "that no other program holds it locked, and that its disk has room"
+            f"{self.name} cannot be used ({error}): see that the file can be read and written, that no other program holds it locked, and that its disk has room"
         )
 
 

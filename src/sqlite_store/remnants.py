@@ -13,14 +13,13 @@ Source: "Database File Format" of the SQLite documentation, sections 1.3, 1.6 an
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 CAN_CLEAR = hasattr(os, "pread")
 """Whether the system reads and writes at a place of an open file; Windows does not."""
 _FILE_HEADER_BYTES = 100
 _SMALLEST_PAGE_BYTES = 512
-_PAGES_AT_ONCE = 32
 _LIST_AT = {2: 12, 5: 12, 10: 8, 13: 8}
 """Where the list of cells begins on a page, by its first byte; pages of other kinds have none."""
 
@@ -41,25 +40,15 @@ class Remnants:
         """Close the file, after the database."""
         os.close(self._file)
 
-    def find(self, between: Callable[[], object] = lambda: None) -> list[int]:
-        """List the numbers of the pages that have remnants; a few milliseconds for a thousand pages.
-
-        Args:
-            between: called after each few pages, to let others work.
-        """
+    def find(self) -> list[int]:
+        """List the numbers of the pages that have remnants; a few milliseconds for a thousand pages."""
         header = os.pread(self._file, _FILE_HEADER_BYTES, 0)
         self._page_bytes = {1: 65536}.get(found := int.from_bytes(header[16:18]), found)
         self._has_map = any(header[52:56])
         if self._page_bytes < _SMALLEST_PAGE_BYTES:
             return []  # no database, or a damaged one
         count = os.fstat(self._file).st_size // self._page_bytes
-        found_on: list[int] = []
-        for number in range(1, count + 1):
-            if number % _PAGES_AT_ONCE == 0:
-                between()
-            if self._find_on(number) is not None:
-                found_on.append(number)
-        return found_on
+        return [number for number in range(1, count + 1) if self._find_on(number) is not None]
 
     def clear(self, numbers: Iterable[int]) -> None:
         """Overwrite the remnants of these pages, which were found before, with zeros."""

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from durable_agent_host.concurrency.cooperative_yield import has_paused_within, switch_often
+from durable_agent_host.concurrency.cooperative_yield import switch_often
 from durable_agent_host.concurrency.singleton import once
 from durable_agent_host.tool_calls import RUNNING_CALL
 
@@ -34,14 +34,12 @@ from durable_agent_host.tool_calls import RUNNING_CALL
 # use: then the next one comes later.
 #
 # A collection walks all that is in use, and holds all threads meanwhile, 100 ms for a conversation of 20,000
-# messages. So it waits while long computations go on: what they use is the likely reason of the growth, and no
-# garbage.
+# messages; so collections take at most a fiftieth of the time.
 
 _GROWN_BYTES: Final = 32 * 1024 * 1024
 _MOST_GROWN_BYTES: Final = 256 * 1024 * 1024
 _LATER_SECONDS: Final = 0.1
 """By then, nothing refers to the turn any more."""
-_LONG_WORK_SECONDS: Final = 1.0
 _MOST_OF_THE_TIME: Final = 0.02
 _STATM: Final = Path("/proc/self/statm")
 
@@ -82,8 +80,6 @@ class MemoryReclaimer:
         if now < self._least_bytes + self._grown_bytes:
             return 0.0
         pause_seconds = self._rests_until - time.monotonic()
-        if now < self._least_bytes + _MOST_GROWN_BYTES and has_paused_within(_LONG_WORK_SECONDS):
-            pause_seconds = max(pause_seconds, _LONG_WORK_SECONDS)
         if pause_seconds > 0:
             return pause_seconds
         started_seconds = time.thread_time()

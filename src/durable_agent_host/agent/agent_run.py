@@ -13,7 +13,6 @@ from agent_framework import ChatContext, ChatResponse, Content, Message
 
 from durable_agent_host.agent.budget_accounting import APPROVAL_NAME, BudgetAccount
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
-from durable_agent_host.agent.history_placeholder import HistoryPlaceholder
 from durable_agent_host.agent.observer import ApprovalRequested, ObserverGroup
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.retry_classification import RetryPolicy
@@ -184,7 +183,6 @@ class AgentRun:
         budget_account: counts the turn's usage, and enforces its budgets; None without budgets.
         gave_up: set when the run's results are no longer wanted; tools can check it from their threads.
         progress: how far the run is.
-        placeholders: hide earlier messages from the framework until the model is called.
     """
 
     turn_id: str
@@ -206,7 +204,6 @@ class AgentRun:
     budget_account: BudgetAccount | None = None
     gave_up: threading.Event = field(default_factory=threading.Event)
     progress: Progress = field(default_factory=Progress)
-    placeholders: list[HistoryPlaceholder] = field(default_factory=list[HistoryPlaceholder])
 
     def check(self) -> None:
         """Allow new work only while the run is wanted.

@@ -37,7 +37,7 @@ from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.overlay import decode_overlay
-from durable_agent_host.concurrency.cooperative_yield import Stretch, give_way
+from durable_agent_host.concurrency.cooperative_yield import Stretch
 from durable_agent_host.concurrency.thread_offload import aside
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, Spent
@@ -380,7 +380,8 @@ class AgentRuns:
             await self._stream(run, messages)
         finally:  # the rest of the run is part of cycles, and waits for the collector of garbage
             self.agent_session.transcript = ()
-            _end(run)
+            if run.budget_account is not None:
+                run.budget_account.end()
 
     async def _stream(self, run: AgentRun, messages: list[Message]) -> None:
         self.histories = self._new_histories()
@@ -507,9 +508,7 @@ class AgentRuns:
             build_messages = partial(replay_messages, entries.values())
         else:
             build_messages = partial(context_messages, entries, context.before, count=head.message_count)
-        return await aside(
-            len(entries), lambda: self._rehydrate(build_messages(imported_count=head.imported, between=give_way))
-        )
+        return await aside(len(entries), lambda: self._rehydrate(build_messages(imported_count=head.imported)))
 
     def _rehydrate(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare earlier messages for the model."""
@@ -542,13 +541,6 @@ class AgentRuns:
         if not (self.losses or self.agent_session.lost_state) or self.agent_session.service_session_id:
             return messages
         return self.losses.mark(messages, self.agent_session, self.provider, is_request=True)
-
-
-def _end(run: AgentRun) -> None:
-    if run.budget_account is not None:
-        run.budget_account.end()
-    for history in run.placeholders:
-        history.hidden_messages.clear()
 
 
 def _new_budget_account(runs: AgentRuns, journal: Journal) -> BudgetAccount | None:

@@ -14,6 +14,7 @@ from agent_framework import (
     AgentSession,
     ChatMiddlewareLayer,
     FunctionInvocationLayer,
+    FunctionMiddleware,
     HistoryProvider,
     RawAgent,
     SupportsAgentRun,
@@ -31,7 +32,6 @@ from durable_agent_host.agent.compaction import (
 )
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.dynamic_subclass import copy_with
-from durable_agent_host.agent.history_placeholder import hide_history, sees_streams
 from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.model_call_middleware import ModelCallMiddleware
@@ -251,15 +251,17 @@ class _JournaledClient:
             options = {**options, "tools": without_approvals(tools)}
         client_kwargs = dict(client_kwargs or {})
         chain = [*_to_list(client_kwargs.get("middleware")), *_to_list(middleware)]
-        if (placeholder := hide_history(messages, self, chain)) is not None:
-            messages = [placeholder, *messages[len(placeholder.hidden_messages) :]]
-            self.innermost_chat_middleware.run.placeholders.append(placeholder)
         journal_middleware = self.innermost_chat_middleware
-        journal_middleware.is_watched = sees_streams(
+        journal_middleware.is_watched = _sees_streams(
             [*self.agent_middleware, *cast("Any", self).chat_middleware, *chain]
         )
         client_kwargs["middleware"] = [*chain, journal_middleware]  # a client may replace it by `middleware`
         return client.get_response(messages, options=options, client_kwargs=client_kwargs, **arguments)
+
+
+def _sees_streams(middleware: Sequence[Any]) -> bool:
+    """Return whether some middleware may see what a model call sends or streams."""
+    return not all(isinstance(layer, FunctionMiddleware) for layer in middleware)
 
 
 def _to_list(middleware: Any) -> list[Any]:

@@ -11,7 +11,6 @@ import asyncio
 import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from functools import partial
 from typing import Any, Final, cast
 
 from agent_framework import (
@@ -25,7 +24,6 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.agent_run import AgentRun, BrokenStream
-from durable_agent_host.agent.history_placeholder import ModelCallMessages
 from durable_agent_host.agent.observer import ModelCallCompleted, ModelCallFailed, ModelCallResponded, ModelCallStarted
 from durable_agent_host.agent.response_limits import (
     OutputCounter,
@@ -106,7 +104,6 @@ class ModelCallMiddleware(ChatMiddleware):
         answer = _ModelResponse(self.run, context, call_next)
         await answer.begin()
         if context.stream:
-            answer.messages.hide_messages()
             updates = answer.stream()
             stream = _copies(updates) if self.is_watched else updates
             context.result = ResponseStream(stream, finalizer=lambda _: answer.response())
@@ -137,8 +134,7 @@ class _ModelResponse:
         self._run = run
         self._context = context
         self._call_next = call_next
-        self.messages = ModelCallMessages(context)
-        self._request_messages = self.messages.all_messages
+        self._request_messages = [*context.messages]
         self._responses: list[ChatResponse[Any]] = []
         self._step: _Replay | _Call
 
@@ -158,9 +154,8 @@ class _ModelResponse:
             return
         run.check()
         check_model_call(run.bounds, started_count=1)
-        self.messages.choose(run.prepare_messages(chosen))
-        send = partial(_send, self.messages, self._call_next)
-        self._step = _Call(run, context, send, position, await self._reserve())
+        context.messages = [*run.prepare_messages(chosen)]
+        self._step = _Call(run, context, self._call_next, position, await self._reserve())
 
     async def _reserve(self) -> Reservation | None:
         """Check the call against the budgets."""
@@ -176,24 +171,21 @@ class _ModelResponse:
 
     async def stream(self) -> AsyncGenerator[ChatResponseUpdate]:
         """Yield the updates of all calls; each response is durable before the next call is made."""
-        try:
-            while True:
-                async with aclosing(self._step.stream()) as updates:
-                    async for update in updates:
-                        yield update
-                self._responses.append(self._step.response)
-                more = self._run.provider.continuation_messages(self._step.response)
-                if more is None:
-                    return
-                if len(self._responses) > _MOST_PAUSES:
-                    raise ProviderError(
-                        f"the model has paused {len(self._responses)} times in one answer; ask for less at once",
-                        retryable=False,
-                    )
-                self._request_messages = [*self._request_messages, *more]
-                await self.begin()
-        finally:
-            self.messages.release()
+        while True:
+            async with aclosing(self._step.stream()) as updates:
+                async for update in updates:
+                    yield update
+            self._responses.append(self._step.response)
+            more = self._run.provider.continuation_messages(self._step.response)
+            if more is None:
+                return
+            if len(self._responses) > _MOST_PAUSES:
+                raise ProviderError(
+                    f"the model has paused {len(self._responses)} times in one answer; ask for less at once",
+                    retryable=False,
+                )
+            self._request_messages = [*self._request_messages, *more]
+            await self.begin()
 
     def response(self) -> ChatResponse[Any]:
         """Return the response of all calls as one."""
@@ -205,11 +197,6 @@ class _ModelResponse:
         for response in paused_responses:
             merged_response.usage_details = add_usage_details(merged_response.usage_details, response.usage_details)
         return merged_response
-
-
-async def _send(messages: ModelCallMessages, call_next: CallNext) -> None:
-    messages.send()
-    await call_next()
 
 
 class _Replay:

@@ -135,23 +135,18 @@ def json_bytes(value: Any) -> int:
 
 
 class PayloadSize:
-    """Measures the contents of updates as they stream.
-
-    A content that differs from the previous one only in its text is measured by that text: most updates are such.
-    """
+    """Measures the contents of updates as they stream."""
 
     def __init__(self) -> None:
         self._bytes = 0
         self._error: CorruptStateError | None = None
-        self._before: dict[str, Any] | None = None
-        self._around_text = 0
 
     def add(self, contents: Sequence[Content]) -> None:
         """Add one update's contents; a value that cannot be stored fails `total_bytes`, and not the stream."""
         self._bytes += 2 + max(len(contents) - 1, 0)  # brackets and commas
         try:
             for content in contents:
-                self._bytes += self._weigh(content)
+                self._bytes += json_bytes(encode_content(content))
         except CorruptStateError as error:
             self._error = error
         except RecursionError:
@@ -166,21 +161,6 @@ class PayloadSize:
         if self._error is not None:
             raise self._error
         return self._bytes
-
-    def _weigh(self, content: Content) -> int:
-        attributes = vars(content)
-        text = attributes.get("text")
-        before = self._before
-        if before is not None and text and content.type == "text":
-            before["text"] = text
-            before["raw_representation"] = attributes.get("raw_representation")
-            if attributes == before:
-                return self._around_text + json_bytes(text)
-        size = json_bytes(encode_content(content))
-        if text and content.type == "text":
-            self._before = dict(attributes)
-            self._around_text = size - json_bytes(text)
-        return size
 
 
 class RunOutput:

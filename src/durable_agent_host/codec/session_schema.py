@@ -5,7 +5,7 @@ extensions of other types. `durable_agent_host.codec.wire_types` has the same sh
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from agent_framework import AgentSession
@@ -207,20 +207,19 @@ def _has_outline(entry: Any) -> bool:
     return type(entry) is dict and type(cast("dict[str, Any]", entry).get("correlationId")) in (str, _NONE)
 
 
-def document_faults(document: Any, *, between: Callable[[], object] = lambda: None) -> list[Fault]:
+def document_faults(document: Any) -> list[Fault]:
     """List everything that makes a document unreadable, one by one where it lacks the shape of a session.
 
     Guarantee: pure.
 
     Args:
         document: JSON; its version is not checked.
-        between: called before each entry is read, to let others work.
 
     Returns:
         The faults; none for a readable document, whatever unknown values it contains.
     """
     faults = [*find_limits(document)] or [*find_faults(document, _DOCUMENT)]
-    return faults or [*_unread(cast("dict[str, Any]", document), between)]
+    return faults or [*_unread(cast("dict[str, Any]", document))]
 
 
 def entry_fault(entry: Any) -> str | None:
@@ -241,11 +240,10 @@ def entry_fault(entry: Any) -> str | None:
     return None
 
 
-def _unread(document: dict[str, Any], between: Callable[[], object]) -> Iterator[Fault]:
+def _unread(document: dict[str, Any]) -> Iterator[Fault]:
     """Read what the schema leaves to its readers."""
     data = cast("dict[str, Any]", document["data"])
     for number, entry in enumerate(cast("list[Any]", data["conversationHistory"])):
-        between()
         known = entry.get("$type") in (REQUEST, RESPONSE)
         if known and (reason := entry_fault(entry)) is not None:
             path = ("data", "conversationHistory", number)

@@ -22,7 +22,6 @@ from typing import Any, Final, cast
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
 
 from durable_agent_host.codec.entity_state import decode_owner, document_digest, encode_owner, encode_session
-from durable_agent_host.concurrency.cooperative_yield import let_others
 from durable_agent_host.durable.blob_referrers import END_STATUSES, Holders
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import status_of_turn
@@ -344,7 +343,7 @@ class _Erasing:
 
         async def erase(turn_id: str, namespace: str) -> None:
             async with slots:
-                await let_others()
+                await asyncio.sleep(0)
                 purged_count = await _purge_turn(self._client, self._agent, self._session_id, turn_id)
                 self.erased_counts["orchestrations"] += purged_count
                 await self._sweep(namespace, "")

@@ -15,7 +15,6 @@ from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import response_id_of
 from durable_agent_host.codec.schema_validation import place_of
 from durable_agent_host.codec.strict_json import encode_strict
-from durable_agent_host.concurrency.cooperative_yield import give_way
 from durable_agent_host.concurrency.thread_offload import aside
 from durable_agent_host.errors import StateError
 from durable_agent_host.http.problem_details import problem_body
@@ -51,7 +50,7 @@ async def large_json_response(
     Raises:
         Exception: whatever the view raises.
     """
-    text = await aside(count, lambda: _encode_pausing(view()))
+    text = await aside(count, lambda: _encode_in_parts(view()))
     return func.HttpResponse(text, status_code=int(HTTPStatus.OK), mimetype="application/json", headers=dict(headers))
 
 
@@ -87,19 +86,15 @@ async def _digest(body: bytes) -> str:
     return await asyncio.to_thread(lambda: sha256(body).hexdigest())
 
 
-def _encode_pausing(value: Any) -> str:
-    """Encode JSON as `encode_strict` does, pausing between the parts of its lists."""
+def _encode_in_parts(value: Any) -> str:
+    """Encode JSON as `encode_strict` does, each item of its lists by itself: other threads wait for a call of it."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        encoded_members = [f"{encode_strict(name)}: {_encode_pausing(member)}" for name, member in members.items()]
+        encoded_members = [f"{encode_strict(name)}: {_encode_in_parts(member)}" for name, member in members.items()]
         return f"{{{', '.join(encoded_members)}}}"
     if not isinstance(value, list):
         return encode_strict(value)
-    parts: list[str] = []
-    for item in cast("list[Any]", value):
-        give_way()
-        parts.append(encode_strict(item))
-    return f"[{', '.join(parts)}]"
+    return f"[{', '.join([encode_strict(item) for item in cast('list[Any]', value)])}]"
 
 
 def json_response(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> func.HttpResponse:

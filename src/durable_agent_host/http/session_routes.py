@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -15,7 +15,6 @@ import azure.functions as func
 from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
 
 from durable_agent_host.codec.entity_state import document_digest, owner_of_document
-from durable_agent_host.concurrency.cooperative_yield import give_way
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import DurableAgentHostError, RequestError, TurnRejectedError
 from durable_agent_host.http.event_stream import DocumentStream
@@ -46,7 +45,6 @@ def context_view(
     context: StoredContext,
     *,
     compaction_id: str | None,
-    between: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
     """Return the context of a conversation. Guarantee: pure.
 
@@ -55,7 +53,6 @@ def context_view(
         session_id: without the agent's name.
         context: the context that was read.
         compaction_id: the agent's compaction strategies; None when it compacts nothing.
-        between: called before each message, so that other work can run.
 
     Returns:
         The view. A message of the record has its ``turn_id``; a message that replaces others has ``stands_for``: the
@@ -65,14 +62,13 @@ def context_view(
         CorruptStateError: an entry cannot be read.
     """
     session, overlay, entries = context
-    messages = context_messages(entries, overlay, count=session.message_count, between=between)
+    messages = context_messages(entries, overlay, count=session.message_count)
     names = [cast("str", message.additional_properties.pop(RECORD)) for message in messages]
     pieces = overlay.pieces if overlay is not None else ()
     summaries = {encode_summary_id(piece.name): piece for piece in pieces if isinstance(piece, StandIn)}
     annotate_message_groups(messages, tokenizer=_TOKENIZER)
     message_views: list[dict[str, Any]] = []
     for name in names:
-        between()
         position = decode_position(name)
         if position is None:
             message_views.append(_summary_view(summaries[name]))
@@ -158,7 +154,7 @@ async def _read_context(host: Host, agent: str, session_id: str, client: TurnCli
         raise unknown_session(agent, session_id)
     name = header_value(session_id)
     names = {"x-ms-session-id": name, "x-ms-thread-id": name}
-    view = partial(context_view, agent, session_id, context, compaction_id=compaction_id, between=give_way)
+    view = partial(context_view, agent, session_id, context, compaction_id=compaction_id)
     return await large_json_response(len(context.entries), view, names)
 
 

@@ -7,7 +7,6 @@ from typing import Final
 
 import azure.functions as func
 
-from durable_agent_host.concurrency.cooperative_yield import let_others, resting
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_limit
@@ -37,7 +36,7 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
         page = await log.read(turn_log_id(request.agent, request.session_id, request.turn_id), offset)
         records = page.records if redactor is None else await asyncio.to_thread(_redact_records, page.records, redactor)
         for record in records:
-            await let_others()
+            await asyncio.sleep(0)
             reader.read([record])
         offset = page.next_offset
         more = page.has_more
@@ -49,10 +48,7 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
 
 
 def _redact_records(records: Sequence[LogRecord], redactor: Redactor) -> list[LogRecord]:
-    return [
-        replace(record, entry=replace(record.entry, data=redactor.value(record.entry.data)))
-        for record in resting(records)
-    ]
+    return [replace(record, entry=replace(record.entry, data=redactor.value(record.entry.data))) for record in records]
 
 
 def parse_step_cursor(text: str | None) -> int:

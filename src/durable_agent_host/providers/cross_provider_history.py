@@ -18,7 +18,6 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.tool_result_text import result_text, value_text
-from durable_agent_host.concurrency.cooperative_yield import resting
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import OWNER, PART_OF, STAMP
 
@@ -211,7 +210,7 @@ def rewrite_for(messages: Sequence[Message], target: ReplayTarget) -> list[Messa
     ids = _CallIds(target)
     rewritten_messages: list[Message] = []
     deferred_messages: list[Message] = []
-    for message, owner in zip(resting(messages), _owners(messages), strict=True):
+    for message, owner in zip(messages, _owners(messages), strict=True):
         if deferred_messages and message.role != "tool":  # nothing comes between a call and its result
             rewritten_messages += deferred_messages
             deferred_messages = []
@@ -233,7 +232,7 @@ def _owners(messages: Sequence[Message]) -> list[str | None]:
 
 def _turns(messages: Sequence[Message]) -> Iterator[list[Message]]:
     turn: list[Message] = []
-    for message in resting(messages):
+    for message in messages:
         if message.role == "user" and turn:
             yield turn
             turn = []

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from agent_framework import ChatResponse, Content, Message
 
-from durable_agent_host.concurrency.cooperative_yield import resting
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import STAMP, Forgotten, ItemPart, is_carrier
@@ -142,7 +141,7 @@ def remove_completed_approvals(messages: Sequence[Message]) -> list[Message]:
     Args:
         messages: a rehydrated conversation.
     """
-    contents = [content for message in resting(messages) for content in message.contents]
+    contents = [content for message in messages for content in message.contents]
     responded_ids = {content.id for content in contents if content.type == "function_approval_response"}
 
     def is_completed(content: Content) -> bool:
@@ -164,7 +163,7 @@ def remove_contents(messages: Iterable[Message], should_remove: Callable[[Conten
         should_remove: whether to remove a content.
     """
     remaining_messages: list[Message] = []
-    for message in resting(messages):
+    for message in messages:
         contents = [content for content in message.contents if not should_remove(content)]
         if len(contents) < len(message.contents):
             message = copy.copy(message)  # noqa: PLW2901 - replaced by the copy

@@ -9,12 +9,10 @@ limited responses.
   or from http to https on the same host, is followed; any other raises an error before anything is sent.
 - **Size.** A response is decompressed in small steps and counted (`durable_agent_host.agent.response_limits`): a few
   kilobytes of gzip can hold gigabytes, and a line may never end. `bounded_sessions` does the same for aiohttp.
-- **Long requests.** They are written in chunks (`long_bodies`), so that they do not delay other turns.
 """
 
 # ruff: noqa: SLF001 - SDKs have no public way to copy a client with other hooks
 
-import asyncio
 import re
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -25,15 +23,9 @@ from durable_agent_host.agent.http_exchange import HttpExchange, sent
 from durable_agent_host.agent.response_limits import ResponseSizeMeter, received_bytes
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_aiohttp import EVENT_STREAM, BoundedSession
-from durable_agent_host.providers.chunked_request_body import (
-    check_messages_restored,
-    encode_body,
-    is_long,
-    with_chunked_bodies,
-)
 from durable_agent_host.providers.response_cleanup import closing_responses, track_response, tracked_responses
 from durable_agent_host.providers.stream_completion import is_complete_json
-from durable_agent_host.providers.surrogate_replacement import with_surrogate_replacement
+from durable_agent_host.providers.surrogate_replacement import encode_body, with_surrogate_replacement
 from durable_agent_host.redaction import add_known_secrets
 
 _SECRET_HEADER: Final = re.compile(r"authorization|key|token|secret|cookie", re.IGNORECASE)
@@ -60,7 +52,7 @@ def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
             sdk_client = value.with_options(max_retries=value.max_retries if retries else 0)
             if (http := getattr(sdk_client, "_client", None)) is not None and hasattr(http, "event_hooks"):
                 sdk_client._client = _guard_http_client(http)
-            guarded_clients[name] = with_surrogate_replacement(with_chunked_bodies(sdk_client))
+            guarded_clients[name] = with_surrogate_replacement(sdk_client)
             add_known_secrets(_list_credentials(sdk_client))
         elif hasattr(value, "_api_client") and any(
             base.__module__.startswith("google.genai") for base in type(value).__mro__
@@ -112,7 +104,6 @@ def _limit_http_client(http: Any) -> Any:
 async def _check(_: Any) -> None:
     """Block requests after a limit was exceeded: Anthropic's SDK treats that as a lost connection, and retries."""
     received_bytes().check()
-    check_messages_restored()
 
 
 async def _ask_for_gzip(request: Any) -> None:
@@ -232,15 +223,13 @@ class _LimitedBody:
 
 
 class _GuardedGoogleMixin(_SharedConnectionsMixin):
-    """An API client of Google's SDK without redirects, with chunked bodies and limited responses."""
+    """An API client of Google's SDK without redirects, with valid UTF-8 and limited responses."""
 
     async def _async_request_once(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         client: Any = super()
         data: Any = request.data
         body = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-        if is_long(body.get("contents") or ()):
-            request.data = await asyncio.to_thread(encode_body, body) or body
-        elif body:
+        if body:
             request.data = encode_body(body) or body
         return await client._async_request_once(request, *args, **kwargs)
 

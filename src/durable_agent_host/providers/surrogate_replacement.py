@@ -7,10 +7,11 @@ written, which also covers the results of tools.
 
 # ruff: noqa: SLF001 - SDKs have no public way to write a body
 
+import json
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with
-from durable_agent_host.concurrency.cooperative_yield import resting
 
 _PART_CHARACTERS: Final = 64 * 1024
 _BODIES: Final = ("json_data", "extra_json")
@@ -44,11 +45,19 @@ def without_lone_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value if _is_utf8(value) else _replace_surrogates(value)
     if isinstance(value, list):
-        return [without_lone_surrogates(element) for element in resting(cast("list[Any]", value))]
+        return [without_lone_surrogates(element) for element in cast("list[Any]", value)]
     if isinstance(value, dict):
         fields = cast("dict[Any, Any]", value)
         return {without_lone_surrogates(name): without_lone_surrogates(element) for name, element in fields.items()}
     return value
+
+
+def encode_body(body: Mapping[str, Any]) -> bytes | None:
+    """Write a body as the SDKs of OpenAI and Anthropic do, or return None when it is not JSON."""
+    try:
+        return encode_text(json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def encode_text(text: str) -> bytes:

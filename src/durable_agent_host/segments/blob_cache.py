@@ -5,8 +5,6 @@ from collections import OrderedDict
 from typing import Any, Final
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-MAX_DECODED_BYTES: Final = 4 * 1024 * 1024
-"""Small: each full collection of garbage walks what is decoded, and holds all threads meanwhile."""
 
 
 class PieceCache:
@@ -55,6 +53,3 @@ class PieceCache:
 
 PIECES: Final = PieceCache()
 """Of this process."""
-
-DECODED: Final = PieceCache(MAX_DECODED_BYTES)
-"""Decoded segments, by the bytes of their JSON."""

@@ -1,5 +1,6 @@
 """Exports: a conversation as one self-contained JSON document, written piece by piece."""
 
+import asyncio
 import base64
 import codecs
 import json
@@ -14,7 +15,6 @@ from durable_agent_host.codec.entity_state import encode_receipt, encode_session
 from durable_agent_host.codec.offloaded_text import Detached, detached_of, put_texts
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.codec.wire_types import EXTENSION
-from durable_agent_host.concurrency.cooperative_yield import let_others
 from durable_agent_host.model.segment_refs import Sealed
 from durable_agent_host.segments.conversation_reader import Record, stored_overlay
 from durable_agent_host.session.external_messages import external_provider_of
@@ -46,7 +46,7 @@ async def export_document(record: Record) -> AsyncGenerator[bytes]:
     async for part in _document(record, mark):
         buffer += part
         if len(buffer) >= _TOGETHER:
-            await let_others()
+            await asyncio.sleep(0)
             yield bytes(buffer)
             buffer.clear()
     yield bytes(buffer)

@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol
 from durable_agent_host.codec.entity_state import decode_receipt, encode_session
 from durable_agent_host.codec.offloaded_text import attach
 from durable_agent_host.codec.session_document_reader import DocumentReader, Read, ReadEntry, ReadReceipt, ReadText
-from durable_agent_host.concurrency.cooperative_yield import give_way, let_others
 from durable_agent_host.errors import RequestTooLargeError
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.segment_refs import Sealed
@@ -153,20 +152,18 @@ async def read_document(
 
 
 def _feed_reader(reader: DocumentReader, data: bytes) -> list[Read]:
-    """Parse pieces of a body in a thread, with pauses for others."""
+    """Parse pieces of a body in a thread."""
     parsed_items: list[Read] = []
     for start in range(0, len(data), _SLICE_BYTES):
-        give_way()
         parsed_items += reader.feed(data[start : start + _SLICE_BYTES])
     return parsed_items
 
 
 def _check_entries(parsed_entries: list[ReadEntry], *, is_owned: bool) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """Check entries in a thread, with pauses for others; return them, and sentences about what is taken on trust."""
+    """Check entries in a thread; return them, and sentences about what is taken on trust."""
     entries: list[Mapping[str, Any]] = []
     on_trust: list[str] = []
     for group in batched(parsed_entries, _CHECKED_AT_ONCE, strict=False):
-        give_way()
         imported_entries = entries_to_import(group)
         entries += imported_entries
         for parsed_entry, entry in zip(group, imported_entries, strict=True):
@@ -227,11 +224,11 @@ class _ImportSink:
         self._receipts = []
         for receipt in receipts_to_import(receipts_to_store):
             self._writer.add_receipt(receipt)
-        await let_others()
+        await asyncio.sleep(0)
         entries, new_notes = await asyncio.to_thread(_check_entries, read, is_owned=self._is_owned)
         free_count = MAX_REPORTED_ENTRIES - len(self._trust_notes)
         self._trust_notes += new_notes[:free_count]
         self._more += len(new_notes[free_count:])
         for entry in entries:
-            await let_others()
+            await asyncio.sleep(0)
             await self._writer.add(entry)

@@ -1,5 +1,6 @@
 """Pages of a conversation, the newest first: limited by messages and by bytes, whatever its length."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -7,7 +8,6 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.entity_state import decode_receipt
 from durable_agent_host.codec.offloaded_text import Detached, detached_of, leave_out
 from durable_agent_host.codec.session_blobs import json_bytes_of
-from durable_agent_host.concurrency.cooperative_yield import let_others
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.segments.conversation_reader import Chunk, Record
@@ -104,7 +104,7 @@ class _PageBuilder:
         """Take as much of a chunk as fits, its newest entries first."""
         positions = range(chunk.first, min(chunk.first + len(chunk.entries), self.end))
         for position in reversed(positions):
-            await let_others()
+            await asyncio.sleep(0)
             entry = chunk.entries[position - chunk.first]
             if not await self._add(entry, chunk.namespace):
                 self.is_full = True

@@ -13,12 +13,11 @@ from durable_agent_host.codec.entity_state import decode_receipt
 from durable_agent_host.codec.message import decode_response
 from durable_agent_host.codec.offloaded_text import attach, detached_of
 from durable_agent_host.codec.session_blobs import Segment, decode_homes, decode_index, decode_segment, json_of_bytes
-from durable_agent_host.concurrency.cooperative_yield import let_others
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.overlay import Overlay
 from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.segments.blob_cache import DECODED, MAX_DECODED_BYTES, PIECES, PieceCache
+from durable_agent_host.segments.blob_cache import PIECES, PieceCache
 from durable_agent_host.segments.protocol import SegmentStore
 from durable_agent_host.session.external_messages import entries_of_others, external_provider_of, with_messages
 from durable_agent_host.session.receipts import TurnEnd, turn_end_from_receipt
@@ -93,7 +92,6 @@ class Record:
         self.session = session
         self._open_store = open_store
         self._cache = cache
-        self._decoded_cache = DECODED if cache is PIECES else PieceCache(0)
         self._external_messages: Sequence[Message] | None = None
 
     async def chunks(self) -> list[Chunk]:
@@ -273,7 +271,7 @@ class Record:
         """Return all entries of the conversation, complete, oldest first."""
         entry_groups: list[tuple[Mapping[str, Any], ...]] = []
         for chunk in await self.chunks():
-            await let_others()
+            await asyncio.sleep(0)
             entry_groups.append(await self.whole(chunk))
         return tuple(entry for entries in entry_groups for entry in entries)
 
@@ -393,25 +391,18 @@ class Record:
         return dict(zip(turn_entries, await self.attached(turn_entries.values(), chunk.namespace), strict=True))
 
     async def _segments(self, refs: Sequence[SegmentRef]) -> list[Segment]:
-        """Read segments, several at once. Of short conversations, they are cached decoded, of others as bytes."""
-        is_short = sum(ref.size for ref in refs) <= MAX_DECODED_BYTES // 2
-        segments = (
-            {ref: self._decoded_cache.get((ref.home, ref.name)) for ref in refs}
-            if is_short
-            else dict[SegmentRef, Any]()
-        )
-        missing = [ref for ref in refs if segments.get(ref) is None]
-        for start in range(0, len(missing), _AT_ONCE):
-            group = missing[start : start + _AT_ONCE]
+        """Read segments, several at once."""
+        segments: list[Segment] = []
+        for start in range(0, len(refs), _AT_ONCE):
+            group = refs[start : start + _AT_ONCE]
             data = await self.pieces((ref.home, ref.name) for ref in group)
             for ref in group:
-                await let_others()
-                segments[ref] = segment = await _decode_in_thread(data[ref.home, ref.name], ref.size)
+                await asyncio.sleep(0)
+                segment = await _decode_in_thread(data[ref.home, ref.name], ref.size)
                 if len(segment.entries) != ref.entries:
                     raise CorruptStateError(f"segment {ref.name} of the session does not have the entries that it had")
-                if is_short:
-                    self._decoded_cache.put((ref.home, ref.name), segment, ref.size)
-        return [segments[ref] for ref in refs]
+                segments.append(segment)
+        return segments
 
 
 type _Key = tuple[str, str]

@@ -18,7 +18,6 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.offloaded_text import Detached, at_home, detach, detached_of, put_texts, stand_in, text_of
 from durable_agent_host.codec.schema_validation import place_of
 from durable_agent_host.codec.session_blobs import Segment, json_bytes_of
-from durable_agent_host.concurrency.cooperative_yield import give_way, let_others
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.segment_refs import SegmentRef
@@ -145,7 +144,7 @@ class _Checks:
             if index < last:
                 continue
             lost_texts = [change for chunk in part.chunks for change in await self._lost_texts(chunk)]
-            await let_others()
+            await asyncio.sleep(0)
             violations = await asyncio.to_thread(self._find_violations, part)
             yield replace(part, changes=[*part.changes, *lost_texts, *violations])
             part = _Part((), ())
@@ -165,7 +164,7 @@ class _Checks:
         self._seen.rewind()
         first = part.chunks[0].first
         repair_part_entries, _ = await asyncio.to_thread(
-            repair_part, full_entries, self._rules, first=first, seen=self._seen, between=give_way
+            repair_part, full_entries, self._rules, first=first, seen=self._seen
         )
         entries: list[Mapping[str, Any]] = []
         pieces: dict[str, bytes] = {}
@@ -229,9 +228,7 @@ class _Checks:
         entries = [stand_in(entry) for chunk in part.chunks for entry in chunk.entries if _lists_well(entry)]
         self._seen.mark()
         first = part.chunks[0].first
-        _, changes = repair_part(
-            entries, self._rules, first=first, seen=self._seen, report_difference=self._on_repair, between=give_way
-        )
+        _, changes = repair_part(entries, self._rules, first=first, seen=self._seen, report_difference=self._on_repair)
         return changes
 
     async def _restore_entry(self, entry: Mapping[str, Any], namespace: str) -> tuple[Mapping[str, Any], bool]:

@@ -14,6 +14,7 @@ Holders are read again before anything is deleted: a fork that began in between 
 original has dropped since. Two concurrent sweeps delete the same.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -23,7 +24,6 @@ from typing import Final
 
 from durable_agent_host.codec.entity_state import document_digest
 from durable_agent_host.codec.session_blobs import Segment, decode_index, decode_segment, encode_sealed
-from durable_agent_host.concurrency.cooperative_yield import let_others
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import Session
@@ -58,7 +58,7 @@ async def walk(
         some = refs[start : start + _AT_ONCE]
         data = await _read(store, [ref for ref in some if ref.depth or reads(ref)], may_lack)
         for ref in some:
-            await let_others()
+            await asyncio.sleep(0)
             found = data.get((ref.home, ref.name))
             if not ref.depth:
                 yield ref, decode_segment(found, ref.size) if found is not None else None

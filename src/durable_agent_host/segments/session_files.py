@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from durable_agent_host.concurrency.cooperative_yield import resting
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.principal import Owner
@@ -161,7 +160,7 @@ class SessionFiles:
                 entries = await self._record.attached(entries, chunk.namespace)
             found = await asyncio.to_thread(
                 files_of_entries,
-                resting(entries),
+                entries,
                 chunk.namespace,
                 mark=mark,
                 service_files=self.service_files,

@@ -4,7 +4,7 @@ Each message of the context carries the name of its place in the record (`RECORD
 provider's adapter and the framework have copied it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
@@ -262,7 +262,6 @@ def context_messages(
     *,
     count: int,
     imported_count: int = 0,
-    between: Callable[[], object] = lambda: None,
 ) -> list[Message]:
     """Rehydrate the messages of the context, each with its name.
 
@@ -273,7 +272,6 @@ def context_messages(
         overlay: defines the context; None for the whole record.
         count: how many entries the record has.
         imported_count: how many of the first ones are retold, see `as_imported`.
-        between: called before each entry, to let others work.
 
     Returns:
         New messages in order, without those left out by `replay_messages`.
@@ -281,7 +279,7 @@ def context_messages(
     Raises:
         CorruptStateError: an entry cannot be read.
     """
-    failed_turn_ids = failed_turns(entries.values(), between=between)
+    failed_turn_ids = failed_turns(entries.values())
     messages: list[Message] = []
     end = Place(count, 0)
     for piece in (*overlay.pieces, Span(overlay.tail, end)) if overlay is not None else (Span(Place(0, 0), end),):
@@ -291,7 +289,6 @@ def context_messages(
             messages.append(message)
             continue
         for entry_index in range(piece.first.entry, min(piece.last.entry + 1, end.entry)):
-            between()
             entry = entries[entry_index]
             if failed_turn_ids and entry.get("correlationId") in failed_turn_ids:
                 continue
@@ -301,7 +298,7 @@ def context_messages(
                 if piece.first <= position <= piece.last:
                     message.additional_properties[RECORD] = encode_position(position, entry.get("correlationId"))
                     messages.append(message)
-    return sendable(messages, between=between)
+    return sendable(messages)
 
 
 def _iterate_positioned_messages(

@@ -100,9 +100,7 @@ _ROUNDS: Final = 20
 """More rounds than needed: leaving a part out can only make the part around it incomplete."""
 
 
-def repair_schema(
-    document: dict[str, Any], *, first: int = 0, between: Callable[[], object] = lambda: None
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def repair_schema(document: dict[str, Any], *, first: int = 0) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Leave out the parts of a document that make it unreadable.
 
     Guarantee: pure; repairing again changes nothing.
@@ -110,7 +108,6 @@ def repair_schema(
     Args:
         document: of a version that this program reads.
         first: position of its first entry in the conversation, from 0.
-        between: called before each entry, to let others work.
 
     Returns:
         The document, the same object when it has no fault, and the faults with their places.
@@ -120,7 +117,7 @@ def repair_schema(
     """
     repairs: list[tuple[str, str]] = []
     for _ in range(_ROUNDS):
-        violations = document_faults(document, between=between)
+        violations = document_faults(document)
         if not violations:
             return document, repairs
         if outside_violations := [violation for violation in violations if not violation.unit]:
@@ -180,7 +177,6 @@ def repair_entries(
     *,
     first: int = 0,
     seen: RepairContext | None = None,
-    between: Callable[[], object] = lambda: None,
 ) -> tuple[tuple[Mapping[str, Any], ...], list[RepairChange]]:
     """Make a conversation acceptable, or a part of one in which every call has its result.
 
@@ -191,7 +187,6 @@ def repair_entries(
         rules: of the service that receives it.
         first: position of the first entry in the conversation, from 0.
         seen: state from the parts before; changed. None for a whole conversation.
-        between: called before each entry is copied, to let others work.
 
     Returns:
         The entries, unchanged where there was no problem, and the changes in the order in which they were made.
@@ -203,10 +198,7 @@ def repair_entries(
         changes.append(RepairChange(location, problem, repair))
 
     readable = [entry for number, entry in enumerate(entries, first + 1) if _is_readable(entry, number, report_change)]
-    copies: list[dict[str, Any]] = []
-    for entry in readable:
-        between()
-        copies.append(copy.deepcopy(dict(entry)))
+    copies = [copy.deepcopy(dict(entry)) for entry in readable]
     _drop_malformed_parts(copies, report_change)
     failed_turn_ids = failed_turns(copies)
     sent = [entry for entry in copies if not failed_turn_ids or entry.get("correlationId") not in failed_turn_ids]
@@ -244,7 +236,6 @@ def repair_part(
     first: int,
     seen: RepairContext,
     report_difference: ReportDifference = ignore_differences,
-    between: Callable[[], object] = lambda: None,
 ) -> tuple[Sequence[Mapping[str, Any]], list[RepairChange]]:
     """Make a part of a conversation, in which every call has its result, readable and acceptable.
 
@@ -256,7 +247,6 @@ def repair_part(
         first: position of the first entry in the conversation, from 0.
         seen: state from the parts before; changed.
         report_difference: called with what becomes of the entries.
-        between: called before each entry, to let others work.
 
     Returns:
         The entries, unchanged where there was no problem unless one is malformed, and the changes.
@@ -265,9 +255,9 @@ def repair_part(
         CorruptStateError: it cannot be repaired.
     """
     document: Json = {"schemaVersion": Session.schema_version, "data": {"conversationHistory": list(entries)}}
-    document, schema_repairs = repair_schema(document, first=first, between=between)
+    document, schema_repairs = repair_schema(document, first=first)
     readable_entries = document["data"]["conversationHistory"]
-    repaired_entries, changes = repair_entries(readable_entries, rules, first=first, seen=seen, between=between)
+    repaired_entries, changes = repair_entries(readable_entries, rules, first=first, seen=seen)
     if schema_repairs or changes:
         report_differences(entries, repaired_entries, report_difference)
     return repaired_entries, [

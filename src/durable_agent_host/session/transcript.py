@@ -69,9 +69,7 @@ def close_calls(messages: Sequence[Message], build_result: BuildResult) -> list[
     return [*messages, Message("tool", results)] if results else list(messages)
 
 
-def replay_messages(
-    entries: Iterable[Mapping[str, Any]], *, imported_count: int = 0, between: Callable[[], object] = lambda: None
-) -> list[Message]:
+def replay_messages(entries: Iterable[Mapping[str, Any]], *, imported_count: int = 0) -> list[Message]:
     """Rehydrate the messages that the model receives again.
 
     Guarantee: pure.
@@ -79,7 +77,6 @@ def replay_messages(
     Args:
         entries: the conversation as it is stored, oldest first.
         imported_count: how many of the first ones are retold, see `as_imported`.
-        between: called before each entry, to let others work.
 
     Returns:
         New messages in order. Turns that upstream stored as failed (a response of nothing but errors) are left out,
@@ -90,16 +87,15 @@ def replay_messages(
         CorruptStateError: an entry cannot be read.
     """
     all_entries = list(entries)
-    failed_turn_ids = failed_turns(all_entries, between=between)
+    failed_turn_ids = failed_turns(all_entries)
 
     def select_replayed(part: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         for entry in part:
             if entry.get("correlationId") not in failed_turn_ids or not failed_turn_ids:
-                between()
                 yield entry
 
     before = as_imported(decode_messages(select_replayed(all_entries[:imported_count])))
-    return sendable([*before, *decode_messages(select_replayed(all_entries[imported_count:]))], between=between)
+    return sendable([*before, *decode_messages(select_replayed(all_entries[imported_count:]))])
 
 
 def as_imported(messages: Iterable[Message]) -> list[Message]:
@@ -120,19 +116,17 @@ def as_imported(messages: Iterable[Message]) -> list[Message]:
     return imported_messages
 
 
-def sendable(messages: Iterable[Message], *, between: Callable[[], object] = lambda: None) -> list[Message]:
+def sendable(messages: Iterable[Message]) -> list[Message]:
     """Remove from decoded messages contents unknown to this program, and marks only for stored entries.
 
     Args:
         messages: freshly decoded; changed in place.
-        between: called before each message, to let others work.
 
     Returns:
         The messages that still have contents.
     """
     sent = list(messages)
     for message in sent:
-        between()
         message.additional_properties.pop(STORED, None)
         for content in message.contents:
             if not content.additional_properties.keys().isdisjoint(_MARKS):
@@ -150,19 +144,17 @@ def _without_marks(contents: list[Content]) -> list[Content]:
     return [content for content in contents if OPAQUE not in content.additional_properties]
 
 
-def failed_turns(entries: Iterable[Mapping[str, Any]], *, between: Callable[[], object] = lambda: None) -> set[Any]:
+def failed_turns(entries: Iterable[Mapping[str, Any]]) -> set[Any]:
     """Return the turns that upstream stored as failed. Guarantee: pure.
 
     Args:
         entries: as stored.
-        between: called before each entry, to let others work.
 
     Returns:
         Their correlation ids.
     """
     failed_turn_ids: set[Any] = set()
     for entry in entries:
-        between()
         if _is_failure(entry):
             failed_turn_ids.add(entry.get("correlationId"))
     return failed_turn_ids

@@ -108,7 +108,7 @@ class GatheredMessage:
             The usage contents, which are not part of a message.
         """
         usage: Sequence[Content] = ()
-        if part is not self._part:
+        if part != self._part:
             self._part = part
             self._last_accumulator = None
             if part is not None and part.place is not None:

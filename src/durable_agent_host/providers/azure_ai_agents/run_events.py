@@ -135,7 +135,6 @@ class RunReader:
     completed_call_ids: frozenset[str] = frozenset()
     status: str = ""
     _emitted_keys: set[str] = field(default_factory=set[str])
-    _last: ItemPart = field(default=ItemPart(None))
     _calls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     _steps: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     _messages: dict[str, Json] = field(default_factory=dict[str, Json])
@@ -223,13 +222,7 @@ class RunReader:
                 continue  # it is in the finished message
             content = Content.from_text(text)
             content.annotations = parse_annotations_from_agents(_within(part, "text", "annotations")) or None
-            yield self._update(AgentsEvent(name, part, self._part(message_id, str(part.get("index", 0)))), content)
-
-    def _part(self, message_id: str, part: str) -> ItemPart:
-        """Return the same object for every fragment of a part, so that the fold recognizes continuations."""
-        if self._last.place != message_id or self._last.part != part:
-            self._last = ItemPart(message_id, part)
-        return self._last
+            yield self._update(AgentsEvent(name, part, ItemPart(message_id, str(part.get("index", 0)))), content)
 
     def _read_message(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
         message_id = str(event.get("id"))

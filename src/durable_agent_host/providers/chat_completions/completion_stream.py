@@ -144,7 +144,7 @@ class CompletionReader:
             groups += self._groups(choice, [] if has_other_choices else update.contents, is_visible=is_first)
         usage = [content for content in update.contents if content.type == "usage"]
         if not groups or usage:
-            groups.append((_part(""), usage))
+            groups.append((ItemPart(0, ""), usage))
         for index, (part, contents) in enumerate(groups):
             yield self._copy_update(update, contents, part, is_last=index + 1 == len(groups))
 
@@ -164,7 +164,7 @@ class CompletionReader:
         if isinstance(text, str) and delta.model_fields_set <= _PLAIN_DELTA and not delta.model_extra:
             accumulator.add_text(text)
             text_contents = [content for content in contents if content.type != "usage"] if is_visible else []
-            return [(_part("text"), text_contents or _text(text))] if is_visible and text else []
+            return [(ItemPart(0, "text"), text_contents or _text(text))] if is_visible and text else []
         delta_fields = cast(
             "dict[str, Any]", delta.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
         )
@@ -188,9 +188,9 @@ def _sorted_by_part(
             content.call_id = accumulator.call_id(call_index)
             content.id = call_name(completion_id, call_index, content.call_id)
             content.additional_properties = {}
-            yield _part(f"call:{call_index}"), [content]
+            yield ItemPart(0, f"call:{call_index}"), [content]
         else:
-            yield _part("refusal" if is_refusal(content) else content.type), [content]
+            yield ItemPart(0, "refusal" if is_refusal(content) else content.type), [content]
 
 
 def _parse_ignored_fields(delta: Mapping[str, Any]) -> Iterator[Content]:
@@ -203,14 +203,6 @@ def _parse_ignored_fields(delta: Mapping[str, Any]) -> Iterator[Content]:
 
 def _text(text: str) -> list[Content]:
     return [Content("text", text=text, merge_mode="append")] if text else []
-
-
-_PARTS: Final[dict[str, ItemPart]] = {}
-
-
-def _part(name: str) -> ItemPart:
-    """Return the same object for every piece of a part, so that the fold recognizes continuations."""
-    return _PARTS.setdefault(name, ItemPart(0, name)) if len(_PARTS) < 1024 else ItemPart(0, name)  # noqa: PLR2004
 
 
 def _build_failure(error: Any) -> ProviderError:

@@ -17,7 +17,6 @@ from functools import cache
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with
-from durable_agent_host.concurrency.cooperative_yield import resting
 from durable_agent_host.concurrency.thread_offload import aside
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.tool_call_names import accepted_name
@@ -93,7 +92,7 @@ def pair_calls(contents: Sequence[Json]) -> list[Json]:
     """
     paired_contents: list[Json] = []
     pending_calls: list[Json] = []
-    for content in resting(contents):
+    for content in contents:
         parts = [
             part
             for part in content["parts"]
@@ -120,8 +119,7 @@ def with_valid_names(contents: Sequence[Json], tool_names: Collection[str]) -> l
         tool_names: names of the request's functions.
     """
     return [
-        {**content, "parts": [_with_valid_name(part, tool_names) for part in content["parts"]]}
-        for content in resting(contents)
+        {**content, "parts": [_with_valid_name(part, tool_names) for part in content["parts"]]} for content in contents
     ]
 
 
@@ -212,7 +210,7 @@ def long_data_part(uri: str, media_type: str) -> Any:
         return None
     data = uri.partition(";base64,")[2]
     try:
-        for start in resting(range(0, len(data), _CHECKED_CHARACTERS)):
+        for start in range(0, len(data), _CHECKED_CHARACTERS):
             base64.b64decode(data[start : start + _CHECKED_CHARACTERS], validate=True)
     except ValueError:
         return None
@@ -225,10 +223,7 @@ def request_json(contents: Sequence[Any]) -> list[dict[str, Any]]:
     Args:
         contents: of the SDK, with parts of any origin.
     """
-    return [
-        {"role": content.role, "parts": [_part_json(part) for part in content.parts or ()]}
-        for content in resting(contents)
-    ]
+    return [{"role": content.role, "parts": [_part_json(part) for part in content.parts or ()]} for content in contents]
 
 
 def _part_json(part: Any) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from durable_agent_host.agent.dynamic_subclass import copy_with
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.journal_entry import replayed_updates
-from durable_agent_host.concurrency.cooperative_yield import RestingList, give_way
 from durable_agent_host.concurrency.thread_offload import aside, await_in_thread_if_many
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.openai.errors import parse_failure
@@ -260,12 +259,7 @@ class _ItemPreservingMixin(FoldedStreamMixin):
         part = audio_part(content)
         return part or client._prepare_content_for_openai(role, as_input_file(content), **kwargs)
 
-    def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], **kwargs: Any) -> list[dict[str, Any]]:
-        client: Any = super()
-        return client._prepare_messages_for_openai(RestingList(chat_messages), **kwargs)
-
     def _prepare_message_for_openai(self, message: Message, **kwargs: Any) -> list[dict[str, Any]]:
-        give_way()
         client: Any = super()
         has_items = any(find_item_metadata(content) is not None for content in message.contents)
         if kwargs.get("request_uses_service_side_storage", True) or (message.contents and not has_items):

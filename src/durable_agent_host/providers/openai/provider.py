@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.concurrency.cooperative_yield import resting
 from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
@@ -207,7 +206,7 @@ def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
         session_id: of the conversation.
     """
     occurrence_counts: Counter[str] = Counter()
-    contents = (content for message in resting(messages) for content in message.contents)
+    contents = (content for message in messages for content in message.contents)
     for call in (content for content in contents if content.type == "function_call"):
         if not call.call_id or call.informational_only:
             continue

@@ -1,7 +1,6 @@
 """Maps events of the Responses API to items of the output. Does not use the SDK.
 
-Only its position in the output identifies an item: some proxies give it another id in every event. Nearly all events
-are deltas, so those in the rows of `item_types` are looked up and not parsed.
+Only its position in the output identifies an item: some proxies give it another id in every event.
 """
 
 from typing import Any, Final
@@ -28,34 +27,8 @@ def read_item(update: Any) -> ItemPart | None:
         The position, or None for updates of other providers and events without an item.
     """
     event: Any = update.raw_representation
-    if event.__class__ is ChatResponseUpdate:  # an agent's update wraps the client's
+    while type(event) in _UPDATES:  # an agent's update wraps the client's
         event = event.raw_representation
-    if _IS_UNTYPED[event.__class__]:
-        return None
-    try:
-        kind: Any = event.type
-        if (position := event.output_index) is not None and (index := _INDEX_FIELDS.get(kind)) is not None:
-            return _PARTS[index][position, getattr(event, index) if index else None]
-    except (AttributeError, TypeError):
-        pass  # an event of another kind
-    while type(event) in _UPDATES:
-        event = event.raw_representation
-    return _read_event(event)
-
-
-_UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
-
-_EVENTS_OF_ITEMS: Final = frozenset({"response.output_item.added", "response.output_item.done"})
-_INDEX_FIELDS: Final = {
-    f"response.{event}": index
-    for row in ITEM_TYPES.values()
-    for index, events in row.streams.items()
-    for event in events
-}
-"""Type of event → the field with the number of the item's part; empty for events about the item as such."""
-
-
-def _read_event(event: Any) -> ItemPart | None:
     event_type = getattr(event, "type", None)
     position = getattr(event, "output_index", None)
     if not isinstance(event_type, str) or not event_type.startswith("response."):
@@ -70,35 +43,19 @@ def _read_event(event: Any) -> ItemPart | None:
             return ItemPart(position, item=plain_item(item))
         return ItemPart(position, begins=str(getattr(item, "id", None) or ""))
     index = _INDEX_FIELDS.get(event_type, "")
-    return _PARTS[index][position, getattr(event, index, None) if index else None]
+    return ItemPart(position, f"{index}:{getattr(event, index, None)}" if index else "")
 
 
-class _ModelClassCache(dict[type[Any], bool]):
-    """Class of the SDK's models → whether it has no type, like Chat Completions chunks: the lookup is slow."""
+_UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
 
-    def __missing__(self, kind: type[Any]) -> bool:
-        fields = getattr(kind, "model_fields", None)
-        self[kind] = is_untyped = fields is not None and "type" not in fields
-        return is_untyped
-
-
-class _Parts(dict[tuple[int | str, int | None], ItemPart]):
-    """Item and part in it → the same object for every event about it, so that the fold recognizes continuations."""
-
-    def __init__(self, index: str) -> None:
-        super().__init__()
-        self._index = index
-
-    def __missing__(self, key: tuple[int | str, int | None]) -> ItemPart:
-        if len(self) >= _MAX_PARTS:
-            self.clear()
-        part = self[key] = ItemPart(key[0], f"{self._index}:{key[1]}" if self._index else "")
-        return part
-
-
-_IS_UNTYPED: Final = _ModelClassCache()
-_MAX_PARTS: Final = 4096
-_PARTS: Final = {index: _Parts(index) for index in {"", *_INDEX_FIELDS.values()}}
+_EVENTS_OF_ITEMS: Final = frozenset({"response.output_item.added", "response.output_item.done"})
+_INDEX_FIELDS: Final = {
+    f"response.{event}": index
+    for row in ITEM_TYPES.values()
+    for index, events in row.streams.items()
+    for event in events
+}
+"""Type of event → the field with the number of the item's part; empty for events about the item as such."""
 
 
 class ResponsesItemReader:
