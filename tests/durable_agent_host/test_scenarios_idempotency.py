@@ -8,7 +8,6 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host.model.ids import derived_id
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_cancel import start
 from tests.durable_agent_host.test_scenarios_crash import said
@@ -225,13 +224,3 @@ def test_words_that_come_too_early_are_taken_once(people: AgentHost, model: Prac
     assert people.end_of_turn(behind["turn_url"])["status"] == "completed"
     history = requests.get(f"{people.management}/instances/{behind['turn_id']}?showHistory=true", timeout=30).json()
     assert len([event for event in history["historyEvents"] if "admit" in str(event.get("Input"))]) <= 8
-
-
-def test_a_turn_of_an_earlier_version_is_found_by_its_key(people: AgentHost):
-    """What it derived from session and key is the turn of that key still: another request is refused."""
-    session, key = f"s-{uuid4().hex}", uuid4().hex
-    earlier = derived_id("turn", "Talker", session, key)
-    people.signal("Talker", session, "run", {"message": "from before", "correlationId": earlier})
-    wait_until(lambda: (people.state("Talker", session) or {}).get("data", {}).get("conversationHistory"))
-    again = people.run("Talker", BODY | {"session_id": session}, headers={"Idempotency-Key": key})
-    assert again.status_code == 422, again.text
