@@ -256,7 +256,8 @@ class SqliteFile:
 
     def _foreign(self, version: int) -> SqliteVersionError:
         return SqliteVersionError(
-            f"{self._path} is a database of another program, or of another version of this one ({version}): move it away, or name another file for the {self._content.what}",
+            f"{self._path} is a database of another program, or of another version of this one ({version}): move "
+            f"it away, or name another file for the {self._content.what}",
             version,
         )
 
@@ -268,7 +269,8 @@ class SqliteFile:
         """
         if self._identity is not None and _identity(self._path) != self._identity:
             raise SqliteFileError(
-                f"the file of the {self._content.what} {self._path} was deleted or replaced while the host runs: what is written now is lost. Put it back if you can, and start the host again"
+                f"the file of the {self._content.what} {self._path} was deleted or replaced while the host runs: "
+                "what is written now is lost. Put it back if you can, and start the host again"
             ) from FileNotFoundError(str(self._path))
 
     def is_checkpoint_due(self) -> bool:
@@ -357,7 +359,8 @@ class SqliteFile:
                 reason = str(error)
             if time.monotonic() + pause > deadline:
                 raise SqliteFileError(
-                    f"what was deleted from {self.name} may still be in the file ({reason}), tried for {retry_seconds:g} s: see that no other program holds the file, and delete again"
+                    f"what was deleted from {self.name} may still be in the file ({reason}), tried for "
+                    f"{retry_seconds:g} s: see that no other program holds the file, and delete again"
                 )
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
@@ -417,12 +420,14 @@ class SqliteFile:
         name = getattr(error, "sqlite_errorname", "")
         if any(name.startswith(error_name) for error_name in _DAMAGED):
             return SqliteFileError(
-                f"{self.name} are damaged, or are no database ({error}): move the file away together with its -wal file; {self._content.after_damage}"
+                f"{self.name} are damaged, or are no database ({error}): move the file away together with its "
+                f"-wal file; {self._content.after_damage}"
             )
         if name == "SQLITE_FULL":
             return SqliteFullError(f"{self.name} cannot grow ({error})")
         return SqliteFileError(
-            f"{self.name} cannot be used ({error}): see that the file can be read and written, that no other program holds it locked, and that its disk has room"
+            f"{self.name} cannot be used ({error}): see that the file can be read and written, that no other "
+            "program holds it locked, and that its disk has room"
         )
 
 
