@@ -10,7 +10,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import batched
@@ -181,19 +181,17 @@ class SqliteFile:
     Args:
         path: of the file; the first connection creates it.
         content: its contents.
-        let_others: called now and then by a long search, to let others work.
 
     Attributes:
         name: describes it in messages.
         writing: held by who writes in this process for long or often: SQLite's own lock wakes nobody who waits for it.
     """
 
-    def __init__(self, path: Path, content: SqliteContent, *, let_others: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, path: Path, content: SqliteContent) -> None:
         self.writing = threading.Lock()
         self.name = f"the {content.what} in {path}"
         self._path = path
         self._content = content
-        self._let_others = let_others
         self._wal = path.with_name(f"{path.name}-wal")
         self._checkpoint_at = _BYTES_BETWEEN_CHECKPOINTS
         self._checkpointing = threading.Lock()
@@ -389,7 +387,7 @@ class SqliteFile:
         if not self._content.has_short_rows or not CAN_CLEAR:
             return True
         for _ in range(_SEARCHES):
-            for some in batched(self._traces.find(self._let_others), _PAGES_AT_ONCE, strict=False):
+            for some in batched(self._traces.find(), _PAGES_AT_ONCE, strict=False):
                 while not self._clear_pages(some):
                     if time.monotonic() > deadline:
                         return False

@@ -16,7 +16,6 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapp
 from pathlib import Path
 from typing import Final
 
-from durable_agent_host.concurrency.cooperative_yield import give_way
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.segments.protocol import StoredPiece, has_its_bytes
 from durable_agent_host.storage.sqlite_worker import Change, SqliteWorker
@@ -60,7 +59,7 @@ class SqliteSegmentStore:
 
     def __init__(self, path: str | Path, *, retry_seconds: float = 30.0) -> None:
         self._worker = SqliteWorker(
-            SqliteFile(Path(path), _CONTENT, let_others=give_way), "segments", retry_seconds, retries_when_full=False
+            SqliteFile(Path(path), _CONTENT), "segments", retry_seconds, retries_when_full=False
         )
         self._path = path
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
-from durable_agent_host.concurrency.cooperative_yield import give_way
 from durable_agent_host.errors import CorruptStateError, FencedError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
 from durable_agent_host.storage.sqlite_worker import Change, Job, SqliteWorker, do_changes
@@ -234,7 +233,7 @@ class SqliteTurnLog:
 
     def __init__(self, path: str | Path, *, retry_seconds: float = 30.0) -> None:
         self._followers = Followers()
-        file = SqliteFile(Path(path), _CONTENT, let_others=give_way)
+        file = SqliteFile(Path(path), _CONTENT)
         self._worker = SqliteWorker(file, "turn-log", retry_seconds, write=_write_all, on_commit=self._announce)
 
     @property
