@@ -70,7 +70,7 @@ from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.budget import Budgets
-from durable_agent_host.model.history_locations import Histories
+from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
@@ -175,7 +175,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._has_agent_routes: bool | None = None
         self._agents_auth_level = check_auth_level(http_auth_level)
         self._has_inspector = enable_inspector
-        self._histories: dict[str, Histories] = {}
+        self._histories: dict[str, HistoryLocations] = {}
         self._ttls = SessionTtls(session_ttl, self.settings.session_ttl_seconds)
         self._open_stores()
         super().__init__(
@@ -212,7 +212,7 @@ class DurableAgentApp(AgentFunctionApp):
             "grace_seconds": self.settings.piece_grace_seconds,
         }
         self._storage = TurnDataStorage(
-            stores.open_pieces, elsewhere=external_sessions, redactors=self._redactors, **storage_options
+            stores.open_pieces, external_messages=external_sessions, redactors=self._redactors, **storage_options
         )
         probes = StoreProbes(self._open_log, self._storage.open_store, self._runners)
         client_options = {"storage": self._storage, "external_sessions": external_sessions, "owner_cache": OwnerCache()}

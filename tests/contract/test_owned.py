@@ -16,13 +16,13 @@ async def test_each_owner_has_a_list_by_agent(pieces):
     """Other processes read what one has noted; agents are found in any case, and the app itself has no list."""
     one, other = (SessionOwnerIndex(pieces.store) for _ in range(2))
     await one.record_owners("Echo", [("a@b", ADA), (LONGEST, ADA), ("c", EVE), ("d", THE_APP)])
-    await one.note("Other", "e", ADA)
+    await one.add("Other", "e", ADA)
     assert sorted(await other.of("echo", ADA) or []) == sorted(["a@b", LONGEST])
     assert await other.of("ECHO", EVE) == ["c"]
     assert await other.of("Echo", THE_APP) == []
     assert await other.of("Other", ADA) is None
-    await other.forget("echo", LONGEST, ADA, is_erased=True)
-    await other.forget("echo", "a@b", ADA, is_erased=False)
+    await other.remove("echo", LONGEST, ADA, is_erased=True)
+    await other.remove("echo", "a@b", ADA, is_erased=False)
     assert await one.of("Echo", ADA) == ["a@b"]
 
 
@@ -33,7 +33,7 @@ async def test_a_turn_notes_what_this_process_has_not_noted(pieces):
     begun, later = Session(owner=ADA), Session(owner=ADA, receipts=(Receipt("t", "completed"),))
     for session, is_noted in ((begun, True), (later, False), (begun, True)):
         await mine.record_turn_owner("A", "s", session)
-        await other.forget("A", "s", ADA, is_erased=True)
+        await other.remove("A", "s", ADA, is_erased=True)
         await mine.record_turn_owner("A", "s", session)
         assert (await other.of("A", ADA) == ["s"]) is is_noted
     await other.record_turn_owner("A", "s", Session())

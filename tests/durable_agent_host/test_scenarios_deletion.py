@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
 from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from durable_agent_host.turn_log.crash_points import UPKEEP_POINTS
@@ -252,7 +252,7 @@ async def leave_behind(data: Path) -> None:
     """Store pieces as a turn does whose process dies before its commit, in a session that never begins."""
     store = SqliteSegmentStore(data / "segments.sqlite")
     await store.hold("0" * 32, "@dafx-instant@never")
-    await store.put("0" * 32, {piece_name(text): text for text in (b"one", b"two")})
+    await store.put("0" * 32, {blob_name(text): text for text in (b"one", b"two")})
     await store.close()
 
 

@@ -11,7 +11,12 @@ import pytest
 from durable_agent_host.agent.budget_accounting import usage_from_journal
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.model.budget import Budget, Budgets, Reservation
-from durable_agent_host.model.journal_entry import CallRaised, CallReserved, JournalStep, ModelFinished
+from durable_agent_host.model.journal_entry import (
+    BudgetReservedEntry,
+    JournalStep,
+    ModelCallCompletedEntry,
+    ReservationRaisedEntry,
+)
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.turn_log.journal import Recorded
 from tests.durable_agent_host.test_scenarios_budgets import BUDGETS, USAGE, spent, told
@@ -118,7 +123,7 @@ def recorded_of(*steps: JournalStep) -> Recorded:
     for offset, step in enumerate(steps):
         entry = encode_journal_entry(step)
         assert decode_journal_entry(entry) == step
-        recorded.note(LogRecord(offset, 1, entry))
+        recorded.add(LogRecord(offset, 1, entry))
     return recorded
 
 
@@ -135,9 +140,9 @@ def test_an_answer_without_figures_counts_as_what_it_said(usage, tokens: int):
     """A call with token counts is counted by them alone, one without as was reserved and raised."""
     response = {"messages": []} | ({"usage": usage} if usage else {})
     recorded = recorded_of(
-        CallReserved(0, None, Reservation(50), 0.5),
-        CallRaised(0, None, Reservation(70)),
-        ModelFinished(0, response),
+        BudgetReservedEntry(0, None, Reservation(50), 0.5),
+        ReservationRaisedEntry(0, None, Reservation(70)),
+        ModelCallCompletedEntry(0, response),
     )
     figures = usage_from_journal(recorded, Budgets(turn=Budget(tokens=1000)))
     assert figures is not None

@@ -62,7 +62,7 @@ from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import KeptBounds, ModelBounds, TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import RecordingLimits, ResponseLimits, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
@@ -154,8 +154,8 @@ class RunLimits:
 
     turn_seconds: float = 1800.0
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
-    bounds: ModelBounds = field(default_factory=ModelBounds)
-    recording_bounds: KeptBounds = field(default_factory=KeptBounds)
+    bounds: ResponseLimits = field(default_factory=ResponseLimits)
+    recording_bounds: RecordingLimits = field(default_factory=RecordingLimits)
 
 
 class AgentRunner:
@@ -339,7 +339,9 @@ class AgentRunner:
                 raise FencedError("a later attempt has taken the turn over")
             case LogUnavailable(error):
                 raise error
-        outcome = committed_outcome = replace(outcome, spent=runs.budget_usage(), redacts=self._redactor is not None)
+        outcome = committed_outcome = replace(
+            outcome, budget_usage=runs.budget_usage(), redacts=self._redactor is not None
+        )
         if outcome.status != "suspended":
             committed_outcome = await self._store_outcome(runs, outcome)
         return await runs.attempt.end(ending, outcome, committed_outcome)
@@ -403,7 +405,7 @@ class AgentRunner:
                 "check what they did before you try again"
             )
             await attempt.abandon(LogUnavailable(log_error))
-            return replace(await _build_failed_outcome(runs, log_error), spent=runs.budget_usage())
+            return replace(await _build_failed_outcome(runs, log_error), budget_usage=runs.budget_usage())
         _LOGGER.warning("turn %s: attempt superseded by a later attempt; stopping", runs.request.turn_id)
         await attempt.abandon(Superseded())
         return await attempt.outcome_of_successor(self._limits.turn_seconds)

@@ -419,7 +419,7 @@ class _Call:
 
     async def _journal_continuation(self, continuation: Mapping[str, Any] | None) -> None:
         try:
-            await self._run.journal.model_begun(self._position, continuation)
+            await self._run.journal.record_background_call(self._position, continuation)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 

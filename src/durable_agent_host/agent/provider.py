@@ -11,7 +11,7 @@ from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.stream.fold import ItemReader
 
@@ -114,7 +114,7 @@ class ModelProvider(ItemReader, Protocol):
         ...
 
     def carry(
-        self, messages: Sequence[Message], lost_state: Mapping[str, Any], lost: Iterable[Forgotten], /
+        self, messages: Sequence[Message], lost_state: Mapping[str, Any], lost: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
         """Mark what the service can no longer use, and return what to remember of that beside the transcript.
 
@@ -153,7 +153,7 @@ class ModelProvider(ItemReader, Protocol):
         """
         ...
 
-    def lost_state(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return what the service has lost, when that is why it refused a request."""
         ...
 

@@ -6,29 +6,29 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.extension_data import extension_of, with_extension
 
 _NAME: Final = "approvals"
-_KEPT: Final = ("approved", "reason", "by", "at")
+_STORED_FIELDS: Final = ("approved", "reason", "by", "at")
 
 
-def with_approvals(entry: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def with_approvals(entry: Mapping[str, Any], approvals: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Record in a response who answered for the turn's calls.
 
     Guarantee: pure.
 
     Args:
         entry: the response.
-        answers: by call id; those without ``by`` come from unknown persons, and are not recorded.
+        approvals: by call id; those without ``by`` come from unknown persons, and are not recorded.
 
     Returns:
         A copy, or the entry itself when there is nothing to record.
     """
-    noted = {
-        call_id: {name: answer[name] for name in _KEPT if answer.get(name) is not None}
-        for call_id, answer in answers.items()
+    stored_approvals = {
+        call_id: {name: answer[name] for name in _STORED_FIELDS if answer.get(name) is not None}
+        for call_id, answer in approvals.items()
         if answer.get("by")
     }
-    if not noted:
+    if not stored_approvals:
         return cast("dict[str, Any]", entry)
-    return with_extension(entry, extension_of(entry) | {_NAME: noted})
+    return with_extension(entry, extension_of(entry) | {_NAME: stored_approvals})
 
 
 def approvals_of(entry: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:

@@ -57,7 +57,7 @@ class ReceiptWire(TypedDict):
     """How a turn ended; without a status, it was completed.
 
     ``stats`` are the numbers in the order of `TurnStats`, or, in the first versions, an object by their names;
-    ``spent`` are those of `Spent`.
+    ``spent`` are those of `BudgetUsage`.
     """
 
     turnId: str

@@ -37,7 +37,7 @@ class Pace:
         self._rests_at = float("-inf")
         self._unused_rests = 0
 
-    def give_way(self) -> None:
+    def yield_if_due(self) -> None:
         """Pause when it is time to; called often. Does nothing in an event loop's thread, which must not wait."""
         if time.perf_counter() >= self._rests_at and not _has_loop():
             for _ in range(_MOST_RESTS):
@@ -95,8 +95,8 @@ def _has_loop() -> bool:
 
 
 _PACE: Final = Pace()
-give_way: Final = _PACE.give_way
-"""Pause in a thread when it is time to; see `Pace.give_way`."""
+yield_if_due: Final = _PACE.yield_if_due
+"""Pause in a thread when it is time to; see `Pace.yield_if_due`."""
 let_others: Final = _PACE.let_others
 """Pause on a loop when it is time to; see `Pace.let_others`."""
 has_paused_within: Final = _PACE.has_paused_within
@@ -104,9 +104,9 @@ has_paused_within: Final = _PACE.has_paused_within
 
 
 def resting[T](items: Iterable[T]) -> Iterator[T]:
-    """Yield items one after the other, and pause between them when it is time to; see `Pace.give_way`."""
+    """Yield items one after the other, and pause between them when it is time to; see `Pace.yield_if_due`."""
     for item in items:
-        give_way()
+        yield_if_due()
         yield item
 
 

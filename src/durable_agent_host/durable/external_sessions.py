@@ -134,7 +134,7 @@ class ExternalSessions:
         history = self._histories.get(name.agent)
         if history is None or not history.where.owners:
             return
-        history.where.refuse(name.agent, "delete")
+        history.where.reject_unsupported(name.agent, "delete")
         await _on_loop(history.clear(await _get_provider_id(name, record)))
         reach("history.after_clear")
 

@@ -83,7 +83,7 @@ def register_turn_functions(
     @bind.durable_client_input(client_name="client")
     async def tend_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> Any:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
         arguments = {"client": hub.client(client), "cleanup": cleanup}
-        manage = partial(session_queue_activity.tend_agent_turn, stopper=stopper, **arguments)
+        manage = partial(session_queue_activity.manage_queued_turn, stopper=stopper, **arguments)
         return await hub.run_activity(turn_orchestrator.QUEUE_ACTIVITY, turn, manage)
 
     _ = (agent_turn, run_agent_turn, tend_agent_turn)

@@ -88,7 +88,7 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
             raise
         pending = ()
         approvals = {}
-    return Turn(request=request, outcome=outcome, pending=() if outcome else pending, answers=approvals)
+    return Turn(request=request, outcome=outcome, pending=() if outcome else pending, approvals=approvals)
 
 
 def _request(turn_id: str, status: Any) -> TurnRequest | None:

@@ -30,7 +30,7 @@ from durable_agent_host.durable.session_entity import read_run_request
 from durable_agent_host.durable.task_hub import Hub
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import RequestError
-from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id
+from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.turn.turn_wire import encode_turn_request
@@ -192,4 +192,4 @@ class OrchestrationAgent(DurableAIAgent[Any]):
                     f"the session {session_id!r} belongs to agent {agent!r}, and this is {self.name!r}: give the "
                     "id of a session of this agent"
                 )
-        return check_session_id(session_id, most=MAX_WHOLE_ID_CHARACTERS)
+        return check_session_id(session_id, max_characters=MAX_FULL_ID_CHARACTERS)

@@ -198,7 +198,7 @@ class OwnershipClaims:
         storage = self._documents.storage
         owner = request.session_owner
         self._owner_cache.evict(request.agent, request.session_id)
-        await storage.forget_turn(request)
+        await storage.delete_turn_data(request)
         if (access := self._documents.access) is None or not access.has_own_names:  # else the name is still free
             await SessionFiles(storage, request.agent, request.session_id, None, owner=owner).uploads.delete()
         raise unknown_session(request.agent, request.session_id)

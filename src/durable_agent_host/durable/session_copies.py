@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.codec.entity_state import decode_session, encode_session
-from durable_agent_host.codec.session_blobs import has_pieces
+from durable_agent_host.codec.session_blobs import has_blobs
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.session_documents import SessionDocuments, uncached_conversation
 from durable_agent_host.errors import ForbiddenError, StateError, TurnRejectedError
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.segments.conversation_export import begun, export_document, one_part
+from durable_agent_host.segments.conversation_export import export_document, one_part, prefetch_first
 from durable_agent_host.segments.conversation_fork import make_fork
 from durable_agent_host.segments.conversation_import import Imported, InMemoryWriter, read_document
 from durable_agent_host.segments.conversation_writer import RecordWriter
@@ -54,11 +54,11 @@ class SessionCopier:
         if state is None:
             return None
         state = await self._documents.with_messages(agent, session_id, state)
-        if not has_pieces(state):
+        if not has_blobs(state):
             return one_part(encode_strict(state).encode())
         record = uncached_conversation(self._storage, state)
         record.read_external_messages = self._external_sessions.reader(SessionName(agent, session_id), record)
-        return await begun(export_document(record))
+        return await prefetch_first(export_document(record))
 
     async def import_document(
         self,
@@ -257,6 +257,6 @@ async def _other_id(session_id: str, free_id: Callable[[], Awaitable[str]] | Non
 def _get_namespace(state: Any) -> str:
     """Return the home of a stored session; empty when it has none, or cannot be read."""
     try:
-        return decode_session(state).sealed.home
+        return decode_session(state).sealed.namespace
     except StateError:
         return ""

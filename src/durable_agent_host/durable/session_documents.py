@@ -13,9 +13,9 @@ from durable_agent_host.codec.entity_state import (
     encode_session,
     last_use_of_document,
     owner_of_document,
-    refuse_encrypted,
+    raise_if_encrypted,
 )
-from durable_agent_host.codec.session_blobs import has_pieces
+from durable_agent_host.codec.session_blobs import has_blobs
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_listing import SessionListItem, entity_pages, entity_state_pages
@@ -75,7 +75,7 @@ async def list_owned(
                 continue
             entity_state: Any = state.entity_state
             if not state.entity_exists:
-                await owner_index.forget(agent, session_id, owner, is_erased=False)
+                await owner_index.remove(agent, session_id, owner, is_erased=False)
             elif owner_of_document(entity_state) == owner:
                 items.append(SessionListItem(last_use_of_document(entity_state), session_id))
 
@@ -316,7 +316,7 @@ class SessionDocuments:
     async def _record_owner(self, agent: str, session_id: str, document: Any, before: Any) -> None:
         owner = owner_of_document(document)
         if owner is not None and owner != owner_of_document(before):
-            await self.storage.owned.note(agent, session_id, owner)
+            await self.storage.owned.add(agent, session_id, owner)
 
     async def verify(
         self, agent: str, session_id: str, *, rules: RepairRules, on_difference: ReportDifference = ignore_differences
@@ -338,7 +338,7 @@ class SessionDocuments:
         """
         if (state := await self.read(agent, session_id)) is None:
             return None, []
-        if self.external_sessions.has_owner(agent) or not has_pieces(state):
+        if self.external_sessions.has_owner(agent) or not has_blobs(state):
             return state, repair_document(await self.with_messages(agent, session_id, state), rules, on_difference)[1]
         head, changes = make_head_readable(state)
         return state, changes + await find_problems(uncached_conversation(self.storage, head), rules, on_difference)
@@ -358,7 +358,7 @@ class SessionDocuments:
         if not self.external_sessions.has_owner(agent):
             return session
         record = self.storage.record(session, SessionName(agent, session_id))
-        entries = await record.attached(session.entries, session.sealed.home)
+        entries = await record.attached(session.entries, session.sealed.namespace)
         return replace(session, entries=(*await record.entries_of_others(), *entries))
 
     async def read_best_effort(
@@ -424,7 +424,7 @@ class SessionDocuments:
             LogError: the piece store does not answer.
         """
         state = await self.read(agent, session_id)
-        if not has_pieces(state):
+        if not has_blobs(state):
             document, changes = repair_document(state, rules)
             if not changes:
                 return []
@@ -468,7 +468,7 @@ async def read_entity_json(client: DurableOrchestrationClient, agent: str, sessi
         EncryptionKeyError: it is encrypted, and the app does not have the key.
     """
     state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
-    refuse_encrypted(state.entity_state)
+    raise_if_encrypted(state.entity_state)
     return state.entity_state if state.entity_exists else None
 
 

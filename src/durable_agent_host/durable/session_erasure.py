@@ -251,7 +251,7 @@ class Eraser:
         await erasing.erase_turns(session)
         await erasing.delete_blobs(session)
         if session.owner is not None:
-            await self._storage.owned.forget(agent, session_id, session.owner, is_erased=True)
+            await self._storage.owned.remove(agent, session_id, session.owner, is_erased=True)
         reach("erasure.before_head")
         try:
             await documents.put(agent, session_id, None, instead_of=state)
@@ -359,7 +359,7 @@ class _Erasing:
         try:
             namespaces = await Record(lambda: self._store, session).namespaces()
         except CorruptStateError:  # an earlier attempt deleted the list of them, as its last piece
-            namespaces = session.sealed.homes
+            namespaces = session.sealed.namespaces
         for namespace in reversed(namespaces):
             await self._sweep(namespace, holder_of(self._agent, self._session_id))
             reach("erasure.between_homes")

@@ -124,7 +124,7 @@ class TurnReader:
         """Read a turn whose orchestration no longer exists, or does not exist yet."""
         if request_document := session.requests.get(turn_id):  # it arrived as a signal
             return await self._complete(Turn(request=decode_turn_request(request_document), outcome=None))
-        completed_turn = await self._storage.record(session, SessionName(agent, session_id)).ended(turn_id)
+        completed_turn = await self._storage.record(session, SessionName(agent, session_id)).find_turn_end(turn_id)
         return turn_from_receipt(agent, session_id, completed_turn) if completed_turn is not None else None
 
 
@@ -175,7 +175,7 @@ class SessionContexts:
         session = decode_session(state)
         record = self._storage.record(session, SessionName(agent, session_id))
         overlay = decode_overlay(await stored_overlay(record))
-        if overlay is None or compaction_id is None or not overlay.holds_for(compaction_id, session.message_count):
+        if overlay is None or compaction_id is None or not overlay.applies_to(compaction_id, session.message_count):
             overlay = None
         return StoredContext(session, overlay, await entries_of_context(record, overlay))
 
@@ -434,7 +434,7 @@ class TurnClient:
         with suppress(Exception):  # the SDK has no type for an orchestration that has ended
             await self._client.raise_event(turn_id, APPROVAL_EVENT, payload)
         changed_turn = await self._poll(
-            turn_id, lambda turn: turn.outcome is not None or approvals.keys() <= turn.answers.keys(), seconds=seconds
+            turn_id, lambda turn: turn.outcome is not None or approvals.keys() <= turn.approvals.keys(), seconds=seconds
         )
         return changed_turn or turn
 
@@ -451,7 +451,7 @@ class TurnClient:
         """
         changed_turn = await self._poll(
             turn_id,
-            lambda turn: turn.outcome is not None or bool(turn.pending) or call_ids <= turn.answers.keys(),
+            lambda turn: turn.outcome is not None or bool(turn.pending) or call_ids <= turn.approvals.keys(),
             seconds=seconds,
         )
         return changed_turn or await self.read(turn_id)

@@ -87,7 +87,7 @@ def run_turn_orchestration(
         else:
             advance = plan.send
             value = result
-        timeline.note(step, started_at, _now(context), value)
+        timeline.add_step(step, started_at, _now(context), value)
         if isinstance(step, SetCustomStatus):
             wakeups.notify(turn.request.turn_id)
         try:

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapp
 from dataclasses import replace
 from typing import Final
 
-from durable_agent_host.encryption.cipher import OVERHEAD_BYTES, Cipher, Place
+from durable_agent_host.encryption.cipher import OVERHEAD_BYTES, AssociatedData, Cipher
 from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE, SECRET_NAMESPACE
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError
@@ -146,7 +146,9 @@ class EncryptedSegmentStore:
         await self._store.close()
 
 
-async def _run_in_thread_if_large(operation: Callable[[Place, bytes], bytes], location: Place, data: bytes) -> bytes:
+async def _run_in_thread_if_large(
+    operation: Callable[[AssociatedData, bytes], bytes], location: AssociatedData, data: bytes
+) -> bytes:
     if len(data) < _LARGE_BYTES:
         return operation(location, data)
     return await asyncio.to_thread(operation, location, data)

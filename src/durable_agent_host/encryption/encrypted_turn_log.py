@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
-from durable_agent_host.encryption.cipher import Cipher, Place
+from durable_agent_host.encryption.cipher import AssociatedData, Cipher
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, ENCRYPTED, LogEntry, LogPage, LogRecord
@@ -199,5 +199,5 @@ class _Lasting(asyncio.Task[int]):
         return False
 
 
-def _location_of(log_id: str, attempt: int, offset: int) -> Place:
+def _location_of(log_id: str, attempt: int, offset: int) -> AssociatedData:
     return ("log", log_id, str(attempt), str(offset))

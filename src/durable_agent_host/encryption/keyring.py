@@ -20,7 +20,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.encryption.cipher import KEY_BYTES, DataKey
 from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE, wait_for
@@ -198,7 +198,7 @@ class Keyring:
         data = json_bytes_of(
             {"dataKey": key.id, "wrappedBy": self._current.id, "madeAt": created_at, "wrapped": wrapped_secret}
         )
-        name = piece_name(data)
+        name = blob_name(data)
         reach("keys.before_put")
         await store.put(KEYS_NAMESPACE, {name: data})
         reach("keys.after_put")

@@ -11,7 +11,7 @@ from durable_agent_host.concurrency.singleton import once
 from durable_agent_host.errors import SettingError
 from durable_agent_host.segments.blob_store_factory import open_segment_store, segment_setting
 from durable_agent_host.segments.protocol import SegmentStore
-from durable_agent_host.settings import REFUSE, Settings
+from durable_agent_host.settings import REJECT_PLAINTEXT, Settings
 from durable_agent_host.turn_log.protocol import TurnLog
 from durable_agent_host.turn_log.turn_log_factory import open_turn_log
 
@@ -62,7 +62,7 @@ def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -
     from durable_agent_host.encryption.keyring import Keyring  # noqa: PLC0415
 
     keyring = Keyring(open_pieces, read_keys(settings.encryption_keys))
-    cipher = Cipher(keyring, refuses_plaintext=settings.encryption_plaintext == REFUSE)
+    cipher = Cipher(keyring, refuses_plaintext=settings.encryption_plaintext == REJECT_PLAINTEXT)
     return Stores(
         once(lambda: EncryptedTurnLog(open_log(), cipher, keyring)),
         once(lambda: EncryptedSegmentStore(open_pieces(), cipher, keyring)),

@@ -19,7 +19,7 @@ from durable_agent_host.hook_validation import check_hook
 from durable_agent_host.http.rate_limits import ArrivingBodies, CallerLimits, ConcurrentWork, RequestRates
 from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
 from durable_agent_host.model.turn import Caller
-from durable_agent_host.settings import ANYBODY, OWN, PREFIX, SHARED
+from durable_agent_host.settings import ANYBODY, OWN_NAMES, PREFIX, SHARED_NAMES
 from durable_agent_host.turn.turn_requests import valid_traceparent
 from sqlite_remnants.reserve import DELETION_BYTES, DiskReserve
 
@@ -205,7 +205,7 @@ class Gate:
         identify: Identify | None = None,
         authorize: Authorize | None = None,
         adopters: str = ANYBODY,
-        names: str = SHARED,
+        names: str = SHARED_NAMES,
         limits: CallerLimits | None = None,
         *,
         disk: DiskReserve | None = None,
@@ -213,7 +213,10 @@ class Gate:
         if authorize is not None and identify is None:
             raise RegistrationError("authorize is given without identify, so sessions have no owners: give both")
         if identify is None:
-            for setting, value, default in (("ADOPT_SESSIONS", adopters, ANYBODY), ("SESSION_NAMES", names, SHARED)):
+            for setting, value, default in (
+                ("ADOPT_SESSIONS", adopters, ANYBODY),
+                ("SESSION_NAMES", names, SHARED_NAMES),
+            ):
                 if value != default:
                     raise RegistrationError(
                         f"{PREFIX}{setting} is {value!r}, and the app gives no identify, so that everyone has all "
@@ -229,7 +232,7 @@ class Gate:
         self._arriving = ArrivingBodies(limits.arriving_bytes)
         self._working = ConcurrentWork(limits.reads_at_once)
         self._disk = disk
-        self.has_own_names = names == OWN
+        self.has_own_names = names == OWN_NAMES
 
     @property
     def identifies(self) -> bool:

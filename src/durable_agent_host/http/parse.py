@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
 
-from durable_agent_host.codec.strict_json import MOST_LEVELS, is_nested_too_deeply
+from durable_agent_host.codec.strict_json import MAX_LEVELS, is_nested_too_deeply
 from durable_agent_host.errors import RequestError, RequestTooLargeError
 from durable_agent_host.http.body_parsing import (
     FORM,
@@ -136,7 +136,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
 
 def _check_nesting(value: Any, subject: str) -> None:
     if is_nested_too_deeply(value):
-        raise RequestError(f"{subject} is nested more than {MOST_LEVELS} levels deep: send fewer")
+        raise RequestError(f"{subject} is nested more than {MAX_LEVELS} levels deep: send fewer")
 
 
 def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | None:

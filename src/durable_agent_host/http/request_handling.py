@@ -31,7 +31,7 @@ from durable_agent_host.http.problem_details import problem, problem_of_error
 from durable_agent_host.http.rate_limits import StreamReaders
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
-from durable_agent_host.model.history_locations import Histories
+from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
@@ -147,7 +147,7 @@ class Host:
     compaction_id_of: Callable[[str], str | None] = lambda _: None
     prices_of: Callable[[str], Mapping[str, Price]] = lambda _: {}
     final_response_of: Callable[[str], FinalResponse] = lambda _: lambda _: None
-    histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
+    histories: Mapping[str, HistoryLocations] = field(default_factory=dict[str, HistoryLocations])
     gate: Gate = field(default_factory=Gate)
     allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])
     metrics: Callable[[], str] = str

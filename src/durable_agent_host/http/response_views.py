@@ -10,16 +10,16 @@ from urllib.parse import quote
 
 import azure.functions as func
 
-from durable_agent_host.codec.entity_state import encode_spent, encode_stats
+from durable_agent_host.codec.entity_state import encode_budget_usage, encode_stats
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import response_id_of
-from durable_agent_host.codec.schema_validation import place_of
+from durable_agent_host.codec.schema_validation import format_json_path
 from durable_agent_host.codec.strict_json import encode_strict
-from durable_agent_host.concurrency.cooperative_yield import give_way
-from durable_agent_host.concurrency.thread_offload import aside
+from durable_agent_host.concurrency.cooperative_yield import yield_if_due
+from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import StateError
 from durable_agent_host.http.problem_details import problem_body
-from durable_agent_host.model.budget import Spent
+from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.blob_cache import MAX_BYTES, PieceCache
@@ -51,7 +51,7 @@ async def large_json_response(
     Raises:
         Exception: whatever the view raises.
     """
-    text = await aside(count, lambda: _encode_pausing(view()))
+    text = await run_in_thread_if_many(count, lambda: _encode_pausing(view()))
     return func.HttpResponse(text, status_code=int(HTTPStatus.OK), mimetype="application/json", headers=dict(headers))
 
 
@@ -97,7 +97,7 @@ def _encode_pausing(value: Any) -> str:
         return encode_strict(value)
     parts: list[str] = []
     for item in cast("list[Any]", value):
-        give_way()
+        yield_if_due()
         parts.append(encode_strict(item))
     return f"[{', '.join(parts)}]"
 
@@ -243,7 +243,7 @@ def turn_view(turn: Turn) -> dict[str, Any]:
     if turn.request.principal:
         view["asked_by"] = {"principal": turn.request.principal, "tenant": turn.request.tenant}
     if approvals := [
-        {"call_id": name, **approval_view(answer)} for name, answer in turn.answers.items() if answer.get("by")
+        {"call_id": name, **approval_view(answer)} for name, answer in turn.approvals.items() if answer.get("by")
     ]:
         view["approvals"] = approvals
     if turn.outcome is not None:
@@ -255,11 +255,11 @@ def turn_view(turn: Turn) -> dict[str, Any]:
             "message_count": turn.outcome.message_count,
             "ended_at": turn.outcome.ended_at,
             "stats": encode_stats(turn.outcome.stats),
-            **(turn.outcome.served or {}),
+            **(turn.outcome.model_info or {}),
         }
         if turn.outcome.redacted:
             view["redacted"] = True
-        view |= usage_view(turn.outcome.spent)
+        view |= usage_view(turn.outcome.budget_usage)
         if turn.outcome.status == "completed":
             view = with_value(view, turn.outcome.text, turn.request.response_format)
     return view
@@ -281,9 +281,9 @@ def approval_view(answer: Mapping[str, Any]) -> dict[str, Any]:
     return view
 
 
-def usage_view(usage: Spent | None) -> dict[str, Any]:
+def usage_view(usage: BudgetUsage | None) -> dict[str, Any]:
     """Return what a turn or session has spent; empty when nothing counts it. Guarantee: pure."""
-    return {} if usage is None else {"spent": encode_spent(usage)}
+    return {} if usage is None else {"spent": encode_budget_usage(usage)}
 
 
 def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -322,14 +322,16 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
                 "error": receipt.error,
                 "response_id": response_ids.get(receipt.turn_id),
                 "stats": encode_stats(receipt.stats) if receipt.stats else None,
-                **usage_view(receipt.spent),
+                **usage_view(receipt.budget_usage),
             }
             for receipt in page.receipts
         ],
     }
-    view |= usage_view(session.spent)
+    view |= usage_view(session.budget_usage)
     if page.left_out:
-        view["left_out"] = [{**asdict(omission), "path": place_of(tuple(omission.path))} for omission in page.left_out]
+        view["left_out"] = [
+            {**asdict(omission), "path": format_json_path(tuple(omission.path))} for omission in page.left_out
+        ]
     if page.problems:
         view["problems"] = [asdict(problem) for problem in page.problems]
     return view

@@ -15,7 +15,7 @@ import azure.functions as func
 from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
 
 from durable_agent_host.codec.entity_state import document_digest, owner_of_document
-from durable_agent_host.concurrency.cooperative_yield import give_way
+from durable_agent_host.concurrency.cooperative_yield import yield_if_due
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import DurableAgentHostError, RequestError, TurnRejectedError
 from durable_agent_host.http.event_stream import DocumentStream
@@ -24,9 +24,9 @@ from durable_agent_host.http.problem_details import problem_of_error
 from durable_agent_host.http.request_handling import Answer, Call, Host, named_session
 from durable_agent_host.http.response_views import header_value, json_response, large_json_response, session_view
 from durable_agent_host.http.session_search import find_sessions, parse_search
-from durable_agent_host.model.history_locations import Histories
+from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
-from durable_agent_host.model.overlay import StandIn
+from durable_agent_host.model.overlay import SummaryMessage
 from durable_agent_host.session.context_selection import (
     RECORD,
     StoredContext,
@@ -68,7 +68,7 @@ def context_view(
     messages = context_messages(entries, overlay, count=session.message_count, between=between)
     names = [cast("str", message.additional_properties.pop(RECORD)) for message in messages]
     pieces = overlay.pieces if overlay is not None else ()
-    summaries = {encode_summary_id(piece.name): piece for piece in pieces if isinstance(piece, StandIn)}
+    summaries = {encode_summary_id(piece.name): piece for piece in pieces if isinstance(piece, SummaryMessage)}
     annotate_message_groups(messages, tokenizer=_TOKENIZER)
     message_views: list[dict[str, Any]] = []
     for name in names:
@@ -95,7 +95,7 @@ def context_view(
     }
 
 
-def _summary_view(summary: StandIn) -> dict[str, Any]:
+def _summary_view(summary: SummaryMessage) -> dict[str, Any]:
     replaced_range = {
         "first_turn_id": summary.first_turn_id,
         "last_turn_id": summary.last_turn_id,
@@ -158,7 +158,7 @@ async def _read_context(host: Host, agent: str, session_id: str, client: TurnCli
         raise unknown_session(agent, session_id)
     name = header_value(session_id)
     names = {"x-ms-session-id": name, "x-ms-thread-id": name}
-    view = partial(context_view, agent, session_id, context, compaction_id=compaction_id, between=give_way)
+    view = partial(context_view, agent, session_id, context, compaction_id=compaction_id, between=yield_if_due)
     return await large_json_response(len(context.entries), view, names)
 
 
@@ -247,7 +247,7 @@ async def repair_session(host: Host, call: Call, client: TurnClient) -> func.Htt
         state = await client.documents.read(agent, session_id)
         if state is None:
             raise unknown_session(agent, session_id)
-        _history(host, agent).refuse(agent, "repair")
+        _history(host, agent).reject_unsupported(agent, "repair")
         backup_id = backup_session_id(session_id, document_digest(state), client.claims.known_mark)
         try:
             rules = host.repair_rules_of(agent)
@@ -275,7 +275,7 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     if await client.documents.read(agent, session_id) is None:
         raise unknown_session(agent, session_id)
     if at_turn:
-        _history(host, agent).refuse(agent, "fork at")
+        _history(host, agent).reject_unsupported(agent, "fork at")
 
     async def fork(copy_id: str) -> int | None:
         if await client.documents.is_id_in_use(agent, copy_id):
@@ -324,7 +324,7 @@ async def delete_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     else:
         raise unknown_session(agent, session_id)
     if state is not None and history_option is None:
-        history.refuse(agent, "delete")
+        history.reject_unsupported(agent, "delete")
     await client.check_log()
     if state is not None and history_option is None:
         await client.documents.delete_external_messages(agent, session_id)
@@ -354,5 +354,5 @@ def backup_session_id(session_id: str, digest: str, owners_mark: str = "") -> st
     return session_id[: hidden + MAX_SESSION_ID_CHARACTERS - len(mark)] + mark
 
 
-def _history(host: Host, agent: str) -> Histories:
-    return host.histories.get(agent, Histories())
+def _history(host: Host, agent: str) -> HistoryLocations:
+    return host.histories.get(agent, HistoryLocations())

@@ -72,7 +72,7 @@ async def _run_in(host: Host, call: Call, client: TurnClient, location: SessionT
         request = await client.with_legacy_id(request, key, call.caller)
     await keep_sent_files(client, request, parameters.files)
     headers = turn_headers(request)
-    redacted_request = await client.storage.shown(request)
+    redacted_request = await client.storage.redact_request(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
     urls = turn_urls(call.base_url, request)
     if not parameters.wait:

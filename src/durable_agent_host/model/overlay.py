@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
-class Place(NamedTuple):
+class MessagePosition(NamedTuple):
     """The position of a message in the record.
 
     Attributes:
@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Span:
+class MessageRange:
     """Consecutive messages of the record.
 
     Attributes:
@@ -31,12 +31,12 @@ class Span:
         last: the last, inclusive.
     """
 
-    first: Place
-    last: Place
+    first: MessagePosition
+    last: MessagePosition
 
 
 @dataclass(frozen=True)
-class StandIn:
+class SummaryMessage:
     """A message that is not in the record and replaces some that are.
 
     Attributes:
@@ -51,8 +51,8 @@ class StandIn:
 
     name: str
     message: Mapping[str, Any]
-    first: Place
-    last: Place
+    first: MessagePosition
+    last: MessagePosition
     count: int
     first_turn_id: str = ""
     last_turn_id: str = ""
@@ -65,28 +65,29 @@ class Overlay:
     Attributes:
         pieces: the context before the tail, oldest first.
         tail: from here on, the whole record is in the context, including what later turns add.
-        made_by: the strategies and the provider that made it; invalid for others.
+        compaction_id: the strategies and the provider that made it; invalid for others.
         entries: the number of entries in the record when it was made.
         turn_id: the turn that the last of those entries belongs to; empty for none.
     """
 
-    pieces: tuple[Span | StandIn, ...]
-    tail: Place
-    made_by: str
+    pieces: tuple[MessageRange | SummaryMessage, ...]
+    tail: MessagePosition
+    compaction_id: str
     entries: int
     turn_id: str = ""
 
     def has_any(self, first: int, end: int) -> bool:
         """Return whether any of the entries from one number up to, not including, another is in the context."""
         return end > self.tail.entry or any(
-            isinstance(piece, Span) and piece.first.entry < end and first <= piece.last.entry for piece in self.pieces
+            isinstance(piece, MessageRange) and piece.first.entry < end and first <= piece.last.entry
+            for piece in self.pieces
         )
 
     @property
-    def is_whole(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the context is the whole record."""
-        return not self.pieces and self.tail == Place(0, 0)
+        return not self.pieces and self.tail == MessagePosition(0, 0)
 
-    def holds_for(self, made_by: str, entries: int) -> bool:
+    def applies_to(self, compaction_id: str, entries: int) -> bool:
         """Return whether these strategies made the overlay, for a record at most this long."""
-        return self.made_by == made_by and self.entries <= entries
+        return self.compaction_id == compaction_id and self.entries <= entries

@@ -41,16 +41,16 @@ def is_carrier(content: Content) -> bool:
 
 
 @dataclass(frozen=True)
-class Forgotten:
+class LostState:
     """Something that a model's service no longer has, or can no longer use.
 
     Attributes:
-        what: the continuation of a conversation, a container in which code ran, encrypted reasoning, or a field of a
+        kind: the continuation of a conversation, a container in which code ran, encrypted reasoning, or a field of a
             message that the service returns and does not accept.
         name: of the container, the field, or the answer which the turn had continued; empty when unknown.
     """
 
-    what: Literal["continuation", "container", "reasoning", "field"]
+    kind: Literal["continuation", "container", "reasoning", "field"]
     name: str = ""
 
 
@@ -59,14 +59,14 @@ class ItemPart:
     """Where in the output of one model call an update belongs. Also used in folded updates.
 
     Attributes:
-        place: position of the provider's item in the output, from 0, or the item's id where the provider gives no
+        position: position of the provider's item in the output, from 0, or the item's id where the provider gives no
             position; None for complete contents without a known item.
         part: the part of the item; empty for the item as a whole.
         item: the finished item as the provider wrote it, when this update has it.
-        begins: the id of the item that begins with this update; some services give all items one position.
+        first_item_id: the id of the item that begins with this update; some services give all items one position.
     """
 
-    place: int | str | None
+    position: int | str | None
     part: str = ""
     item: Mapping[str, Any] | None = None
-    begins: str | None = None
+    first_item_id: str | None = None

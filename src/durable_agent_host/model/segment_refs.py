@@ -10,7 +10,7 @@ class SegmentRef:
 
     Attributes:
         name: of the piece: SHA-256 of its bytes, 64 hexadecimal digits.
-        home: of the piece.
+        namespace: of the piece.
         entries: how many entries of the conversation are below it.
         size: bytes of the JSON of the segments below it, before compression and without large contents.
         depth: 0 for a segment, 1 for an index of segments, and so on.
@@ -19,7 +19,7 @@ class SegmentRef:
     """
 
     name: str
-    home: str
+    namespace: str
     entries: int
     size: int
     depth: int = 0
@@ -28,13 +28,13 @@ class SegmentRef:
 
 
 @dataclass(frozen=True)
-class Sealed:
+class SegmentList:
     """The part of a session that is stored in pieces.
 
     Attributes:
-        home: where the session writes; empty until then.
-        homes: homes that the session may refer to, its own first.
-        homes_at: name and home of the piece that lists further ones, of a fork of a fork of a fork; see
+        namespace: where the session writes; empty until then.
+        namespaces: homes that the session may refer to, its own first.
+        namespaces_at: name and home of the piece that lists further ones, of a fork of a fork of a fork; see
             `durable_agent_host.segments.conversation_reader.Record.namespaces`.
         refs: the sealed entries, oldest first; deeper ones come before flatter ones.
         seen: short marks of turns whose receipts are in pieces, oldest first.
@@ -42,12 +42,12 @@ class Sealed:
         overlay: likewise for the overlay.
     """
 
-    home: str = ""
-    homes: tuple[str, ...] = ()
+    namespace: str = ""
+    namespaces: tuple[str, ...] = ()
     refs: tuple[SegmentRef, ...] = ()
     seen: str = ""
     agent_session: tuple[str, str] | None = None
-    homes_at: tuple[str, str] | None = None
+    namespaces_at: tuple[str, str] | None = None
     overlay: tuple[str, str] | None = None
 
     @property
@@ -56,21 +56,21 @@ class Sealed:
         return sum(ref.entries for ref in self.refs)
 
 
-NOTHING_SEALED: Final = Sealed()
+NOTHING_SEALED: Final = SegmentList()
 
 
 @dataclass(frozen=True)
-class Sealing:
+class SealPlan:
     """What a turn's end moves out of the session's head; the session's ``commit`` applies it.
 
     Attributes:
         instead_of: digest of the state seen by the activity: the head's entries to seal, and the previous sealed part.
-        taken: how many entries at the front of the head are sealed.
+        entry_count: how many entries at the front of the head are sealed.
         receipts: short marks of the turns whose receipts leave the head, see `durable_agent_host.session.sealing`.
         sealed: the sealed part from now on.
     """
 
     instead_of: str
-    taken: int
+    entry_count: int
     receipts: str
-    sealed: Sealed
+    sealed: SegmentList

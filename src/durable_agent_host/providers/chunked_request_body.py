@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with
-from durable_agent_host.concurrency.cooperative_yield import give_way
+from durable_agent_host.concurrency.cooperative_yield import yield_if_due
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import ProviderError
@@ -88,7 +88,7 @@ def encode_items(items: Sequence[Any]) -> list[bytes] | None:
     parts: list[bytes] = []
     try:
         for item in items:
-            give_way()
+            yield_if_due()
             parts.append(b",")
             _write(item, parts)
     except (TypeError, ValueError, RecursionError):
@@ -177,7 +177,7 @@ _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow
 def _join_chunks(parts: Sequence[bytes]) -> bytes:
     buffer = io.BytesIO()
     for part in parts:
-        give_way()
+        yield_if_due()
         buffer.write(part)
     return buffer.getvalue()  # without another copy, which takes 10 ms for 30 MB
 
@@ -211,7 +211,7 @@ def _write(value: Any, parts: list[bytes]) -> None:
     elif isinstance(value, list):
         opening = b"["
         for element in cast("list[Any]", value):
-            give_way()
+            yield_if_due()
             parts.append(opening)
             _write(element, parts)
             opening = b","
@@ -219,6 +219,6 @@ def _write(value: Any, parts: list[bytes]) -> None:
     else:
         parts.append(b'"')
         for start in range(0, len(value), _LONG_CHARACTERS):
-            give_way()
+            yield_if_due()
             parts.append(encode_text(_json(value[start : start + _LONG_CHARACTERS])[1:-1]))
         parts.append(b'"')

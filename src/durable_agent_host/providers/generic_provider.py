@@ -9,7 +9,7 @@ from agent_framework import ChatResponse, Content, Message
 from durable_agent_host.concurrency.cooperative_yield import resting
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import STAMP, Forgotten, ItemPart, is_carrier
+from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState, is_carrier
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import http_client_guards, stream_completion
 from durable_agent_host.providers.client_errors import explain_client_error
@@ -91,7 +91,7 @@ class NeutralProvider:
         return remove_carriers(remove_completed_approvals(messages))
 
     def carry(
-        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten], /
+        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
         """Return both unchanged: the service stores nothing of the conversation."""
         del new_losses
@@ -111,7 +111,7 @@ class NeutralProvider:
         """Do nothing: only the service's provider knows how."""
         del client, continuation
 
-    def lost_state(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return None: nothing is known of the service's data."""
         del error
 

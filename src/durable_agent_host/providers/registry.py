@@ -8,7 +8,7 @@ from agent_framework import Content, Message
 
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.provider_item import Forgotten, ItemPart
+from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.providers import anthropic, azure_ai_agents, chat_completions, gemini, openai
 from durable_agent_host.providers.generic_provider import NeutralProvider
 
@@ -62,7 +62,7 @@ class OpaqueProvider(NeutralProvider):
         return list(messages)
 
     def carry(
-        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten], /
+        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
         """Mark lost state with each provider."""
         losses = dict(stored_losses)
@@ -71,7 +71,7 @@ class OpaqueProvider(NeutralProvider):
             messages, losses = provider.carry(messages, losses, loss_list)
         return list(messages), losses
 
-    def lost_state(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return the result of the first provider that recognizes the error."""
         return next((loss for provider in self._providers if (loss := provider.lost_state(error)) is not None), None)
 

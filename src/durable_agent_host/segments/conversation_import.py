@@ -8,12 +8,12 @@ from itertools import batched
 from typing import Any, Final, Protocol
 
 from durable_agent_host.codec.entity_state import decode_receipt, encode_session
-from durable_agent_host.codec.offloaded_text import attach
+from durable_agent_host.codec.offloaded_text import restore
 from durable_agent_host.codec.session_document_reader import DocumentReader, Read, ReadEntry, ReadReceipt, ReadText
-from durable_agent_host.concurrency.cooperative_yield import give_way, let_others
+from durable_agent_host.concurrency.cooperative_yield import let_others, yield_if_due
 from durable_agent_host.errors import RequestTooLargeError
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.model.segment_refs import Sealed
+from durable_agent_host.model.segment_refs import SegmentList
 from durable_agent_host.model.session import Receipts
 from durable_agent_host.segments.conversation_writer import WrittenConversation
 from durable_agent_host.session.session_import import (
@@ -94,14 +94,14 @@ class InMemoryWriter:
 
     async def add(self, entry: Mapping[str, Any]) -> None:
         """Receive an entry."""
-        self._entries.append(attach(entry, self._pieces))
+        self._entries.append(restore(entry, self._pieces))
 
     async def finish(
         self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None
     ) -> WrittenConversation:
         """Return all of it, except for the overlay: a conversation kept elsewhere has no context of its own."""
         del overlay
-        return WrittenConversation(tuple(self._entries), tuple(self._receipts), Sealed(), agent_session, None)
+        return WrittenConversation(tuple(self._entries), tuple(self._receipts), SegmentList(), agent_session, None)
 
 
 async def read_document(
@@ -134,7 +134,7 @@ async def read_document(
     conversation = await writer.finish(session.agent_session, session.overlay)
     on_trust = sink.list_trust_notes() + session_on_trust(session)
     count = len(conversation.entries) + conversation.sealed.entries
-    has_usage = session.spent is not None
+    has_usage = session.budget_usage is not None
     if owner is not None:
         session = replace(session, imported=count)
     if not writer.has_written:
@@ -156,7 +156,7 @@ def _feed_reader(reader: DocumentReader, data: bytes) -> list[Read]:
     """Parse pieces of a body in a thread, with pauses for others."""
     parsed_items: list[Read] = []
     for start in range(0, len(data), _SLICE_BYTES):
-        give_way()
+        yield_if_due()
         parsed_items += reader.feed(data[start : start + _SLICE_BYTES])
     return parsed_items
 
@@ -166,7 +166,7 @@ def _check_entries(parsed_entries: list[ReadEntry], *, is_owned: bool) -> tuple[
     entries: list[Mapping[str, Any]] = []
     on_trust: list[str] = []
     for group in batched(parsed_entries, _CHECKED_AT_ONCE, strict=False):
-        give_way()
+        yield_if_due()
         imported_entries = entries_to_import(group)
         entries += imported_entries
         for parsed_entry, entry in zip(group, imported_entries, strict=True):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.entity_state import decode_receipt
-from durable_agent_host.codec.offloaded_text import Detached, detached_of, leave_out
+from durable_agent_host.codec.offloaded_text import OffloadedText, drop_large_texts, get_offloaded_texts
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.concurrency.cooperative_yield import let_others
 from durable_agent_host.errors import CorruptStateError
@@ -130,7 +130,9 @@ class _PageBuilder:
         if self.entries and (count > self.limit or size + large > self.free_bytes):
             return False
         self.limit -= count
-        entry, omitted_texts = leave_out(entry, most_bytes=self.free_bytes - size) if offloaded_texts else (entry, ())
+        entry, omitted_texts = (
+            drop_large_texts(entry, max_bytes=self.free_bytes - size) if offloaded_texts else (entry, ())
+        )
         turn_id = str(entry.get("correlationId"))
         self.left_out += [TooLarge(turn_id, text.path, text.text_size) for text in omitted_texts]
         self.free_bytes -= size + large
@@ -138,7 +140,7 @@ class _PageBuilder:
             (entry,) = await self.record.attached((entry,), namespace)
         except CorruptStateError as error:
             self.problems.append(RepairChange(f"turn {turn_id}", str(error), _OMITTED))
-            entry, _ = leave_out(entry, most_bytes=-1)
+            entry, _ = drop_large_texts(entry, max_bytes=-1)
         self.entries.append(entry)
         return True
 
@@ -153,9 +155,9 @@ class _PageBuilder:
         return Page(self.entries, receipts, previous, self.left_out, self.problems)
 
 
-def _find_offloaded_texts(entry: Mapping[str, Any]) -> list[Detached]:
+def _find_offloaded_texts(entry: Mapping[str, Any]) -> list[OffloadedText]:
     try:
-        return detached_of(entry)
+        return get_offloaded_texts(entry)
     except CorruptStateError:
         return []
 

@@ -59,20 +59,20 @@ async def walk(
         data = await _read(store, [ref for ref in some if ref.depth or reads(ref)], may_lack)
         for ref in some:
             await let_others()
-            found = data.get((ref.home, ref.name))
+            found = data.get((ref.namespace, ref.name))
             if not ref.depth:
                 yield ref, decode_segment(found, ref.size) if found is not None else None
                 continue
             yield ref, None
             if found is not None:
-                async for below in walk(store, decode_index(found, ref.home), reads=reads, may_lack=may_lack):
+                async for below in walk(store, decode_index(found, ref.namespace), reads=reads, may_lack=may_lack):
                     yield below
 
 
 async def _read(store: SegmentStore, refs: Sequence[SegmentRef], may_lack: bool) -> dict[tuple[str, str], bytes]:
     found: dict[tuple[str, str], bytes] = {}
-    for namespace in dict.fromkeys(ref.home for ref in refs):
-        names = [ref.name for ref in refs if ref.home == namespace]
+    for namespace in dict.fromkeys(ref.namespace for ref in refs):
+        names = [ref.name for ref in refs if ref.namespace == namespace]
         for group in [[name] for name in names] if may_lack else [names]:
             try:
                 pieces = await store.get(namespace, group)
@@ -226,7 +226,7 @@ class Sweeper:
             if head is Keeps.EVERYTHING:
                 return None
             session = head if isinstance(head, Session) else Session()
-            is_owner = session.sealed.home == namespace
+            is_owner = session.sealed.namespace == namespace
             is_named = namespace in await self._namespaces_of(session)
             if session.running is not None and (is_owner or not is_named):
                 return None
@@ -263,9 +263,9 @@ class Sweeper:
                 self._store, session.sealed.refs, reads=lambda ref: ref.has_contents, may_lack=bool(session.erasing)
             )
             async for ref, segment in below:
-                left.discard(ref.name if ref.home == namespace else "")
+                left.discard(ref.name if ref.namespace == namespace else "")
                 if segment is not None:
-                    left -= {name for at, name in blobs_of_segment(segment, ref.home) if at == namespace}
+                    left -= {name for at, name in blobs_of_segment(segment, ref.namespace) if at == namespace}
         if clean is not None and not left:
             clean.add_state(namespace, key)
         return sorted(left)
@@ -309,7 +309,7 @@ async def turns_of(store: SegmentStore, session: Session, *, may_lack: bool) -> 
         LogError: the store does not answer.
     """
     receipts = [receipt.turn_id for receipt in session.receipts]
-    yield [*list_turn_ids(session.entries), *receipts, *session.refused]
+    yield [*list_turn_ids(session.entries), *receipts, *session.rejected_turn_ids]
     if session.sealed.refs:
         async for _, segment in walk(store, session.sealed.refs, reads=lambda _: True, may_lack=may_lack):
             if segment is not None:

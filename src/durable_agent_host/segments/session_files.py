@@ -12,7 +12,7 @@ from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.segments.conversation_export import begun
+from durable_agent_host.segments.conversation_export import prefetch_first
 from durable_agent_host.segments.conversation_reader import Record
 from durable_agent_host.segments.turn_data_storage import SessionName, TurnDataStorage, holder_of
 from durable_agent_host.segments.uploads import Uploads
@@ -126,7 +126,7 @@ class SessionFiles:
         """
         assert file.piece is not None
         assert file.size is not None
-        return await begun(self._record.slices(*file.piece, file.size))
+        return await prefetch_first(self._record.slices(*file.piece, file.size))
 
     async def with_files(self, request: TurnRequest) -> TurnRequest:
         """Put the bytes of files into a request that refers to them.

@@ -22,7 +22,7 @@ from durable_agent_host.storage.sqlite_file import SqliteContent, SqliteFile
 from durable_agent_host.storage.sqlite_worker import Change, SqliteWorker
 
 _CONTENT: Final = SqliteContent(
-    what="stored parts of conversations",
+    description="stored parts of conversations",
     version=1,
     schema="""
 CREATE TABLE pieces (

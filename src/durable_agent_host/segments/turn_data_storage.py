@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import CorruptStateError, LogError, LogUnavailableError, StateError
@@ -54,7 +54,7 @@ class TurnDataStorage:
         open_store: returns the process's piece store; the first call opens it.
         seen: for how many sealed receipts a session's head keeps a mark.
         grace_seconds: how long a hold on a home is honoured before a head refers to it.
-        elsewhere: data kept by the app's history providers.
+        external_messages: data kept by the app's history providers.
         redactors: by agent, only agents with redaction; a live view.
     """
 
@@ -64,14 +64,14 @@ class TurnDataStorage:
         *,
         seen: int,
         grace_seconds: float,
-        elsewhere: ExternalMessageStore | None = None,
+        external_messages: ExternalMessageStore | None = None,
         redactors: Mapping[str, Redactor] = MappingProxyType({}),
     ) -> None:
         self.open_store = open_store
         self.owned = SessionOwnerIndex(open_store)
         self.seen = seen
         self.grace_seconds = grace_seconds
-        self._external_messages = elsewhere
+        self._external_messages = external_messages
         self._redactors = redactors
 
     def record(self, session: Session, name: SessionName | None = None) -> Record:
@@ -108,11 +108,11 @@ class TurnDataStorage:
         """
         is_requested = request.orchestration_id and outcome.status == "completed"
         response = (response or outcome.entries[-1]) if is_requested else None
-        new_home = derived_id("home", request.agent.casefold(), request.session_id, request.turn_id)
-        sealed_outcome = seal_outcome(session, outcome, new_namespace=new_home, seen=self.seen)
+        new_namespace = derived_id("home", request.agent.casefold(), request.session_id, request.turn_id)
+        sealed_outcome = seal_outcome(session, outcome, new_namespace=new_namespace, seen=self.seen)
         if sealed_outcome.pieces:
             store = self.open_store()
-            if not session.sealed.home:
+            if not session.sealed.namespace:
                 await store.hold(sealed_outcome.namespace, holder_of(request.agent, request.session_id))
             reach("pieces.after_hold")
             await store.put(sealed_outcome.namespace, sealed_outcome.pieces)
@@ -138,7 +138,7 @@ class TurnDataStorage:
         """Return the redactor of an agent's turns, or None."""
         return self._redactors.get(agent)
 
-    async def shown(self, request: TurnRequest) -> TurnRequest:
+    async def redact_request(self, request: TurnRequest) -> TurnRequest:
         """Return a request as clients see it, and as it is kept.
 
         Raises:
@@ -166,7 +166,7 @@ class TurnDataStorage:
         """
         try:
             if request.agent in self._redactors:
-                redacted_request = await self.shown(request)
+                redacted_request = await self.redact_request(request)
                 namespace = self._message_namespace(request)
                 raw = (
                     await self._store_json(request, raw_fields(request), namespace=namespace)
@@ -179,7 +179,7 @@ class TurnDataStorage:
         except LogError as error:
             raise LogUnavailableError(f"{error}. The turn could not begin: try again later") from error
 
-    async def forget_turn(self, request: TurnRequest) -> None:
+    async def delete_turn_data(self, request: TurnRequest) -> None:
         """Delete what is stored only for a turn. Guarantee: idempotent.
 
         Raises:
@@ -322,7 +322,7 @@ class TurnDataStorage:
 
     async def _store_json(self, request: TurnRequest, value: Any, *, namespace: str = "") -> str:
         data = json_bytes_of(value)
-        name = piece_name(data)
+        name = blob_name(data)
         await self.open_store().put(namespace or turn_namespace(request), {name: data})
         return name
 

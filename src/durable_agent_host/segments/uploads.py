@@ -8,7 +8,7 @@ the upload is no longer needed: the sweep removes it after the grace period, lik
 import asyncio
 from typing import Any, Final
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.conversation_file import ConversationFile
@@ -67,7 +67,7 @@ class Uploads:
             RequestError: the session would have too many unused uploads; nothing is stored.
             LogError: the store does not answer; some may be stored.
         """
-        ids = await asyncio.to_thread(lambda: [piece_name(file.data) for file in files])  # hashing takes time
+        ids = await asyncio.to_thread(lambda: [blob_name(file.data) for file in files])  # hashing takes time
         new_files = [
             self._file(file_id, file.name, file.media_type, len(file.data))
             for file_id, file in zip(ids, files, strict=True)
@@ -76,7 +76,7 @@ class Uploads:
             json_bytes_of({"file": file.file_id, "name": file.name, "mediaType": file.media_type, "size": file.size})
             for file in new_files
         ]
-        description_blobs = {piece_name(line): line for line in lines}
+        description_blobs = {blob_name(line): line for line in lines}
         if len({*await self._list_descriptions(), *description_blobs}) > MAX_UPLOADS:
             raise RequestError(
                 f"a session holds {MAX_UPLOADS} uploads that no message has used: send fewer, use them, or wait"

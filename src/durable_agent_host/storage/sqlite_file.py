@@ -17,7 +17,7 @@ from itertools import batched
 from pathlib import Path
 from typing import Final
 
-from durable_agent_host.concurrency.cooperative_yield import give_way
+from durable_agent_host.concurrency.cooperative_yield import yield_if_due
 from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, LogError
 from sqlite_remnants import CAN_CLEAR, Remnants
 from sqlite_remnants.reserve import connect
@@ -75,7 +75,7 @@ class PageTraces:
             sqlite3.OperationalError: the file cannot be read.
         """
         try:
-            return [number for number in self._remnants().find(give_way) if number > _SCHEMA_PAGE]
+            return [number for number in self._remnants().find(yield_if_due) if number > _SCHEMA_PAGE]
         except OSError as error:
             raise sqlite3.OperationalError(f"its pages cannot be searched: {error}") from error
 
@@ -138,7 +138,7 @@ class SqliteContent:
     """The contents of a file.
 
     Attributes:
-        what: the contents in the plural, for messages.
+        description: the contents in the plural, for messages.
         version: of the tables.
         schema: the statements that create them.
         after_damage: what happens to the contents when the file is moved away.
@@ -146,7 +146,7 @@ class SqliteContent:
         has_short_rows: whether rows with text share pages, of which SQLite leaves copies.
     """
 
-    what: str
+    description: str
     version: int
     schema: str
     after_damage: str
@@ -168,7 +168,7 @@ class SqliteFile:
 
     def __init__(self, path: Path, content: SqliteContent) -> None:
         self.writing = threading.Lock()
-        self.name = f"the {content.what} in {path}"
+        self.name = f"the {content.description} in {path}"
         self._path = path
         self._content = content
         self._wal = path.with_name(f"{path.name}-wal")
@@ -185,7 +185,7 @@ class SqliteFile:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise LogError(
-                f"the folder of the {self._content.what} {self._path} cannot be made ({error}): name another"
+                f"the folder of the {self._content.description} {self._path} cannot be made ({error}): name another"
             ) from error
         with suppress(OSError):  # created closed to others, like its -wal file then; SQLite reports trouble
             self._path.touch(mode=0o600, exist_ok=False)
@@ -221,7 +221,7 @@ class SqliteFile:
             if version or connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
                 raise LogError(
                     f"{self._path} is a database of another program, or of another version of this one ({version}): "
-                    f"move it away, or name another file for the {self._content.what}"
+                    f"move it away, or name another file for the {self._content.description}"
                 )
             for statement in self._content.schema.split(";")[:-1]:
                 connection.execute(statement)
@@ -237,8 +237,8 @@ class SqliteFile:
         """
         if self._identity is not None and _identity(self._path) != self._identity:
             raise LogError(
-                f"the file of the {self._content.what} {self._path} was deleted or replaced while the host runs: what "
-                "is written now is lost. Put it back if you can, and start the host again"
+                f"the file of the {self._content.description} {self._path} was deleted or replaced while the host "
+                "runs: what is written now is lost. Put it back if you can, and start the host again"
             ) from FileNotFoundError(str(self._path))
 
     def is_checkpoint_due(self) -> bool:

@@ -34,8 +34,8 @@ def check_order(log_id: str, records: Iterable[LogRecord], *, after: LogRecord |
         if after is not None:
             if record.offset != after.offset + 1:
                 raise missing_entries(log_id, after.offset + 1)
-            begins_again = record.entry.kind == ATTEMPT and record.attempt == after.attempt
-            if record.attempt < after.attempt or begins_again:
+            is_repeated_start = record.entry.kind == ATTEMPT and record.attempt == after.attempt
+            if record.attempt < after.attempt or is_repeated_start:
                 raise CorruptStateError(
                     f"entry {record.offset} of the turn log {log_id} has been changed, or was moved there from another "
                     "place: restore a copy; nothing was changed"

@@ -127,7 +127,7 @@ def _open_redis(setting: str, settings: Settings, environment: Mapping[str, str]
         raise SettingError("DURABLE_AGENT_HOST_TURN_LOG needs: pip install 'durable-agent-host[redis]'")
     from durable_agent_host.turn_log.redis_log import RedisTurnLog  # noqa: PLC0415
 
-    return RedisTurnLog(setting, kept_seconds=math.ceil(settings.turn_log_retention_hours * 3600))
+    return RedisTurnLog(setting, retention_seconds=math.ceil(settings.turn_log_retention_hours * 3600))
 
 
 def _is_server(url: str) -> bool:

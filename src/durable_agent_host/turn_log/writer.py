@@ -154,7 +154,7 @@ class TurnLogWriter:
             await self._write_event.wait()
         self._check()
 
-    def note(self, entry: LogEntry, *, size_bytes: int = _ENTRY_BYTES, within_seconds: float = 0.0) -> None:
+    def append_soon(self, entry: LogEntry, *, size_bytes: int = _ENTRY_BYTES, within_seconds: float = 0.0) -> None:
         """Append an entry that recovery does not need: durable soon, and before anything committed later.
 
         Args:
@@ -189,9 +189,9 @@ class TurnLogWriter:
         """
         self._check()
         durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        first, *others = map(self._with_time, entries)
+        first, *remaining_entries = map(self._with_time, entries)
         self._pending_entries.append((first, durable))
-        self._pending_entries.extend((entry, None) for entry in others)
+        self._pending_entries.extend((entry, None) for entry in remaining_entries)
         self._hurry()
         return await durable
 

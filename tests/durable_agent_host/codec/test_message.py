@@ -252,7 +252,7 @@ def test_what_served_a_response_is_stored_with_it():
     """Model and tier come back from the entry; an entry of before says nothing of them."""
     served = {"model": "m-2026", "service_tier": "flex"}
     response = AgentResponse(messages=[Message("assistant", ["a"])])
-    entry = encode_response_entry("turn-1", response, created_at="now", served=served)
+    entry = encode_response_entry("turn-1", response, created_at="now", model_info=served)
     assert served_by(json.loads(json.dumps(entry))) == served
     assert served_by(encode_response_entry("turn-1", response, created_at="now")) is None
     assert decode_response(entry).text == "a"

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.overlay import decode_overlay, encode_overlay
-from durable_agent_host.model.overlay import Overlay, Place, Span, StandIn
+from durable_agent_host.model.overlay import MessagePosition, MessageRange, Overlay, SummaryMessage
 
-PLACES = st.builds(Place, st.integers(0, 10**6), st.integers(0, 99))
+PLACES = st.builds(MessagePosition, st.integers(0, 10**6), st.integers(0, 99))
 MESSAGES = st.text().map(lambda text: {"role": "assistant", "contents": [{"$type": "text", "text": text}]})
-STAND_INS = st.builds(StandIn, st.text(), MESSAGES, PLACES, PLACES, st.integers(0, 999), st.text(), st.text())
+STAND_INS = st.builds(SummaryMessage, st.text(), MESSAGES, PLACES, PLACES, st.integers(0, 999), st.text(), st.text())
 OVERLAYS = st.builds(
     Overlay,
-    st.lists(st.builds(Span, PLACES, PLACES) | STAND_INS).map(tuple),
+    st.lists(st.builds(MessageRange, PLACES, PLACES) | STAND_INS).map(tuple),
     PLACES,
     st.text(),
     st.integers(0, 10**6),

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from durable_agent_host.concurrency.thread_offload import MANY, aside, await_in_thread_if_many
+from durable_agent_host.concurrency.thread_offload import MANY, await_in_thread_if_many, run_in_thread_if_many
 
 
 @pytest.mark.parametrize("count", [MANY, MANY + 1])
@@ -13,9 +13,9 @@ def test_a_computation_is_here_or_beside(count: int):
     """What is about many things runs in another thread, and raises as it would here."""
 
     async def run() -> None:
-        assert (await aside(count, threading.get_ident) == threading.get_ident()) == (count == MANY)
+        assert (await run_in_thread_if_many(count, threading.get_ident) == threading.get_ident()) == (count == MANY)
         with pytest.raises(ZeroDivisionError):
-            await aside(count, lambda: 1 // 0)
+            await run_in_thread_if_many(count, lambda: 1 // 0)
 
     asyncio.run(run())
 

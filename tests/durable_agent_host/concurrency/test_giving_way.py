@@ -51,7 +51,7 @@ def test_a_computation_rests_again_and_again(monkeypatch: pytest.MonkeyPatch):
     pace = Pace()
     while len(slept_at) < 4:  # without rests, for ever
         called += 1
-        pace.give_way()
+        pace.yield_if_due()
     assert slept_at[0] == 1
     assert all(after - before > 1 for before, after in pairwise(slept_at))
 
@@ -66,7 +66,7 @@ def test_a_loop_does_not_wait_where_a_thread_would(monkeypatch: pytest.MonkeyPat
         others.append("other")
 
     async def run() -> None:
-        pace.give_way()
+        pace.yield_if_due()
         assert not slept
         task = asyncio.get_running_loop().create_task(other())
         await pace.let_others()
@@ -75,7 +75,7 @@ def test_a_loop_does_not_wait_where_a_thread_would(monkeypatch: pytest.MonkeyPat
 
     asyncio.run(run())
     asyncio.run(let_others())
-    Pace().give_way()
+    Pace().yield_if_due()
     assert len(slept) == 1
 
 

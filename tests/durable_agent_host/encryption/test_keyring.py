@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.encryption.cipher import Cipher
 from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE
 from durable_agent_host.encryption.encrypted_blob_store import EncryptedSegmentStore
@@ -71,8 +71,8 @@ async def test_pieces_of_processes_that_begin_at_once(store: SqliteSegmentStore)
     assert first.all() != second.all()
     stores = [EncryptedSegmentStore(store, Cipher(one), one) for one in (first, second)]
     for mine, others, data in ((*stores, b"of the first"), (*stores[::-1], b"of the second")):
-        await mine.put("a" * 32, {piece_name(data): data})
-        assert await others.get("a" * 32, [piece_name(data)]) == {piece_name(data): data}
+        await mine.put("a" * 32, {blob_name(data): data})
+        assert await others.get("a" * 32, [blob_name(data)]) == {blob_name(data): data}
 
 
 @pytest.mark.parametrize("kept", [b"{}", b"[]", b"7", b'"text"', b"null", b"{", b"", b'{"dataKey": "a"}'])
@@ -80,7 +80,7 @@ async def test_what_is_no_wrapped_key_is_an_error(store: SqliteSegmentStore, kep
     """Among the keys, what somebody else has put there is named, and no other key is made for it."""
     await ring(store, OLD).ready()
     before = await wrapped(store)
-    await store.put(KEYS_NAMESPACE, {piece_name(kept): kept})
+    await store.put(KEYS_NAMESPACE, {blob_name(kept): kept})
     with pytest.raises(CorruptStateError):
         await ring(store, OLD).ready()
     assert sorted(await wrapped(store)) == sorted([*before, kept])

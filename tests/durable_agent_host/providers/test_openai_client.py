@@ -6,7 +6,7 @@ import pytest
 from agent_framework import Content, Message
 from agent_framework_openai import OpenAIChatClient
 
-from durable_agent_host.model.provider_item import STAMP, Forgotten
+from durable_agent_host.model.provider_item import STAMP, LostState
 from durable_agent_host.providers.generic_provider import remove_carriers
 from durable_agent_host.providers.openai.client import adapt_client
 from durable_agent_host.providers.openai.errors import find_lost_state
@@ -75,25 +75,25 @@ def refused(status, message, code=None):
     [
         (
             refused(400, "Previous response with id 'resp_1' not found.", "previous_response_not_found"),
-            Forgotten("continuation"),
+            LostState("continuation"),
         ),
-        (refused(404, "Response with id 'resp_1' not found."), Forgotten("continuation")),
-        (refused(404, "Conversation with id 'conv_1' not found."), Forgotten("continuation")),
-        (refused(400, "Expected container_id: cntr_1a"), Forgotten("container", "cntr_1a")),
-        (refused(400, "Container is expired."), Forgotten("container")),
+        (refused(404, "Response with id 'resp_1' not found."), LostState("continuation")),
+        (refused(404, "Conversation with id 'conv_1' not found."), LostState("continuation")),
+        (refused(400, "Expected container_id: cntr_1a"), LostState("container", "cntr_1a")),
+        (refused(400, "Container is expired."), LostState("container")),
         (refused(404, "The model 'x' does not exist.", "model_not_found"), None),
         (refused(500, "Container is expired."), None),
-        (refused(400, "No tool output found for function call call_1."), Forgotten("continuation")),
-        (refused(400, "No tool output found for custom tool call call_1."), Forgotten("continuation")),
+        (refused(400, "No tool output found for function call call_1."), LostState("continuation")),
+        (refused(400, "No tool output found for custom tool call call_1."), LostState("continuation")),
         (
             refused(400, "The following MCP approval requests do not have an approval: mcpr_1"),
-            Forgotten("continuation"),
+            LostState("continuation"),
         ),
-        (refused(400, "No.", "invalid_encrypted_content"), Forgotten("reasoning")),
-        (refused(400, "The encrypted content gAAA...DQ== could not be verified."), Forgotten("reasoning")),
+        (refused(400, "No.", "invalid_encrypted_content"), LostState("reasoning")),
+        (refused(400, "The encrypted content gAAA...DQ== could not be verified."), LostState("reasoning")),
         (
             refused(400, "The encrypted content for item rs_1 could not be verified. Reason: Encrypted content could"),
-            Forgotten("reasoning"),
+            LostState("reasoning"),
         ),
         (refused(400, "No tool call found for function call output with call_id call_1."), None),
         (ValueError("Response with id 'resp_1' not found."), None),

@@ -156,7 +156,7 @@ def test_a_fork_ends_anywhere(store, turn, is_before):
     assert whole(store, fork) == entries[: 2 * (turn + (not is_before))]
     assert head_bytes(fork) <= HEAD_BYTES
     assert asyncio.run(sizes(store, "a" * 32)) == before
-    own = asyncio.run(sizes(store, fork.sealed.home)) if fork.sealed.home else {}
+    own = asyncio.run(sizes(store, fork.sealed.namespace)) if fork.sealed.namespace else {}
     assert sum(own.values()) < 300_000
     assert whole(store, session) == entries
     with pytest.raises(NotFoundError, match="t999"):
@@ -174,7 +174,7 @@ def test_a_chain_of_forks_keeps_a_small_head(store):
     for number in range(60):
         session = forked(store, session, f"fork-{number}", at_turn=f"t{650 - 10 * number}")
         assert head_bytes(session) <= HEAD_BYTES
-    assert len(session.sealed.homes) <= MAX_NAMESPACES + 1
+    assert len(session.sealed.namespaces) <= MAX_NAMESPACES + 1
     assert whole(store, session) == entries[: 2 * 61]
 
 
@@ -214,9 +214,9 @@ def repair(store: SqliteSegmentStore, session: Session) -> tuple[Session, set[st
     async def run() -> tuple[Session, set[str]]:
         fork, changes = await repair_record(record_of(store, session), RULES)
         assert changes
-        before = {*await sizes(store, fork.session.sealed.home)}
+        before = {*await sizes(store, fork.session.sealed.namespace)}
         await fork.hold(lambda: store, "@a@s")
-        return fork.session, {*await sizes(store, fork.session.sealed.home)} - before
+        return fork.session, {*await sizes(store, fork.session.sealed.namespace)} - before
 
     return asyncio.run(run())
 
@@ -283,12 +283,12 @@ def test_a_fork_of_many_forks_keeps_what_it_shares_until_it_is_erased(store):
     """More homes than a head lists: no sweep takes what the last of them needs, its erasure takes all that is left."""
     entries = turns()
     session, number = stored(store, entries), 0
-    while session.sealed.homes_at is None:
+    while session.sealed.namespaces_at is None:
         number += 1
         session = forked(store, session, f"fork-{number}", at_turn=f"t{650 - 10 * number}")
     holder = f"@a@fork-{number}"
     homes = asyncio.run(record_of(store, session).namespaces())
-    assert len(homes) > MAX_NAMESPACES >= len(session.sealed.homes)
+    assert len(homes) > MAX_NAMESPACES >= len(session.sealed.namespaces)
 
     async def read(asked: str) -> Session | Keeps:
         return session if asked == holder else Keeps.NOTHING

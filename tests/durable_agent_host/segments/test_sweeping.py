@@ -141,7 +141,7 @@ async def check_rest(world: World) -> None:
     await world.finish()
     await check_conversations(world)
     assert await world.stored() == await world.named()
-    homes = {(home, holder_named(name)) for name, head in world.heads.items() for home in head.sealed.homes}
+    homes = {(home, holder_named(name)) for name, head in world.heads.items() for home in head.sealed.namespaces}
     assert await world.held() == homes
 
 

@@ -250,7 +250,7 @@ class World:
         if head is None or head.running:
             return
         self.heads[name] = replace(head, erasing="now")
-        for home in head.sealed.homes:
+        for home in head.sealed.namespaces:
             await self._sweeper().erase(home, holder_named(name))
         await self._step()
         if name in self.heads and self.heads[name].erasing:

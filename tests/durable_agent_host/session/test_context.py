@@ -3,7 +3,7 @@
 import pytest
 from agent_framework import Content, Message
 
-from durable_agent_host.model.overlay import Overlay, Place, Span, StandIn
+from durable_agent_host.model.overlay import MessagePosition, MessageRange, Overlay, SummaryMessage
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.session.context_selection import (
     RECORD,
@@ -32,7 +32,7 @@ SUMMARY = {"role": "assistant", "contents": [{"$type": "text", "text": "sum"}]}
 
 
 def overlay(*pieces, tail):
-    return Overlay(pieces, Place(*tail), "some", 4)
+    return Overlay(pieces, MessagePosition(*tail), "some", 4)
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,17 @@ def overlay(*pieces, tail):
         (overlay(tail=(1, 2)), ["1.2", "2", "3", "4"]),
         (overlay(tail=(9, 0)), []),
         (
-            overlay(Span(Place(0, 0), Place(0, 0)), Span(Place(1, 1), Place(2, 0)), tail=(4, 0)),
+            overlay(
+                MessageRange(MessagePosition(0, 0), MessagePosition(0, 0)),
+                MessageRange(MessagePosition(1, 1), MessagePosition(2, 0)),
+                tail=(4, 0),
+            ),
             ["0", "1.1", "1.2", "2", "4"],
         ),
-        (overlay(StandIn("s", SUMMARY, Place(0, 0), Place(3, 0), 6), tail=(4, 0)), ["sum", "4"]),
+        (
+            overlay(SummaryMessage("s", SUMMARY, MessagePosition(0, 0), MessagePosition(3, 0), 6), tail=(4, 0)),
+            ["sum", "4"],
+        ),
     ],
 )
 def test_the_context_is_what_the_overlay_says(kept, texts):
@@ -62,9 +69,9 @@ def test_a_message_is_known_by_its_place():
     """Each message has the name of its place, from which place and turn are read."""
     first, *_ = context_messages(dict(enumerate(ENTRIES)), overlay(tail=(3, 0)), count=len(ENTRIES))
     name = first.additional_properties[RECORD]
-    assert name == encode_position(Place(3, 0), "b")
-    assert (decode_position(name), decode_turn_id(name)) == (Place(3, 0), "b")
-    assert decode_position(encode_position(Place(1, 2), "turn.with=signs")) == Place(1, 2)
+    assert name == encode_position(MessagePosition(3, 0), "b")
+    assert (decode_position(name), decode_turn_id(name)) == (MessagePosition(3, 0), "b")
+    assert decode_position(encode_position(MessagePosition(1, 2), "turn.with=signs")) == MessagePosition(1, 2)
 
 
 CALL = Message("assistant", [Content.from_function_call("c", "f", arguments="{}")])

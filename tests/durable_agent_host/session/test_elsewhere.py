@@ -7,7 +7,7 @@ from agent_framework import AgentResponse, Content, Message
 
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.message import decode_messages, encode_request_entry, encode_response_entry
-from durable_agent_host.codec.session_schema import document_faults
+from durable_agent_host.codec.session_schema import find_schema_violations
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.external_messages import (
@@ -50,7 +50,7 @@ def test_what_is_put_back_is_what_was_taken_out():
     assert [external_provider_of(entry) for entry in short] == ["Notebook (n)"] * 4
     assert "said b" not in json.dumps(short)
     document = encode_session(Session(entries=tuple(short)))
-    assert document_faults(document) == []
+    assert find_schema_violations(document) == []
     whole = with_messages(decode_session(document).entries, stored(messages_of(ENTRIES)))
     assert as_said(whole) == as_said(ENTRIES)
     assert [external_provider_of(entry) for entry in whole] == [None] * 4
@@ -79,4 +79,4 @@ def test_messages_of_others_have_no_turn():
     others = [Message("user", ["hello"]), Message("assistant", ["yes"])]
     made = entries_of_others([*others, *messages_of(ENTRIES)])
     assert [(entry["$type"], entry["correlationId"]) for entry in made] == [("request", None), ("response", None)]
-    assert document_faults(encode_session(Session(entries=tuple(made)))) == []
+    assert find_schema_violations(encode_session(Session(entries=tuple(made)))) == []

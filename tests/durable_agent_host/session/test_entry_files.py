@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
-from durable_agent_host.codec.offloaded_text import detach
+from durable_agent_host.codec.offloaded_text import offload
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.session.entry_files import files_of_entries
@@ -22,7 +22,7 @@ def files_in(*entries):
     """The files of entries as they are stored, and the pieces that were taken out."""
     pieces, stored = {}, []
     for entry in entries:
-        small, taken = detach(entry)
+        small, taken = offload(entry)
         pieces |= taken
         stored.append(small)
     return files_of_entries(stored, "home", mark=MARK, service_files=RESPONSES.service_files), pieces
@@ -88,7 +88,7 @@ def test_what_tools_and_code_made():
     answer = encode_response_entry("t", AgentResponse(messages=said), created_at=NOW)
     (drawn, sheet), pieces = files_in(answer)
     assert (drawn.role, drawn.media_type, pieces[drawn.piece[1]]) == ("tool", "image/png", b"abc" * 9000)
-    assert (sheet.role, sheet.file_id, sheet.name, sheet.service.place) == (
+    assert (sheet.role, sheet.file_id, sheet.name, sheet.service.location) == (
         *("assistant", "cfile_1", "t.csv"),
         {"container_id": "cntr_1"},
     )

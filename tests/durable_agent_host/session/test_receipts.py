@@ -26,7 +26,7 @@ def session(**more) -> Session:
 
 
 def ended_turn(held: Session, turn_id: str) -> TurnEnd | None:
-    return asyncio.run(NULL_TURN_DATA_STORAGE.record(held).ended(turn_id))
+    return asyncio.run(NULL_TURN_DATA_STORAGE.record(held).find_turn_end(turn_id))
 
 
 def test_all_readers_give_the_same_answer():

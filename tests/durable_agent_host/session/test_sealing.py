@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.entity_state import decode_session, encode_session
-from durable_agent_host.codec.offloaded_text import attach, detach, detached_of
+from durable_agent_host.codec.offloaded_text import get_offloaded_texts, offload, restore
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.session import Session
@@ -74,7 +74,7 @@ async def backwards(record: Record) -> list:
     found: list = []
     async for chunk in record.newest_first():
         assert chunk.first == record.session.message_count - len(found) - len(chunk.entries)
-        found = [*await record.whole(chunk), *found]
+        found = [*await record.load_chunk(chunk), *found]
     return found
 
 
@@ -129,7 +129,8 @@ def test_a_long_conversation_is_written_once(store):
 def test_the_head_stays_small_whatever_else_it_holds(store):
     """A full queue, refused turns, a large state of the framework and many segments: all of it fits."""
     full = Session(
-        queue=tuple(f"{n:032x}" for n in range(50)), refused=tuple(f"{n:032x}" for n in range(MAX_REJECTED_TURNS))
+        queue=tuple(f"{n:032x}" for n in range(50)),
+        rejected_turn_ids=tuple(f"{n:032x}" for n in range(MAX_REJECTED_TURNS)),
     )
     kept = Conversation(store, full)
     state = {"session_id": "s" * 128, "state": {"notes": "n" * 3_000}}
@@ -186,15 +187,15 @@ def test_receipts_of_other_turns_may_come_meanwhile(store):
 def test_detached_texts_come_back_to_the_letter(value):
     """Taking large texts out of an entry and putting them back gives the same entry, whatever is in it."""
     entry = {"$type": "response", "correlationId": "t", "messages": value}
-    small, pieces = detach(entry, least=30)
-    assert attach(json.loads(json.dumps(small)), pieces) == entry
+    small, pieces = offload(entry, min_characters=30)
+    assert restore(json.loads(json.dumps(small)), pieces) == entry
     assert all(len(piece) >= 15 for piece in pieces.values())
-    assert len(detached_of(small)) >= len(pieces)
+    assert len(get_offloaded_texts(small)) >= len(pieces)
 
 
 def test_a_piece_that_is_missing_is_named():
     """An entry whose content is gone is refused with the content's name; nothing is made up."""
-    small, pieces = detach(entries("t", 5, 40_000)[1])
+    small, pieces = offload(entries("t", 5, 40_000)[1])
     (name,) = pieces
     with pytest.raises(CorruptStateError, match=name):
-        attach(small, {})
+        restore(small, {})

@@ -9,7 +9,7 @@ import pytest
 from agent_framework import Agent
 from agent_framework_openai import OpenAIChatCompletionClient
 
-from durable_agent_host.stream.fold import fold_part, fold_updates, whole_updates
+from durable_agent_host.stream.fold import fold_part, fold_updates, response_as_updates
 from tests.durable_agent_host.stream.streams import provider, stored, stored_all
 
 USAGE = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
@@ -130,7 +130,7 @@ async def test_the_fold_is_the_answer_that_is_not_streamed(service, name):
         parts = updates[: cuts[0]], updates[cuts[0] : cuts[1]], updates[cuts[1] :]
         pieces = [update for part in parts for update in fold_part(part, provider)]
         assert stored_all(fold_updates(pieces, provider)) == stored_all(folded)
-    assert stored(fold_updates(whole_updates(folded), provider)) == stored(folded)
+    assert stored(fold_updates(response_as_updates(folded), provider)) == stored(folded)
 
 
 async def test_details_of_reasoning_that_come_in_pieces_are_kept(service):

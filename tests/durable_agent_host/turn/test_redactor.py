@@ -12,7 +12,7 @@ from durable_agent_host.errors import RedactionError
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.redaction import add_redaction
-from durable_agent_host.stream.redacted_events import HeldText, without_held
+from durable_agent_host.stream.redacted_events import BufferedText, remove_buffered
 from durable_agent_host.turn.error_texts import error_details, format_problem
 from durable_agent_host.turn.turn_redactor import REDACTED, Redactor
 
@@ -169,12 +169,12 @@ def test_the_error_of_a_failed_redaction_is_shown_without_it():
 def test_the_end_of_a_text_that_was_cut_off_is_left_out(begun: str):
     """What a stream would have held may be the beginning of a secret; a text that is whole stays."""
     said = "I say it word by word. " * 12
-    (cut,) = without_held([Message("assistant", [said + begun])], redactor)
+    (cut,) = remove_buffered([Message("assistant", [said + begun])], redactor)
     assert said.startswith(cut.text)
     assert len(cut.text) > 100
-    assert without_held([Message("assistant", [begun])], redactor) == []
+    assert remove_buffered([Message("assistant", [begun])], redactor) == []
     whole = Message("assistant", [Content.from_text(begun, additional_properties=STAMPED)])
-    assert without_held([whole], redactor) == [whole]
+    assert remove_buffered([whole], redactor) == [whole]
 
 
 def test_what_is_nested_too_deep_is_masked_as_a_whole():
@@ -199,6 +199,6 @@ def test_what_is_nested_too_deep_is_masked_as_a_whole():
 def test_a_stream_tells_what_is_stored(form: str, count: int, spaces: str):
     """White space within a form is bounded, so that a stream does not tell the beginning before it knows the end."""
     said = f"So: {form.replace('{0}', '{}').replace('{}', spaces * count)} and the rest of it {'z ' * 200}"
-    stream = HeldText(redactor)
-    told = "".join(stream.feed(said[first : first + 10]) for first in range(0, len(said), 10)) + stream.settle()
+    stream = BufferedText(redactor)
+    told = "".join(stream.feed(said[first : first + 10]) for first in range(0, len(said), 10)) + stream.flush()
     assert told == redactor.text(said)

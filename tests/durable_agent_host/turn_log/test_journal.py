@@ -22,7 +22,7 @@ def noted(*entries: tuple[str, dict]) -> Recorded:
     """What these entries of a log say."""
     recorded = Recorded()
     for offset, (kind, data) in enumerate(entries):
-        recorded.note(LogRecord(offset, 1, LogEntry(kind, data)))
+        recorded.add(LogRecord(offset, 1, LogEntry(kind, data)))
     return recorded
 
 

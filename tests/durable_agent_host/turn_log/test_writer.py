@@ -56,7 +56,7 @@ async def test_entries_but_deltas_carry_their_time(log):
     writer = TurnLogWriter(log, LOG_ID, await log.open(LOG_ID), clock=lambda: 1.5)
     await writer.put("message.delta", {"text": "a"})
     await writer.put("tool.started", {"call_id": "c"})
-    writer.note(LogEntry("retried", {}))
+    writer.append_soon(LogEntry("retried", {}))
     await writer.commit(LogEntry(OUTCOME, {}), LogEntry(OUTCOME, {}))
     records = (await log.read(LOG_ID, 1)).records
     assert [record.entry.data.get(AT) for record in records] == [None, 1500, 1500, 1500, 1500]

@@ -15,7 +15,7 @@ from typing import Any, Final
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
-from durable_agent_host.concurrency.cooperative_yield import give_way, resting
+from durable_agent_host.concurrency.cooperative_yield import resting, yield_if_due
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_container
 from durable_agent_host.providers.anthropic.lost_state import WITHOUT_THOUGHTS
@@ -251,7 +251,7 @@ class _BlockPreservingMixin(FoldedStreamMixin):
         return accepted_messages(request_messages)
 
     def _prepare_message_groups_for_anthropic(self, message: Message) -> list[dict[str, Any]]:
-        give_way()
+        yield_if_due()
         client: Any = super()
         return request_groups(
             message, lambda plain: plain_messages(plain, client._prepare_message_groups_for_anthropic)

@@ -8,7 +8,7 @@ from agent_framework import Content
 from durable_agent_host.agent.dynamic_subclass import copy_with
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import Forgotten, ItemPart
+from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.providers.azure_ai_agents.errors import explain_run, find_lost_state
 from durable_agent_host.providers.azure_ai_agents.run_events import complete_item, find_event, is_truncated
 from durable_agent_host.providers.azure_ai_agents.service_client import copy_with_limits
@@ -88,7 +88,7 @@ class AzureAIAgentsProvider(NeutralProvider):
             if run.get("status") in {"queued", "in_progress", "requires_action"}:
                 await client.service.cancel(thread_id, run_id)
 
-    def lost_state(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return a deleted thread, or a run that expired while it waited for the app."""
         return find_lost_state(error)
 

@@ -227,7 +227,7 @@ class RunReader:
 
     def _part(self, message_id: str, part: str) -> ItemPart:
         """Return the same object for every fragment of a part, so that the fold recognizes continuations."""
-        if self._last.place != message_id or self._last.part != part:
+        if self._last.position != message_id or self._last.part != part:
             self._last = ItemPart(message_id, part)
         return self._last
 

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.concurrency.cooperative_yield import give_way
+from durable_agent_host.concurrency.cooperative_yield import yield_if_due
 from durable_agent_host.providers.chat_completions.completion_stream import ITEMS, CompletionReader
 from durable_agent_host.providers.chat_completions.message_accumulator import complete_message
 from durable_agent_host.providers.chat_completions.message_metadata import complete_item
@@ -115,7 +115,7 @@ class _MessagePreservingMixin(FoldedStreamMixin):
         return pair_messages(client._prepare_messages_for_openai(chat_messages, *args, **kwargs))
 
     def _build_openai_messages(self, message: Message) -> list[dict[str, Any]]:
-        give_way()
+        yield_if_due()
         client: Any = super()
         if message.role == "user" or message.role in {"system", "developer"}:
             return client._build_openai_messages(message)

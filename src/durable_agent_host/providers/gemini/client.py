@@ -13,7 +13,7 @@ from agent_framework import ChatResponseUpdate, Content, Message, ResponseStream
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.codec.strict_json import is_nested_too_deeply
-from durable_agent_host.concurrency.cooperative_yield import give_way
+from durable_agent_host.concurrency.cooperative_yield import yield_if_due
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.model.budget import TOOL_INPUT
 from durable_agent_host.model.provider_item import SERVICE_TIER
@@ -105,7 +105,7 @@ class _PartPreservingMixin(FoldedStreamMixin):
         return []
 
     def _convert_message_contents(self, message_contents: Sequence[Content], names: dict[str, str]) -> list[Any]:
-        give_way()
+        yield_if_due()
         client: Any = super()
         # Streams end with an empty text; the recorded requests that were accepted omit it, as the fold does.
         sent_contents = [

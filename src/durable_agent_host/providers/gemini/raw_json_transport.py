@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 from durable_agent_host.agent.dynamic_subclass import copy_with
 from durable_agent_host.concurrency.cooperative_yield import resting
-from durable_agent_host.concurrency.thread_offload import aside
+from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.tool_call_names import accepted_name
 
@@ -286,13 +286,13 @@ class _RawJsonModels:
     _api_client: Any
 
     async def generate_content_stream(self, *, model: str, contents: Any, config: Any = None) -> AsyncIterator[Any]:
-        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents, config))
+        call = await run_in_thread_if_many(len(contents), lambda: _Call(self._api_client, model, contents, config))
         models: Any = super(_RawJsonModels, call.models(self))
         stream = await models.generate_content_stream(model=model, contents=_PLACEHOLDER, config=config)
         return call.with_bodies(stream)
 
     async def generate_content(self, *, model: str, contents: Any, config: Any = None) -> Any:
-        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents, config))
+        call = await run_in_thread_if_many(len(contents), lambda: _Call(self._api_client, model, contents, config))
         models: Any = super(_RawJsonModels, call.models(self))
         return call.with_body(await models.generate_content(model=model, contents=_PLACEHOLDER, config=config))
 

@@ -139,7 +139,7 @@ def cited_files(content: Content) -> Iterable[ServiceFile]:
             yield ServiceFile(
                 str(fields["file_id"]),
                 str(name).rpartition("/")[2] if name else None,
-                place={_CONTAINER: str(container)},
+                location={_CONTAINER: str(container)},
             )
 
 
@@ -161,7 +161,7 @@ async def read_file(client: Any, file: ServiceFile) -> ServedFile:
 
     sdk = client.client
     try:
-        if container := file.place.get(_CONTAINER):
+        if container := file.location.get(_CONTAINER):
             response = await sdk.containers.files.content.retrieve(file.file_id, container_id=container)
         else:
             response = await sdk.files.content(file.file_id)

@@ -290,7 +290,7 @@ class BlobTurnLog:
         await self._loop.close(self._container.close())
 
     async def _delete(self, log_id: str) -> None:
-        self._tails.forget(log_id)
+        self._tails.evict(log_id)
         for blob in await self._container.list_blobs(f"{log_id}/"):
             await self._container.delete(blob.name)
 

@@ -65,7 +65,7 @@ class BlobTails:
         """Return the remembered end; another process may have appended since."""
         return self._tails.get(log_id)
 
-    def forget(self, log_id: str) -> None:
+    def evict(self, log_id: str) -> None:
         """Forget the end of a deleted log."""
         self._tails.pop(log_id, None)
 
@@ -126,7 +126,7 @@ class BlobTails:
             return name in seen if is_last else seen[-1:] == [name]
         tail.position += len(frame)
         tail.blocks += 1
-        tail.appends.forget()
+        tail.appends.discard()
         return True
 
     async def _roll_over(self, log_id: str, tail: Tail) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
 from tests.contract.test_segments import HOME, named, some
@@ -87,7 +87,7 @@ async def test_commits_wait_for_the_disk(tmp_path):
 async def test_a_piece_that_was_cut_short_is_damaged(tmp_path, left):
     """However little of a piece is left in the file, it is no piece, and the error names it."""
     store, data = SqliteSegmentStore(tmp_path / "pieces.db"), b"text " * 200
-    name = piece_name(data)
+    name = blob_name(data)
     await store.put("home", {name: data})
     await store.close()
     with closing(sqlite3.connect(tmp_path / "pieces.db")) as file, file:
