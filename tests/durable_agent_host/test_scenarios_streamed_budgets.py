@@ -18,7 +18,7 @@ from durable_agent_host.model.journal_entry import (
     ReservationRaisedEntry,
 )
 from durable_agent_host.model.log_entry import LogRecord
-from durable_agent_host.turn_log.journal import Recorded
+from durable_agent_host.turn_log.journal import JournalState
 from tests.durable_agent_host.test_scenarios_budgets import BUDGETS, USAGE, spent, told
 from tests.durable_agent_host.test_scenarios_cancel import cancel, characters_of, start
 from tests.kit import AgentHost, Lives, PracticeModel, hosted
@@ -117,9 +117,9 @@ def test_turns_that_are_cancelled_use_up_the_session(budgets: AgentHost, model: 
     assert len(model.requests()) == 1
 
 
-def recorded_of(*steps: JournalStep) -> Recorded:
+def recorded_of(*steps: JournalStep) -> JournalState:
     """Give what a log of these steps says."""
-    recorded = Recorded()
+    recorded = JournalState()
     for offset, step in enumerate(steps):
         entry = encode_journal_entry(step)
         assert decode_journal_entry(entry) == step

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from durable_agent_host.concurrency.cooperative_yield import has_paused_within, switch_often
+from durable_agent_host.concurrency.cooperative_yield import has_paused_within, set_switch_interval
 from durable_agent_host.concurrency.singleton import once
 from durable_agent_host.tool_calls import RUNNING_CALL
 
@@ -138,7 +138,7 @@ class _DaemonThreads(ThreadPoolExecutor):
 
 @once
 def _loop() -> asyncio.AbstractEventLoop:
-    switch_often()
+    set_switch_interval()
     loop = asyncio.new_event_loop()
     loop.set_default_executor(_DaemonThreads())
     thread = threading.Thread(target=_run, args=(loop,), name="durable-agent-loop", daemon=True)

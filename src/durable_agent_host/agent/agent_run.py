@@ -52,7 +52,7 @@ class _UnreadableCall(Content):
         return {}
 
 
-def set_unreadable_apart(response: ChatResponse[Any]) -> Iterator[tuple[str, str]]:
+def extract_invalid_calls(response: ChatResponse[Any]) -> Iterator[tuple[str, str]]:
     """Find the calls of a response whose arguments cannot be read, and keep the framework from parsing them.
 
     Args:
@@ -167,7 +167,7 @@ class AgentRun:
         turn_id: the run's turn.
         label: names turn, agent, session and attempt, for log lines.
         journal: finished calls, and where to append.
-        audience: the turn's observers.
+        observers: the turn's observers.
         provider: of the agent's chat client.
         approvals: people's decisions, by the question's id.
         retry_policy: for model calls.
@@ -282,7 +282,7 @@ class AgentRun:
 
     def record_invalid_calls(self, response: ChatResponse[Any], position: int) -> None:
         """Record the calls of a model's response whose arguments cannot be read."""
-        for call_id, result_text in set_unreadable_apart(response):
+        for call_id, result_text in extract_invalid_calls(response):
             self.progress.unreadable[position, call_id] = result_text
 
     def wait_before_retry(self, retry: int, error: BaseException) -> float | None:

@@ -71,7 +71,7 @@ from durable_agent_host.session.ownership import external_session_id
 from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.crash_points import reach
-from durable_agent_host.turn_log.protocol import NoTurnLog, TurnLog
+from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 
 # Cancels work that the model's service still does for an ended turn, whose answer is no longer wanted.
 #
@@ -188,7 +188,7 @@ class AgentRunner:
         provider_for: ProviderFor,
         *,
         observers: Sequence[TurnObserver] = (),
-        open_log: OpenLog = NoTurnLog,
+        open_log: OpenLog = NullTurnLog,
         limits: RunLimits = RunLimits(),
         storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
         history: ProviderHistory | None = None,
@@ -390,7 +390,7 @@ class AgentRunner:
         if primary_provider is not None:
             outcome = replace(outcome, entries=tuple(without_messages(entry, primary_provider) for entry in entries))
         response = entries[-1] if entries else None
-        return await self.storage.seal(runs.record.session, runs.request, outcome, response=response)
+        return await self.storage.offload_outcome(runs.record.session, runs.request, outcome, response=response)
 
     async def _await_successor(self, runs: AgentRuns) -> TurnOutcome:
         """Wait for the outcome from the attempt that took over the turn, and return it.

@@ -37,7 +37,7 @@ from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.overlay import decode_overlay
-from durable_agent_host.concurrency.cooperative_yield import Stretch, yield_if_due
+from durable_agent_host.concurrency.cooperative_yield import TaskSlice, yield_if_due
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import TurnError, TurnTimedOutError
 from durable_agent_host.model.budget import Budgets, BudgetUsage
@@ -45,7 +45,7 @@ from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import ResponseLimits, TurnRequest
-from durable_agent_host.segments.conversation_reader import Record, entries_of_context
+from durable_agent_host.segments.conversation_reader import ConversationReader, entries_of_context
 from durable_agent_host.session.context_selection import context_messages
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.transcript import replay_messages
@@ -225,7 +225,7 @@ class AgentRuns:
     retry_policy: RetryPolicy
     bounds: ResponseLimits
     attempt: TurnAttempt
-    record: Record
+    record: ConversationReader
     agent_session_before: Mapping[str, Any] | None
     with_files: Callable[[TurnRequest], Awaitable[TurnRequest]]
     overlay_before: Mapping[str, Any] | None
@@ -391,7 +391,7 @@ class AgentRuns:
             await self._record_agent_start(run)
         while True:
             start = len(self.output)
-            stretch = Stretch()
+            stretch = TaskSlice()
             take_result = partial(self.output.take_result, start) if self._has_middleware else None
             options = build_options(self.request)
             async with aclosing(stream_updates(agent, messages, self.agent_session, options, take_result)) as updates:

@@ -40,10 +40,10 @@ from durable_agent_host.turn.budget_checks import (
     usage_of_response,
 )
 from durable_agent_host.turn.token_estimate import tokens_of_request
-from durable_agent_host.turn_log.journal import Journal, Recorded
+from durable_agent_host.turn_log.journal import Journal, JournalState
 
 
-def usage_from_journal(records: Recorded, budgets: Budgets) -> BudgetUsage | None:
+def usage_from_journal(records: JournalState, budgets: Budgets) -> BudgetUsage | None:
     """Count the usage of a turn that no longer runs.
 
     Guarantee: pure.
@@ -63,7 +63,7 @@ def usage_from_journal(records: Recorded, budgets: Budgets) -> BudgetUsage | Non
     return budget_usage
 
 
-def responses_from_journal(records: Recorded) -> Iterator[tuple[Mapping[str, Any] | None, str | None]]:
+def responses_from_journal(records: JournalState) -> Iterator[tuple[Mapping[str, Any] | None, str | None]]:
     """Yield usage and model of all model calls with a response. Guarantee: pure."""
     for call in records.inner_calls:
         yield call.usage, call.model
@@ -72,7 +72,7 @@ def responses_from_journal(records: Recorded) -> Iterator[tuple[Mapping[str, Any
         yield (decode_usage(usage) if usage else None), response.get("model")
 
 
-def usage_of_open_calls(records: Recorded) -> BudgetUsage:
+def usage_of_open_calls(records: JournalState) -> BudgetUsage:
     """Count the calls without an end or without token counts, and the starts of tools. Guarantee: pure."""
     usage = BudgetUsage(tool_calls=sum(tool.starts for key, tool in records.tools.items() if key.position >= 0))
     for reservations in records.reserved.values():
@@ -366,7 +366,7 @@ class BudgetAccount:
     def _grow_reservation(self, call: _OpenCall) -> Reservation:
         return raise_reservation(call.reservation, call.characters, call.model, self._budgets.prices)
 
-    def _recall(self, records: Recorded) -> None:
+    def _recall(self, records: JournalState) -> None:
         for usage, model in responses_from_journal(records):
             self._count(usage, model)
         self._committed = self._committed.plus(usage_of_open_calls(records))

@@ -6,7 +6,7 @@ when it runs in the process that received the request.
 
 from typing import Final
 
-from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
+from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 
-CANCELLATIONS: Final = Wakeups()
+CANCELLATIONS: Final = Notifier()
 """By turn id; one per process, because the receiver of a cancel and the runner of the turn share nothing else."""

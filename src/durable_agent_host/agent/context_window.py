@@ -146,10 +146,12 @@ class ContextWindow:
 
     def _leave_out_compacted(self) -> None:
         """Leave out what the model's service has compacted into a later message; instructions stay."""
-        sums_up = self.compaction.sums_up
-        if sums_up is None:
+        is_compaction_item = self.compaction.is_compaction_item
+        if is_compaction_item is None:
             return
-        last = max((n for n, slot in enumerate(self._slots) if slot.is_in and sums_up(slot.message)), default=0)
+        last = max(
+            (n for n, slot in enumerate(self._slots) if slot.is_in and is_compaction_item(slot.message)), default=0
+        )
         if last:
             self._keep({slot for n, slot in enumerate(self._slots) if slot.is_in and (n >= last or _instructs(slot))})
 

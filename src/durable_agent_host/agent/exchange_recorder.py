@@ -109,7 +109,7 @@ class ExchangeRecorder:
             self._call = before
             self._open = open_exchanges
 
-    async def sent(self, method: str, url: str, body: bytes) -> _Exchange | None:
+    async def record_request(self, method: str, url: str, body: bytes) -> _Exchange | None:
         """Keep a request of the call that is made; what is sent besides calls is not kept."""
         if self._call is None or not self._bounds.call_bytes or len(self._open) >= MOST_EXCHANGES:
             return None

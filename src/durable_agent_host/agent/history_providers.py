@@ -67,7 +67,7 @@ def external_providers(agent: Any) -> list[HistoryProvider]:
     ]
 
 
-def why_not_redacted(agent: Any) -> str:
+def redaction_unsupported_reason(agent: Any) -> str:
     """Return why a history provider would receive unredacted content; empty when none would. Guarantee: pure.
 
     Args:

@@ -30,7 +30,7 @@ from durable_agent_host.agent.compaction import (
     select_compaction,
 )
 from durable_agent_host.agent.context_stores import keep_in_session
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.history_placeholder import hide_history, sees_streams
 from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
@@ -123,7 +123,7 @@ class HostedAgent:
             return cast("Any", HostedWorkflow(agent))
         if not self.has_journal:
             return agent
-        agent_copy: Any = copy_with(agent, _TracedAsAttempt)
+        agent_copy: Any = copy_with_mixin(agent, _TracedAsAttempt)
         agent_copy.client = _client_for_run(agent_copy, run, self._inner)
         agent_copy.client.__dict__.update(self._sdk_clients)
         if self.compaction is not None:
@@ -160,7 +160,7 @@ def _get_client(agent: object) -> Any:
 _FUNCTION_NAME: Final = re.compile(r"[A-Za-z0-9_\-]{1,120}")
 
 
-def usable_name(name: object) -> str:
+def validate_agent_name(name: object) -> str:
     """Return the name of an agent. Guarantee: pure.
 
     Args:
@@ -275,7 +275,7 @@ def _to_list(middleware: Any) -> list[Any]:
 
 def _client_for_run(agent: Any, run: AgentRun, inner: NestedAgents) -> Any:
     client = agent.client
-    client_copy = copy_with(client, _JournaledClient)
+    client_copy = copy_with_mixin(client, _JournaledClient)
     client_copy.innermost_chat_middleware = ModelCallMiddleware(run)
     client_copy.agent_middleware = _to_list(agent.middleware)
     client_copy.inner_agents = inner

@@ -42,7 +42,7 @@ class NestedCallMeter:
         """Count the calls of a run in the context of the caller, who keeps what is returned.
 
         Args:
-            run: what it has done earlier is counted, and observers are told.
+            run: its earlier calls are counted, and its observers are notified.
             received_bytes: of the attempt.
         """
         calls = cls(run)

@@ -39,7 +39,7 @@ from durable_agent_host.turn.error_texts import error_details
 from durable_agent_host.turn.pending_approvals import shortened_calls
 from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.turn_redactor import Redactor
-from durable_agent_host.turn_log.journal import Recorded
+from durable_agent_host.turn_log.journal import JournalState
 
 CANCELLED: Final = "durable_agent_host.cancelled"
 """Key in the ``additional_properties`` of a stored response: the turn was cancelled at this point."""
@@ -96,7 +96,7 @@ async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> Turn
         raise InvalidAnswerError(f"the agent's answer cannot be stored: {error}") from error
 
 
-async def build_cancelled(runs: AgentRuns, records: Recorded) -> TurnOutcome:
+async def build_cancelled(runs: AgentRuns, records: JournalState) -> TurnOutcome:
     """Build the outcome of a cancelled turn: its output so far, as a valid transcript.
 
     The model's service, or a workflow, does not know what was cut off, so the next turn starts from the transcript.
@@ -129,7 +129,7 @@ async def build_cancelled(runs: AgentRuns, records: Recorded) -> TurnOutcome:
     return replace(outcome, entries=repaired_entries, error=error_details(error))
 
 
-def _build_missing_result(records: Recorded, key: ToolKey) -> Content:
+def _build_missing_result(records: JournalState, key: ToolKey) -> Content:
     """Build the result of a call whose result the model has not seen."""
     recorded_call = records.tools.get(key)
     if recorded_call is None:

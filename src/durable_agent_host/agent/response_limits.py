@@ -401,18 +401,18 @@ def lacks_finish_reason(updates: Iterable[Any]) -> bool:
 
 async def until_its_end[T](
     updates: AsyncIterable[T],
-    ended_early: Callable[[Iterable[Any]], bool],
+    is_truncated: Callable[[Iterable[Any]], bool],
     quiet_seconds: float | None = _QUIET_SECONDS,
 ) -> AsyncGenerator[T]:
     """Yield the updates of a model call; a connection that fails or stays open after the end of the answer is left.
 
     Args:
         updates: of one model call; closed at the end.
-        ended_early: the provider's.
+        is_truncated: the provider's.
         quiet_seconds: how long a connection may stay open without updates after the end; None for no limit.
     """
     last = deque[T](maxlen=_LAST_UPDATES)
-    wait = _Wait(lambda: not ended_early(last), quiet_seconds)
+    wait = _Wait(lambda: not is_truncated(last), quiet_seconds)
     iterator = aiter(updates)
     try:
         while True:
@@ -427,7 +427,7 @@ async def until_its_end[T](
         if not wait.was_cut_short():
             raise
     except Exception:
-        if received_bytes().exceeded_limit is not None or ended_early(last):
+        if received_bytes().exceeded_limit is not None or is_truncated(last):
             raise
     finally:
         wait.close()

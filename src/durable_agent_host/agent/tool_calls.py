@@ -2,8 +2,8 @@
 
 It is the outermost function middleware: it journals what the model receives, and nothing of a finished call runs
 again, including the app's own middleware; its changes to the session's state are restored. It also decides whether a
-person must approve: the framework sees no tool that needs approval (`hosted_tools` makes views of them), so the other
-calls of a batch run at once.
+person must approve: the framework sees no tool that needs approval (`tool_wrappers` makes views of them), so the other
+calls of a batch run immediately.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ from durable_agent_host.turn.trace_ids import trace_of
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
 from durable_agent_host.turn_log.crash_points import reach
-from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
+from durable_agent_host.turn_log.journal import Journal, JournalState, read_journal
 from durable_agent_host.turn_log.protocol import TurnLog, missing_entries
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
@@ -123,7 +123,7 @@ _HINT: Final = ". The turn could not run without it: try again later"
 
 
 class TurnAttempt:
-    """An attempt of a turn. Made by `Attempt.open`.
+    """An attempt of a turn. Made by `TurnAttempt.open`.
 
     Args:
         log: of the process.
@@ -136,7 +136,7 @@ class TurnAttempt:
         number: of the attempt, from 1.
         label: names turn, agent, session, attempt and trace, for log lines.
         recorded: the log's records when the current run of the agent began.
-        audience: notified of what the attempt does.
+        observers: notified of what the attempt does.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class TurnAttempt:
             f"turn {request.turn_id} (agent {request.agent}, session {request.session_id!r}, attempt {self.number}, "
             f"trace {trace_of(request).name})"
         )
-        self.recorded = Recorded()
+        self.recorded = JournalState()
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
         self._events = EventWriter(self._writer, redactor)
@@ -234,7 +234,7 @@ class TurnAttempt:
             len(self.recorded.tools) - finished_count,
         )
 
-    async def read_again(self) -> Recorded:
+    async def read_again(self) -> JournalState:
         """Read the current records, including everything this attempt has written."""
         await self._writer.flush()
         self.recorded = await read_journal(self._log, self.log_id)

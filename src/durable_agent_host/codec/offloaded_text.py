@@ -1,6 +1,6 @@
 """Large texts of an entry outside of it: removed before the entry is stored, restored before it is read. Pure.
 
-The removed texts are listed in the entry's own extension, by path in the entry, and are empty in the entry. Only the
+The offloaded texts are listed in the entry's own extension, by path in the entry, and are empty in the entry. Only the
 list makes a reference: a text of a user, a tool or a model that looks like one is a text.
 """
 
@@ -33,8 +33,8 @@ class OffloadedText(NamedTuple):
     Attributes:
         path: of keys and list positions, from the entry.
         name: SHA-256 of the stored bytes.
-        namespace: of the piece; empty for the home of the entry.
-        prefix: precedes the bytes: of a data URL, all up to its comma.
+        namespace: of the blob; empty for the namespace of the entry.
+        prefix: the text before the bytes: of a data URL, all up to its comma.
         is_base64: the text is the stored bytes in base64; otherwise they are the text in UTF-8.
         size: in stored bytes.
     """
@@ -53,23 +53,23 @@ class OffloadedText(NamedTuple):
 
 
 def blob_name(data: bytes) -> str:
-    """Return a piece's name: SHA-256 of its bytes in hexadecimal digits. Guarantee: pure."""
+    """Return the name of a blob: SHA-256 of its bytes in hexadecimal digits. Guarantee: pure."""
     return hashlib.sha256(data).hexdigest()
 
 
 def offload(
     entry: Mapping[str, Any], *, min_characters: int = LARGE_CHARACTERS
 ) -> tuple[Mapping[str, Any], dict[str, bytes]]:
-    """Detach the large texts of an entry.
+    """Offload the large texts of an entry.
 
-    Guarantee: pure; the given entry is not changed, and the returned one shares its small values.
+    Guarantee: pure; the entry is not modified, and the returned one shares its small values.
 
     Args:
-        entry: to be stored; it keeps texts that are already detached.
+        entry: to be stored; texts that are already offloaded stay so.
         min_characters: minimum length of a large text, in characters.
 
     Returns:
-        The entry, unchanged when it has no large text, and the pieces to store: name → bytes.
+        The entry, unchanged when it has no large text, and the blobs to store: name → bytes.
     """
     large_texts = [*_large_texts(entry, (), min_characters)]
     if not large_texts:
@@ -87,7 +87,7 @@ def offload(
 
 
 def get_offloaded_texts(entry: Mapping[str, Any]) -> list[OffloadedText]:
-    """List the detached texts of an entry.
+    """List the offloaded texts of an entry.
 
     Guarantee: pure.
 
@@ -108,27 +108,27 @@ def get_offloaded_texts(entry: Mapping[str, Any]) -> list[OffloadedText]:
         ) from error
 
 
-def restore(entry: Mapping[str, Any], pieces: Mapping[str, bytes]) -> Mapping[str, Any]:
+def restore(entry: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Mapping[str, Any]:
     """Restore the large texts of an entry.
 
-    Guarantee: pure; the inverse of `offload`; the given entry is not changed.
+    Guarantee: pure; the inverse of `offload`; the entry is not modified.
 
     Args:
         entry: as stored.
-        pieces: name → bytes, for all that the entry lists.
+        blobs: name → bytes, of all texts that the entry lists.
 
     Returns:
-        The complete entry; the same object when nothing was detached.
+        The complete entry; the same object when it has no offloaded text.
 
     Raises:
-        CorruptStateError: a piece is missing, or the entry lacks its place.
+        CorruptStateError: a blob is missing, or the entry does not have the path.
     """
     texts = get_offloaded_texts(entry)
     if not texts:
         return entry
     restored_entry: Any = remove_text_list(entry)
     for text in texts:
-        data = pieces.get(text.name)
+        data = blobs.get(text.name)
         if data is None:
             raise CorruptStateError(
                 f"a large content of turn {entry.get('correlationId')} is missing: piece {text.name} of the session"
@@ -150,7 +150,7 @@ def decode_text(text: OffloadedText, data: bytes) -> str:
 
 
 def _decode_utf8(data: bytes) -> str:
-    """Decode UTF-8 in parts: a call that decodes it all holds the interpreter for 2 ms a megabyte."""
+    """Decode UTF-8 in parts: one call would block the interpreter for 2 ms per megabyte."""
     if len(data) <= _PART_BYTES:
         return data.decode("utf-8", "surrogatepass")
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
@@ -167,39 +167,39 @@ def _replace_text(entry_part: Any, path: tuple[str | int, ...], text: str, entry
 
 
 def remove_text_list(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Drop the list of detached texts, so that the placeholders are all that remains. Guarantee: pure."""
+    """Remove the list of offloaded texts; the empty texts remain. Guarantee: pure."""
     extension = {name: value for name, value in extension_of(entry).items() if name != STORED}
     return with_extension(entry, extension)
 
 
 def with_placeholders(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Put short texts in place of large ones, so that an entry can be checked without reading them.
+    """Replace offloaded texts by placeholders, so that an entry can be checked without reading them.
 
-    Guarantee: pure; the given entry is not changed.
+    Guarantee: pure; the entry is not modified.
 
     Args:
         entry: as stored.
 
     Returns:
-        An entry with the shape of the complete one.
+        An entry with the schema of the complete one.
 
     Raises:
-        CorruptStateError: the entry lacks the place of a large text.
+        CorruptStateError: the entry does not have the path of a large text.
     """
     return replace_texts(entry, {text.path: text.prefix + PLACEHOLDER for text in get_offloaded_texts(entry)})
 
 
 def replace_texts(entry: Mapping[str, Any], texts: Mapping[tuple[str | int, ...], str]) -> Mapping[str, Any]:
-    """Put texts in place of the detached ones, and remove those from the list.
+    """Insert texts at the paths of offloaded ones, and remove the list.
 
-    Guarantee: pure; the given entry is not changed.
+    Guarantee: pure; the entry is not modified.
 
     Args:
         entry: as stored.
         texts: by the path of each.
 
     Raises:
-        CorruptStateError: the entry lacks a place.
+        CorruptStateError: the entry does not have a path.
     """
     if not texts:
         return entry
@@ -212,9 +212,9 @@ def replace_texts(entry: Mapping[str, Any], texts: Mapping[tuple[str | int, ...]
 def drop_large_texts(
     entry: Mapping[str, Any], *, max_bytes: int
 ) -> tuple[Mapping[str, Any], tuple[OffloadedText, ...]]:
-    """Drop the large texts of an entry that exceed a limit, so that their placeholders remain.
+    """Drop the large texts of an entry that exceed a limit; the empty texts remain.
 
-    Guarantee: pure; the given entry is not changed.
+    Guarantee: pure; the entry is not modified.
 
     Args:
         entry: as stored.
@@ -238,10 +238,10 @@ def drop_large_texts(
 
 
 def with_text_list(entry: Mapping[str, Any], texts: Sequence[OffloadedText]) -> Mapping[str, Any]:
-    """Record the detached texts in an entry. Guarantee: pure.
+    """Record the offloaded texts in an entry. Guarantee: pure.
 
     Args:
-        entry: with empty texts in their places.
+        entry: with empty texts at their paths.
         texts: all of them.
     """
     if not texts:
@@ -250,10 +250,10 @@ def with_text_list(entry: Mapping[str, Any], texts: Sequence[OffloadedText]) -> 
 
 
 def offload_text(text: str, path: tuple[str | int, ...]) -> tuple[OffloadedText, bytes]:
-    """Detach one text. Guarantee: pure.
+    """Offload one text. Guarantee: pure.
 
     Args:
-        text: a large one.
+        text: a large text.
         path: of keys and list positions, from its entry.
 
     Returns:
@@ -264,7 +264,7 @@ def offload_text(text: str, path: tuple[str | int, ...]) -> tuple[OffloadedText,
 
 
 def with_namespace(entry: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
-    """Set the home of an entry's detached texts, so that the entry can move to another home. Guarantee: pure."""
+    """Set the namespace of an entry's offloaded texts, so that another session can use it. Guarantee: pure."""
     texts = get_offloaded_texts(entry)
     if not texts:
         return entry

@@ -27,7 +27,7 @@ from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import STAMP
 
 SOURCE: Final = "durable_agent_host"
-"""Where the framework's session remembers what a model's service has forgotten."""
+"""Key in the state of the framework's session: what a model's service has lost."""
 
 _NONE: Final = type(None)
 _TEXT: Final = Schema((str,))

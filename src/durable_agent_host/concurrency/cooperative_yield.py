@@ -24,12 +24,12 @@ _MOST_SECONDS: Final = 0.016
 _STRETCH_SECONDS: Final = 0.001
 
 
-def switch_often() -> None:
+def set_switch_interval() -> None:
     """Let threads switch after half a millisecond. Guarantee: idempotent; never lengthens the interval."""
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
 
 
-class Pace:
+class YieldSchedule:
     """The working time between two pauses; all long computations of a process share one."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Pace:
         return is_alone
 
 
-class Stretch:
+class TaskSlice:
     """The work of one task between two points at which other tasks of its loop run.
 
     Data that has already arrived is taken without waiting: a stream that arrives faster than it is processed holds its
@@ -94,24 +94,24 @@ def _has_loop() -> bool:
     return True
 
 
-_PACE: Final = Pace()
+_PACE: Final = YieldSchedule()
 yield_if_due: Final = _PACE.yield_if_due
-"""Pause in a thread when it is time to; see `Pace.yield_if_due`."""
+"""Pause in a thread when it is time to; see `YieldSchedule.yield_if_due`."""
 let_others: Final = _PACE.let_others
-"""Pause on a loop when it is time to; see `Pace.let_others`."""
+"""Pause on a loop when it is time to; see `YieldSchedule.let_others`."""
 has_paused_within: Final = _PACE.has_paused_within
-"""Tell whether a long computation is probably going on; see `Pace.has_paused_within`."""
+"""Tell whether a long computation is probably going on; see `YieldSchedule.has_paused_within`."""
 
 
-def resting[T](items: Iterable[T]) -> Iterator[T]:
-    """Yield items one after the other, and pause between them when it is time to; see `Pace.yield_if_due`."""
+def iter_with_pauses[T](items: Iterable[T]) -> Iterator[T]:
+    """Yield items one after the other, and pause between them when it is time to; see `YieldSchedule.yield_if_due`."""
     for item in items:
         yield_if_due()
         yield item
 
 
-class RestingList[T](list[T]):
-    """A list for code of others that walks it at length: whoever iterates pauses when it is time to, like `resting`."""
+class YieldingList[T](list[T]):
+    """A list for third-party code that iterates it at length: the iteration pauses when it is time to."""
 
     def __iter__(self) -> Iterator[T]:
-        return resting(super().__iter__())
+        return iter_with_pauses(super().__iter__())

@@ -20,13 +20,13 @@ from azure.durable_functions.models import TaskBase
 
 from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.durable.app_secret import AppSecret, Orchestrate
-from durable_agent_host.durable.task_hub import Hub, MarkingClient, Steps, Unreadable, read_entity, state_in
+from durable_agent_host.durable.task_hub import MarkingClient, Steps, TaskHub, UnreadableValue, read_entity, state_in
 from durable_agent_host.encryption.cipher import AssociatedData, Cipher
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, StateError
 
 
-class EncryptedHub(Hub):
+class EncryptedHub(TaskHub):
     """Encrypts data in the task hub.
 
     Args:
@@ -145,7 +145,7 @@ class _Client:
                 except CorruptStateError as error:
                     if field == "input":  # without it, nobody can tell whose it is
                         raise
-                    plain_value = Unreadable(error)
+                    plain_value = UnreadableValue(error)
                 setattr(status, f"_{field}", plain_value)
         return status
 

@@ -101,7 +101,7 @@ def _state_of(item: Mapping[str, Any], client: Any) -> Any:
     state: Any = item.get("state")
     try:
         state = json.loads(state) if isinstance(state, str) else state
-        decrypt = getattr(client, "decrypt_state", None)  # on a client that encrypts, see `encrypted_hub`
+        decrypt = getattr(client, "decrypt_state", None)  # on a client that encrypts, see `encrypted_task_hub`
         return state if decrypt is None else decrypt(item["entityId"]["name"], item["entityId"]["key"], state)
     except (ValueError, CorruptStateError):
         return None

@@ -27,7 +27,7 @@ from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.outcome_builder import rebuild_error
 from durable_agent_host.codec.message import decode_response
 from durable_agent_host.durable.session_entity import read_run_request
-from durable_agent_host.durable.task_hub import Hub
+from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id
@@ -84,7 +84,7 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
         upstream: DurableAgentExecutor[Any],
         caller: Caller,
         storage: TurnDataStorage,
-        hub: Hub,
+        hub: TaskHub,
     ) -> None:
         self._context: Any = hub.caller(context)
         self._storage = storage
@@ -131,7 +131,7 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         agent: DurableAIAgent[Any],
         caller: Caller,
         storage: TurnDataStorage,
-        hub: Hub,
+        hub: TaskHub,
     ) -> None:
         upstream = agent._executor  # noqa: SLF001 - upstream's own subclasses have no other way
         super().__init__(_TurnExecutor(context, upstream, caller, storage, hub), agent.name)

@@ -24,13 +24,13 @@ from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.blob_cache import PieceCache
+from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_fork import keep_original
 from durable_agent_host.segments.conversation_pages import Page, read_page
-from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.conversation_repair import find_problems, repair_record
 from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
-from durable_agent_host.segments.turn_data_storage import SessionName, TurnDataStorage, holder_of
+from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, holder_of
 from durable_agent_host.session.admission import is_erasing, raise_if_busy
 from durable_agent_host.session.repair import (
     RepairChange,
@@ -113,7 +113,7 @@ class Access(Protocol):
         """Whether the request may use a name that somebody else has chosen."""
         ...
 
-    async def sees(
+    async def can_access(
         self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, to_read: bool = False
     ) -> bool:
         """Return whether a session exists for the request.
@@ -213,7 +213,9 @@ class SessionDocuments:
         exists = state is not None
         access = self.access
         return (
-            exists if access is None else await access.sees(agent, session_id, owner_of_document(state), exists=exists)
+            exists
+            if access is None
+            else await access.can_access(agent, session_id, owner_of_document(state), exists=exists)
         )
 
     async def read(self, agent: str, session_id: str) -> Any:
@@ -272,7 +274,7 @@ class SessionDocuments:
         raise_if_busy(state)
         if self.external_sessions.has_owner(agent):
             await self.external_sessions.clear(
-                SessionName(agent, session_id), self.storage.record(readable_session(state))
+                SessionKey(agent, session_id), self.storage.record(readable_session(state))
             )
 
     async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any) -> None:
@@ -357,7 +359,7 @@ class SessionDocuments:
         """Put the messages kept by a history provider into the entries of a session."""
         if not self.external_sessions.has_owner(agent):
             return session
-        record = self.storage.record(session, SessionName(agent, session_id))
+        record = self.storage.record(session, SessionKey(agent, session_id))
         entries = await record.attached(session.entries, session.sealed.namespace)
         return replace(session, entries=(*await record.entries_of_others(), *entries))
 
@@ -402,7 +404,7 @@ class SessionDocuments:
         session, changes = await self.read_best_effort(agent, session_id, has_messages=True)
         if session is None:
             return None
-        record = self.storage.record(session, SessionName(agent, session_id))
+        record = self.storage.record(session, SessionKey(agent, session_id))
         page = await read_page(record, before=before, limit=limit)
         return session, replace(page, problems=[*changes, *page.problems])
 
@@ -485,7 +487,7 @@ def decode_best_effort(state: Any) -> tuple[Session | None, list[RepairChange]]:
     return decode_session(document), changes
 
 
-def uncached_conversation(storage: TurnDataStorage, document: Any) -> Record:
+def uncached_conversation(storage: TurnDataStorage, document: Any) -> ConversationReader:
     """Return a conversation for reading in full: directly from the store, without evicting others from the cache.
 
     Args:
@@ -495,7 +497,7 @@ def uncached_conversation(storage: TurnDataStorage, document: Any) -> Record:
     Raises:
         StateError: it cannot be read.
     """
-    return Record(storage.open_store, decode_session(document), cache=PieceCache(0))
+    return ConversationReader(storage.open_store, decode_session(document), cache=BlobCache(0))
 
 
 def readable_session(state: Any) -> Session:

@@ -37,7 +37,7 @@ from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import TurnRecord
-from durable_agent_host.segments.turn_data_storage import SessionName, TurnDataStorage
+from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage
 from durable_agent_host.session.admission import (
     MAX_REJECTED_TURNS,
     ReceiptWindow,
@@ -339,7 +339,7 @@ class DurableAgentEntity:
 
     def _turn_of(self, session: Session, request: TurnRequest) -> TurnRecord:
         return submit(
-            self.storage.record(session, SessionName(request.agent, request.session_id)).turn(request.turn_id)
+            self.storage.record(session, SessionKey(request.agent, request.session_id)).turn(request.turn_id)
         ).result()
 
     def _run_later(self, session: Session, request: TurnRequest, context: DurableEntityContext) -> tuple[Session, Any]:

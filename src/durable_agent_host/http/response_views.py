@@ -22,8 +22,9 @@ from durable_agent_host.http.problem_details import problem_body
 from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.blob_cache import MAX_BYTES, PieceCache
+from durable_agent_host.segments.blob_cache import MAX_BYTES, BlobCache
 from durable_agent_host.segments.conversation_pages import Page
+from durable_agent_host.session.repair import RepairChange
 from durable_agent_host.turn import event_names
 from durable_agent_host.turn.response_format import with_value
 
@@ -34,7 +35,7 @@ from durable_agent_host.turn.response_format import with_value
 # when the client reads on, it is made again, and must have the same bytes.
 
 SLICE_BYTES: Final = 192 * 1024
-BODIES: Final = PieceCache(largest_bytes=MAX_BYTES)
+BODIES: Final = BlobCache(largest_bytes=MAX_BYTES)
 """Bodies that this process is sending, by their SHA-256."""
 
 
@@ -333,5 +334,10 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
             {**asdict(omission), "path": format_json_path(tuple(omission.path))} for omission in page.left_out
         ]
     if page.problems:
-        view["problems"] = [asdict(problem) for problem in page.problems]
+        view["problems"] = [repair_change_view(problem) for problem in page.problems]
     return view
+
+
+def repair_change_view(change: RepairChange) -> dict[str, str]:
+    """Return a problem of a conversation and its repair, as clients see it. Guarantee: pure."""
+    return {"place": change.location, "problem": change.problem, "repair": change.repair}

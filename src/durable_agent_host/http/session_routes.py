@@ -21,8 +21,14 @@ from durable_agent_host.errors import DurableAgentHostError, RequestError, TurnR
 from durable_agent_host.http.event_stream import DocumentStream
 from durable_agent_host.http.parse import MAX_LIMIT, parse_cursor, parse_fork, parse_limit, parse_page_cursor
 from durable_agent_host.http.problem_details import problem_of_error
-from durable_agent_host.http.request_handling import Answer, Call, Host, named_session
-from durable_agent_host.http.response_views import header_value, json_response, large_json_response, session_view
+from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session
+from durable_agent_host.http.response_views import (
+    header_value,
+    json_response,
+    large_json_response,
+    repair_change_view,
+    session_view,
+)
 from durable_agent_host.http.session_search import find_sessions, parse_search
 from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
@@ -110,7 +116,7 @@ _BACKUP_MARK: Final = ".before-repair-"
 _VIEWS: Final = frozenset({None, "record", "context"})
 
 
-async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions``: the matching sessions, newest first, ``limit`` at a time from ``cursor``."""
     agent = host.agent(call.path_part("agent"))
     params = call.query
@@ -128,7 +134,7 @@ async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.Http
     return json_response(HTTPStatus.OK, {"agent": agent, "sessions": sessions, "cursor": following}, {})
 
 
-async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def read_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}``: the newest messages of the record, or those before a cursor.
 
     With ``view=context``, what the model receives.
@@ -151,7 +157,7 @@ async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     return await large_json_response(len(read[1].entries), lambda: session_view(agent, session_id, *read), names)
 
 
-async def _read_context(host: Host, agent: str, session_id: str, client: TurnClient) -> func.HttpResponse:
+async def _read_context(host: HandlerContext, agent: str, session_id: str, client: TurnClient) -> func.HttpResponse:
     compaction_id = host.compaction_id_of(agent)
     context = await client.contexts.read(agent, session_id, compaction_id=compaction_id)
     if context is None:
@@ -162,7 +168,7 @@ async def _read_context(host: Host, agent: str, session_id: str, client: TurnCli
     return await large_json_response(len(context.entries), view, names)
 
 
-async def reset_context(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def reset_context(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``POST /agents/{agent}/sessions/{session}/context/reset``: discard what compaction decided."""
     agent, session_id = named_session(host, call)
     had_overlay = await client.contexts.reset(agent, session_id)
@@ -172,7 +178,7 @@ async def reset_context(host: Host, call: Call, client: TurnClient) -> func.Http
     return json_response(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
 
 
-async def export_session(host: Host, call: Call, client: TurnClient) -> Answer:
+async def export_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``GET /agents/{agent}/sessions/{session}/export``: the whole session, streamed as one document."""
     agent, session_id = named_session(host, call)
     document = await client.copies.export(agent, session_id)
@@ -181,7 +187,7 @@ async def export_session(host: Host, call: Call, client: TurnClient) -> Answer:
     return DocumentStream(document, {"x-ms-session-id": header_value(session_id)})
 
 
-async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
+async def import_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/sessions/{session}/import``: store an exported document as a new session."""
     agent, session_id = named_session(host, call)
     max_bytes = host.settings.max_import_bytes
@@ -211,7 +217,7 @@ async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
 _USAGE_ON_TRUST: Final = "the session itself says what it has spent, from which its budget continues"
 
 
-async def verify_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}/verify``: what a model's service would reject, and how to repair it."""
     agent, session_id = named_session(host, call)
     if (chosen := call.query.get("view")) not in {None, "diff"}:
@@ -221,7 +227,7 @@ async def verify_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     state, changes = await client.documents.verify(agent, session_id, rules=rules, on_difference=differences.append)
     if state is None:
         raise unknown_session(agent, session_id)
-    problems = [asdict(change) for change in changes]
+    problems = [repair_change_view(change) for change in changes]
     answer: dict[str, Any] = {"agent": agent, "session_id": session_id, "problems": problems}
     if chosen:
         answer["differences"] = [asdict(difference) for difference in differences[:MAX_DIFFERENCES]]
@@ -236,8 +242,8 @@ MAX_DIFFERENCES: Final = 100
 _REPAIR_TRIES: Final = 3
 
 
-async def repair_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``POST /agents/{agent}/sessions/{session}/repair``: mend it; the original stays as a session of its own.
+async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+    """``POST /agents/{agent}/sessions/{session}/repair``: repair it; the original stays as a session of its own.
 
     A session that changes meanwhile is read again: an earlier request that a crash cut off may have mended it.
     """
@@ -262,13 +268,13 @@ async def repair_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     answer = {
         "agent": agent,
         "session_id": session_id,
-        "changes": [asdict(change) for change in changes],
+        "changes": [repair_change_view(change) for change in changes],
         "original_session_id": backup_id if changes else None,
     }
     return json_response(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
 
 
-async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``POST /agents/{agent}/sessions/{session}/fork``: a new session that begins with a copy of the conversation."""
     agent, session_id = named_session(host, call)
     new_id, at_turn, is_before = parse_fork(call.body)
@@ -303,7 +309,7 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     return json_response(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(new_id)})
 
 
-async def delete_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``DELETE /agents/{agent}/sessions/{session}``: erase it, its receipts, turns and logs; says what.
 
     Of a session that has not begun, the caller's uploads.
@@ -354,5 +360,5 @@ def backup_session_id(session_id: str, digest: str, owners_mark: str = "") -> st
     return session_id[: hidden + MAX_SESSION_ID_CHARACTERS - len(mark)] + mark
 
 
-def _history(host: Host, agent: str) -> HistoryLocations:
+def _history(host: HandlerContext, agent: str) -> HistoryLocations:
     return host.histories.get(agent, HistoryLocations())

@@ -7,11 +7,11 @@ from typing import Final
 
 import azure.functions as func
 
-from durable_agent_host.concurrency.cooperative_yield import let_others, resting
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses, let_others
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_limit
-from durable_agent_host.http.request_handling import Call, Host
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.response_views import large_json_response, turn_headers
 from durable_agent_host.http.turn_routes import named_turn
 from durable_agent_host.model.ids import turn_log_id
@@ -22,7 +22,7 @@ from durable_agent_host.turn.turn_redactor import Redactor
 _STEPS: Final = 200
 
 
-async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET …/turns/{turn}/steps``: attempts, model calls, tool calls, waits, retries; ``limit`` from ``cursor``."""
     limit = parse_limit(call.query.get("limit"), default=_STEPS)
     first = parse_step_cursor(call.query.get("cursor"))
@@ -51,7 +51,7 @@ async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpRes
 def _redact_records(records: Sequence[LogRecord], redactor: Redactor) -> list[LogRecord]:
     return [
         replace(record, entry=replace(record.entry, data=redactor.value(record.entry.data)))
-        for record in resting(records)
+        for record in iter_with_pauses(records)
     ]
 
 

@@ -107,7 +107,7 @@ class NestedCallCompletedEntry:
     Attributes:
         number: among these calls of one run, from 0.
         usage: token counts by the framework's names, or None when the service reported none.
-        model: that served it.
+        model: the model that generated the response.
     """
 
     number: int
@@ -134,12 +134,12 @@ class BudgetReservedEntry:
 
 @dataclass(frozen=True)
 class ReservationRaisedEntry:
-    """A reserved model call has said so much that it has spent more than was reserved.
+    """A reserved model call has used more than was reserved, by its output so far.
 
     Attributes:
         position: as it was reserved.
         number: as it was reserved.
-        reservation: what it has spent at least; in the place of what was reserved.
+        reservation: its minimum usage so far; replaces the previous reservation.
     """
 
     position: int
@@ -149,7 +149,7 @@ class ReservationRaisedEntry:
 
 @dataclass(frozen=True)
 class ReservationReleasedEntry:
-    """A reserved model call has spent nothing: the service refused it.
+    """A reserved model call has used nothing: the service rejected it.
 
     Attributes:
         position: as it was reserved.

@@ -1,8 +1,8 @@
-"""The overlay of a conversation: which part of the record is the context, and what replaces the rest in it.
+"""The overlay of a conversation: which messages are the context, and which summaries replace the others.
 
-The record keeps every message. The context is what the model receives: pieces, oldest first, and the tail, which is
-everything from a message on. So an overlay is at most as large as the context, and a conversation of which only the end
-is sent has an overlay of one place.
+The conversation contains every message. The context is the messages that the model receives: ranges and summaries,
+oldest first, and the tail, which is every message from a position on. So an overlay is at most as large as the context,
+and the overlay of a conversation whose end alone is sent has one position.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class MessagePosition(NamedTuple):
-    """The position of a message in the record.
+    """The position of a message in the conversation.
 
     Attributes:
         entry: number of the entry in the conversation, from 0.
@@ -24,7 +24,7 @@ class MessagePosition(NamedTuple):
 
 @dataclass(frozen=True)
 class MessageRange:
-    """Consecutive messages of the record.
+    """Consecutive messages of the conversation.
 
     Attributes:
         first: the first.
@@ -37,11 +37,11 @@ class MessageRange:
 
 @dataclass(frozen=True)
 class SummaryMessage:
-    """A message that is not in the record and replaces some that are.
+    """A message of the context that replaces messages of the conversation.
 
     Attributes:
         name: unique in the session.
-        message: in stored form.
+        message: as stored.
         first: the first replaced message.
         last: the last replaced message.
         count: how many messages it replaces.
@@ -64,9 +64,9 @@ class Overlay:
 
     Attributes:
         pieces: the context before the tail, oldest first.
-        tail: from here on, the whole record is in the context, including what later turns add.
-        compaction_id: the strategies and the provider that made it; invalid for others.
-        entries: the number of entries in the record when it was made.
+        tail: from here on, all messages are in the context, including those of later turns.
+        compaction_id: identifies the strategies and the provider that made it; invalid for others.
+        entries: the number of entries in the conversation when it was made.
         turn_id: the turn that the last of those entries belongs to; empty for none.
     """
 
@@ -85,9 +85,9 @@ class Overlay:
 
     @property
     def is_full(self) -> bool:
-        """Whether the context is the whole record."""
+        """Whether the context is the full conversation."""
         return not self.pieces and self.tail == MessagePosition(0, 0)
 
     def applies_to(self, compaction_id: str, entries: int) -> bool:
-        """Return whether these strategies made the overlay, for a record at most this long."""
+        """Return whether these strategies made the overlay, for a conversation of at most this length."""
         return self.compaction_id == compaction_id and self.entries <= entries

@@ -1,4 +1,4 @@
-"""The mark by which a content represents an item of its provider, and what a provider can forget."""
+"""The mark by which a content represents an item of its provider, and what a provider can lose."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ PART_OF: Final = "durable_agent_host.part_of"
 
 OWNER: Final = "durable_agent_host.owner"
 """Key in the ``additional_properties`` of reasoning without a stamp, because its pieces are joined: the provider that
-produced it, and that it is sent back to.
+produced it, and receives it back.
 """
 
 IMPORT: Final = "import"
 """Value of `OWNER` that is no provider's name: a caller has imported the content."""
 
 SERVICE_TIER: Final = "durable_agent_host.service_tier"
-"""Key in a response's ``additional_properties``: the service tier that served it, in the provider's word."""
+"""Key in a response's ``additional_properties``: the service tier of the response, in the provider's word."""
 
 LOST_RESULT: Final = "The result of this call is not known: the turn ended before it was stored."
 """The result for the model of a call that was never answered."""
@@ -42,7 +42,7 @@ def is_carrier(content: Content) -> bool:
 
 @dataclass(frozen=True)
 class LostState:
-    """Something that a model's service no longer has, or can no longer use.
+    """Data that a model's service no longer has, or can no longer use.
 
     Attributes:
         kind: the continuation of a conversation, a container in which code ran, encrypted reasoning, or a field of a

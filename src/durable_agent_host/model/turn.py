@@ -22,7 +22,7 @@ class ResponseLimits:
         model_calls: of one turn.
         calls_at_once: tool calls of one answer.
         argument_bytes: of one tool call.
-        tool_result_bytes: of one tool call; the model is told that the result was too large.
+        tool_result_bytes: of one tool call; the model receives a note that the result was too large.
     """
 
     answer_bytes: int = 64 * 1024 * 1024
@@ -137,7 +137,7 @@ class TurnStats:
         contents_stored: contents of the folded response.
         bytes_stored: UTF-8 bytes of the compact JSON of the turn's two entries, before older turns are compressed.
         agent_milliseconds: time inside the agent: the model's and the tools'.
-        calls_refused: model calls that the service refused because it had forgotten a continuation or a container, and
+        calls_refused: model calls that the service rejected because it had lost a continuation or a container, and
             that were repeated from the stored transcript.
     """
 

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.concurrency.cooperative_yield import yield_if_due
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
@@ -49,7 +49,7 @@ def with_chunked_bodies(sdk: Any) -> Any:
     is_traced = bool(getattr(getattr(sdk, "_otel", None), "records_content", False))
     is_read = is_traced or bool(getattr(sdk, "middleware", ()))
     return (
-        copy_with(sdk, _ChunkedBodyMixin)
+        copy_with_mixin(sdk, _ChunkedBodyMixin)
         if all(name.startswith(_SDKS) for name in hook_modules) and not is_read
         else sdk
     )

@@ -1,10 +1,11 @@
 """Prepares a conversation with another provider's messages for the provider that continues it.
 
-Theory of operation. Output of a provider's service has item metadata with the provider's name (`providers.stamps`);
-contents without metadata belong to the provider of the other contents of the turn. The target's own blocks stay
-unchanged. Of others, texts, calls of the app's tools and their results stay as neutral contents, the service's own tool
-runs are described as text, media are moved to the user, and reasoning is omitted: it is encrypted for its own service.
-The stored conversation does not change, so the first provider finds its own blocks when the conversation returns to it.
+Theory of operation. Output of a provider's service has item metadata with the provider's name
+(`providers.item_metadata`); contents without metadata belong to the provider of the other contents of the turn. The
+target's own blocks stay unchanged. Of others, texts, calls of the app's tools and their results stay as neutral
+contents, the service's own tool runs are described as text, media are moved to the user, and reasoning is omitted: it
+is encrypted for its own service. The stored conversation does not change, so the first provider finds its own blocks
+when the conversation returns to it.
 """
 
 import copy
@@ -18,7 +19,7 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.codec.tool_result_text import result_text, value_text
-from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import OWNER, PART_OF, STAMP
 
@@ -211,7 +212,7 @@ def rewrite_for(messages: Sequence[Message], target: ReplayTarget) -> list[Messa
     ids = _CallIds(target)
     rewritten_messages: list[Message] = []
     deferred_messages: list[Message] = []
-    for message, owner in zip(resting(messages), _owners(messages), strict=True):
+    for message, owner in zip(iter_with_pauses(messages), _owners(messages), strict=True):
         if deferred_messages and message.role != "tool":  # nothing comes between a call and its result
             rewritten_messages += deferred_messages
             deferred_messages = []
@@ -233,7 +234,7 @@ def _owners(messages: Sequence[Message]) -> list[str | None]:
 
 def _turns(messages: Sequence[Message]) -> Iterator[list[Message]]:
     turn: list[Message] = []
-    for message in resting(messages):
+    for message in iter_with_pauses(messages):
         if message.role == "user" and turn:
             yield turn
             turn = []

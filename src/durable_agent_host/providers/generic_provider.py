@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from agent_framework import ChatResponse, Content, Message
 
-from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState, is_carrier
@@ -18,7 +18,7 @@ from durable_agent_host.providers.cross_provider_history import ReplayTarget, re
 _PROVIDERS: Final = "durable_agent_host.providers."
 
 
-class NeutralProvider:
+class GenericProvider:
     """Implements `agent.provider.ModelProvider` for any client; other providers derive from it."""
 
     @property
@@ -51,7 +51,7 @@ class NeutralProvider:
         """Return None: no event is known to have the full response."""
         del event
 
-    def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
+    def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Return None: no service is known to compact."""
         del options
 
@@ -69,7 +69,7 @@ class NeutralProvider:
         del update
         return ()
 
-    def ended_early(self, updates: Iterable[Any], /) -> bool:
+    def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Check for the end mark of the providers that are recognized by their events."""
         return stream_completion.is_truncated(updates)
 
@@ -142,7 +142,7 @@ def remove_completed_approvals(messages: Sequence[Message]) -> list[Message]:
     Args:
         messages: a rehydrated conversation.
     """
-    contents = [content for message in resting(messages) for content in message.contents]
+    contents = [content for message in iter_with_pauses(messages) for content in message.contents]
     responded_ids = {content.id for content in contents if content.type == "function_approval_response"}
 
     def is_completed(content: Content) -> bool:
@@ -164,7 +164,7 @@ def remove_contents(messages: Iterable[Message], should_remove: Callable[[Conten
         should_remove: whether to remove a content.
     """
     remaining_messages: list[Message] = []
-    for message in resting(messages):
+    for message in iter_with_pauses(messages):
         contents = [content for content in message.contents if not should_remove(content)]
         if len(contents) < len(message.contents):
             message = copy.copy(message)  # noqa: PLW2901 - replaced by the copy

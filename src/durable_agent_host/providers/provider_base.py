@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 from agent_framework import Content, Message, ResponseStream
 
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.cross_provider_history import ReplayTarget
-from durable_agent_host.providers.generic_provider import NeutralProvider
+from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.stream.fold import Fold, ItemReader
 
 
@@ -51,7 +51,7 @@ def create_adapter(client: Any, overrides: type[FoldedStreamMixin]) -> Any:
     Returns:
         A copy that shares its connections; the client itself when it is already hosted.
     """
-    return client if isinstance(client, overrides) else copy_with(client, overrides)
+    return client if isinstance(client, overrides) else copy_with_mixin(client, overrides)
 
 
 def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
@@ -103,7 +103,7 @@ class ProviderHooks:
     read_file: Callable[[Any, ServiceFile], Awaitable[ServedFile]] | None = None
 
 
-class ProviderBase(NeutralProvider):
+class ProviderBase(GenericProvider):
     """Uses its hooks, and otherwise the behaviour for any client.
 
     Attributes:

@@ -9,8 +9,8 @@ written, which also covers the results of tools.
 
 from typing import Any, Final, cast
 
-from durable_agent_host.agent.dynamic_subclass import copy_with
-from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses
 
 _PART_CHARACTERS: Final = 64 * 1024
 _BODIES: Final = ("json_data", "extra_json")
@@ -27,7 +27,7 @@ def with_surrogate_replacement(sdk: Any) -> Any:
     Returns:
         A copy that shares the connections.
     """
-    return copy_with(sdk, _SurrogateReplacingMixin)
+    return copy_with_mixin(sdk, _SurrogateReplacingMixin)
 
 
 def without_lone_surrogates(value: Any) -> Any:
@@ -44,7 +44,7 @@ def without_lone_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value if _is_utf8(value) else _replace_surrogates(value)
     if isinstance(value, list):
-        return [without_lone_surrogates(element) for element in resting(cast("list[Any]", value))]
+        return [without_lone_surrogates(element) for element in iter_with_pauses(cast("list[Any]", value))]
     if isinstance(value, dict):
         fields = cast("dict[Any, Any]", value)
         return {without_lone_surrogates(name): without_lone_surrogates(element) for name, element in fields.items()}

@@ -9,7 +9,7 @@ MAX_DECODED_BYTES: Final = 4 * 1024 * 1024
 """Small: each full collection of garbage walks what is decoded, and holds all threads meanwhile."""
 
 
-class PieceCache:
+class BlobCache:
     """Values by key, with the bytes that each represents. Safe from any thread.
 
     Args:
@@ -53,8 +53,8 @@ class PieceCache:
                 self._bytes -= evicted_bytes
 
 
-PIECES: Final = PieceCache()
+PIECES: Final = BlobCache()
 """Of this process."""
 
-DECODED: Final = PieceCache(MAX_DECODED_BYTES)
+DECODED: Final = BlobCache(MAX_DECODED_BYTES)
 """Decoded segments, by the bytes of their JSON."""

@@ -12,7 +12,7 @@ from durable_agent_host.codec.session_blobs import encode_namespaces, json_bytes
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.segment_refs import SegmentList, SegmentRef
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.conversation_reader import OpenSegments, Record, stored_overlay
+from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, stored_overlay
 from durable_agent_host.session.forking import fork_agent_session, fork_session_head, turn_not_found
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
@@ -64,7 +64,7 @@ class Fork:
 
 
 async def make_fork(
-    record: Record,
+    record: ConversationReader,
     new_id: str,
     *,
     at_turn: str | None = None,
@@ -126,7 +126,7 @@ async def make_fork(
     return Fork(head, tuple(dict.fromkeys((*((namespace,) if namespace else ()), *namespaces))), parts.pieces)
 
 
-async def keep_original(record: Record) -> Fork:
+async def keep_original(record: ConversationReader) -> Fork:
     """Make a second session of a head, identical except for its home; stores nothing.
 
     Args:
@@ -156,7 +156,7 @@ class _ForkParts:
         return name, self.namespace
 
 
-async def _find_position(record: Record, turn_id: str, *, is_before: bool) -> int:
+async def _find_position(record: ConversationReader, turn_id: str, *, is_before: bool) -> int:
     """Return the number of entries up to the last one of a turn, or before its first one."""
     head = record.head()
     head_positions = [
@@ -176,7 +176,7 @@ async def _find_position(record: Record, turn_id: str, *, is_before: bool) -> in
     return head_positions[0]
 
 
-async def _shared(record: Record, count: int) -> tuple[tuple[SegmentRef, ...], list[Mapping[str, Any]]]:
+async def _shared(record: ConversationReader, count: int) -> tuple[tuple[SegmentRef, ...], list[Mapping[str, Any]]]:
     """Return the references to complete segments of the first entries, and the entries after those."""
     sealed = record.session.sealed
     if count >= sealed.entries:

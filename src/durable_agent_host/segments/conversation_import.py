@@ -51,7 +51,7 @@ class Imported:
 
 
 class Writer(Protocol):
-    """Receives the parts of a document as they are read: `RecordWriter`, or `InMemoryWriter`."""
+    """Receives the parts of a document as they are read: `ConversationWriter`, or `InMemoryWriter`."""
 
     has_written: bool
 

@@ -24,14 +24,14 @@ from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.overlay import Overlay
 from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.segments.blob_cache import DECODED, MAX_DECODED_BYTES, PIECES, PieceCache
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.blob_cache import DECODED, MAX_DECODED_BYTES, PIECES, BlobCache
+from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.session.external_messages import entries_of_others, external_provider_of, with_messages
 from durable_agent_host.session.receipts import TurnEnd, turn_end_from_receipt
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.stream.live_events import response_text
 
-OpenSegments = Callable[[], SegmentStore]
+OpenSegments = Callable[[], BlobStore]
 """Returns the process's piece store; the first call opens it."""
 
 IsNeeded = Callable[[int, int], bool]
@@ -79,7 +79,7 @@ class TurnRecord:
     entries: Mapping[int, Mapping[str, Any]]
 
 
-class Record:
+class ConversationReader:
     """The conversation of one session, as described by its head.
 
     Args:
@@ -89,17 +89,17 @@ class Record:
 
     Attributes:
         session: the head.
-        read_kept: reads the messages that a history provider of the app keeps; None to leave their entries without
-            messages.
+        read_external_messages: reads the messages that a history provider of the app stores; None to leave their
+            entries without messages.
     """
 
     read_external_messages: ReadExternalMessages | None = None
 
-    def __init__(self, open_store: OpenSegments, session: Session, *, cache: PieceCache = PIECES) -> None:
+    def __init__(self, open_store: OpenSegments, session: Session, *, cache: BlobCache = PIECES) -> None:
         self.session = session
         self._open_store = open_store
         self._cache = cache
-        self._decoded_cache = DECODED if cache is PIECES else PieceCache(0)
+        self._decoded_cache = DECODED if cache is PIECES else BlobCache(0)
         self._external_messages: Sequence[Message] | None = None
 
     async def chunks(self) -> list[Chunk]:
@@ -446,7 +446,7 @@ async def _decode_in_thread(data: bytes, size: int) -> Segment:
     return await asyncio.to_thread(decode_segment, data, size)
 
 
-async def stored_overlay(record: Record) -> Mapping[str, Any] | None:
+async def stored_overlay(record: ConversationReader) -> Mapping[str, Any] | None:
     """Return a conversation's stored overlay, or None when the whole conversation is the context.
 
     Args:
@@ -464,7 +464,7 @@ async def stored_overlay(record: Record) -> Mapping[str, Any] | None:
     return cast("Mapping[str, Any]", json_of_bytes(data, "the session's overlay"))
 
 
-async def entries_of_context(record: Record, overlay: Overlay | None) -> dict[int, Mapping[str, Any]]:
+async def entries_of_context(record: ConversationReader, overlay: Overlay | None) -> dict[int, Mapping[str, Any]]:
     """Return the entries of the context in full; segments outside of it are not read.
 
     Args:

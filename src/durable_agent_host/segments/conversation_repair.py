@@ -32,7 +32,7 @@ from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import without_overlay
 from durable_agent_host.segments.conversation_fork import Fork
-from durable_agent_host.segments.conversation_reader import Chunk, Record
+from durable_agent_host.segments.conversation_reader import Chunk, ConversationReader
 from durable_agent_host.session.repair import (
     RepairChange,
     ReportDifference,
@@ -62,7 +62,7 @@ class _Part:
 
 
 async def find_problems(
-    record: Record, rules: RepairRules, on_repair: ReportDifference = ignore_differences
+    record: ConversationReader, rules: RepairRules, on_repair: ReportDifference = ignore_differences
 ) -> list[RepairChange]:
     """Find what cannot be read in a conversation, and what a model's service would reject.
 
@@ -82,7 +82,7 @@ async def find_problems(
     return [*found, *await checks.lost_agent_session()]
 
 
-async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[RepairChange]]:
+async def repair_record(record: ConversationReader, rules: RepairRules) -> tuple[Fork, list[RepairChange]]:
     """Make a conversation readable and acceptable; stores nothing.
 
     Args:
@@ -134,7 +134,9 @@ async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[
 class _Checks:
     """Goes over a conversation once."""
 
-    def __init__(self, record: Record, rules: RepairRules, on_repair: ReportDifference = ignore_differences) -> None:
+    def __init__(
+        self, record: ConversationReader, rules: RepairRules, on_repair: ReportDifference = ignore_differences
+    ) -> None:
         self._record = record
         self._rules = rules
         self._on_repair = on_repair

@@ -55,7 +55,7 @@ class WrittenConversation:
     overlay: Mapping[str, Any] | None
 
 
-class RecordWriter:
+class ConversationWriter:
     """Writes one conversation into a home of its own. Not for several threads at once.
 
     Args:

@@ -13,8 +13,8 @@ from durable_agent_host.errors import CorruptStateError, LogError, LogUnavailabl
 from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.conversation_reader import OpenSegments, ReadExternalMessages, Record
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, ReadExternalMessages
+from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.receipts import expired_outcome
@@ -27,7 +27,7 @@ TRAVELS_BYTES: Final = 4 * 1024
 """Largest part of a request, answer or response that travels through orchestrations; larger ones go by reference."""
 
 
-class SessionName(NamedTuple):
+class SessionKey(NamedTuple):
     """The name of a session.
 
     Attributes:
@@ -42,7 +42,7 @@ class SessionName(NamedTuple):
 class ExternalMessageStore(Protocol):
     """Sessions' data in the app's history providers."""
 
-    def reader(self, name: SessionName, record: Record) -> ReadExternalMessages | None:
+    def reader(self, name: SessionKey, record: ConversationReader) -> ReadExternalMessages | None:
         """Return a reader of a session's messages, or None when the host keeps them."""
         ...
 
@@ -74,7 +74,7 @@ class TurnDataStorage:
         self._external_messages = external_messages
         self._redactors = redactors
 
-    def record(self, session: Session, name: SessionName | None = None) -> Record:
+    def record(self, session: Session, name: SessionKey | None = None) -> ConversationReader:
         """Return the record of a session.
 
         Args:
@@ -82,12 +82,12 @@ class TurnDataStorage:
             name: the agent's registered name and the session's id, to read messages kept by a history provider of the
                 app; without it, their entries have no messages.
         """
-        record = Record(self.open_store, session)
+        record = ConversationReader(self.open_store, session)
         if name is not None and self._external_messages is not None:
             record.read_external_messages = self._external_messages.reader(name, record)
         return record
 
-    async def seal(
+    async def offload_outcome(
         self, session: Session, request: TurnRequest, outcome: TurnOutcome, *, response: Mapping[str, Any] | None = None
     ) -> TurnOutcome:
         """Store the data of a turn's end that the commit does not carry.
@@ -188,7 +188,7 @@ class TurnDataStorage:
         if request.stored or split_request(request, TRAVELS_BYTES)[1] is not None:
             store = self.open_store()
             namespace = turn_namespace(request)
-            await store.delete(namespace, [piece.name async for piece in store.pieces(namespace)])
+            await store.delete(namespace, [piece.name async for piece in store.list_blobs(namespace)])
 
     async def load_request(self, request: TurnRequest) -> TurnRequest:
         """Return a request with its stored parts.
@@ -309,7 +309,7 @@ class TurnDataStorage:
                 with suppress(CorruptStateError):  # it is deleted with the turn's log; the record may still have it
                     return str(await self._load_json(turn_namespace(request), outcome.text_at, "a turn's answer"))
             session = await read_session()
-            name = SessionName(request.agent, request.session_id)
+            name = SessionKey(request.agent, request.session_id)
             return "" if session is None else await self.record(session, name).answer(request.turn_id)
         except StateError:
             return ""
@@ -342,7 +342,7 @@ class NullTurnDataStorage(TurnDataStorage):
     def __init__(self) -> None:
         super().__init__(_no_pieces, seen=0, grace_seconds=0.0)
 
-    async def seal(
+    async def offload_outcome(
         self, session: Session, request: TurnRequest, outcome: TurnOutcome, *, response: Mapping[str, Any] | None = None
     ) -> TurnOutcome:
         """Return the outcome as it is."""
@@ -354,7 +354,7 @@ class NullTurnDataStorage(TurnDataStorage):
         return request
 
 
-def _no_pieces() -> SegmentStore:
+def _no_pieces() -> BlobStore:
     raise CorruptStateError("the conversation has parts outside of it, which can be read only with its session")
 
 

@@ -14,7 +14,7 @@ from durable_agent_host.errors import RequestError
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.ids import derived_id, without_any_mark
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.session.entry_files import FileBytes
 
 MAX_UPLOADS: Final = 1000
@@ -47,9 +47,7 @@ class Uploads:
         owner: of the session.
     """
 
-    def __init__(
-        self, store: SegmentStore, agent: str, session_id: str, holder: str, owner: Owner | None = None
-    ) -> None:
+    def __init__(self, store: BlobStore, agent: str, session_id: str, holder: str, owner: Owner | None = None) -> None:
         self._store = store
         self._holder = holder
         self._files_namespace, self._names_namespace = upload_namespaces(agent, session_id, owner)
@@ -113,12 +111,12 @@ class Uploads:
     async def delete(self) -> None:
         """Delete the uploads. Guarantee: idempotent."""
         for namespace in (self._names_namespace, self._files_namespace):
-            await self._store.delete(namespace, [piece.name async for piece in self._store.pieces(namespace)])
+            await self._store.delete(namespace, [piece.name async for piece in self._store.list_blobs(namespace)])
             await self._store.release(namespace, self._holder)
 
     async def _list_descriptions(self) -> list[str]:
         """Return the names of the uploads' descriptions, newest first."""
-        pieces = [piece async for piece in self._store.pieces(self._names_namespace)]
+        pieces = [piece async for piece in self._store.list_blobs(self._names_namespace)]
         return [piece.name for piece in sorted(pieces, key=lambda piece: piece.age_seconds)]
 
     def _file(self, file_id: str, name: str | None, media_type: str | None, size: int) -> ConversationFile:

@@ -165,12 +165,12 @@ class RepairChange:
     """A problem in the conversation, and its repair.
 
     Attributes:
-        place: the turn, message and content, counted from 1.
+        location: the turn, message and content, counted from 1.
         problem: what a model's service would reject.
         repair: what makes it acceptable.
     """
 
-    place: str
+    location: str
     problem: str
     repair: str
 

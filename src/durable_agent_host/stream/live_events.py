@@ -48,7 +48,7 @@ class LiveEvent(NamedTuple):
 
 
 def response_text(response: AgentResponse[Any]) -> str:
-    """Return the text of an answer, as stored and streamed.
+    """Return the text of a response, as stored and streamed.
 
     Guarantee: pure.
 
@@ -61,7 +61,7 @@ def response_text(response: AgentResponse[Any]) -> str:
     return "".join(
         " ".join(content.text for content in message.contents if content.type == "text" and content.text)
         for message in response.messages
-        if message.role != "user"  # a person's answers in the middle of the turn
+        if message.role != "user"  # approvals in the middle of the turn
     )
 
 
@@ -71,7 +71,7 @@ def turn_started(request: TurnRequest) -> LiveEvent:
 
 
 def message_delta(text: str) -> LiveEvent:
-    """Make the event of a piece of the answer. Guarantee: pure."""
+    """Make the event of a chunk of the response. Guarantee: pure."""
     return LiveEvent(event_names.MESSAGE_DELTA, {"text": text})
 
 
@@ -143,7 +143,7 @@ class HostedCallReader(ItemReader, Protocol):
 class LiveEvents:
     """Derives the events of one run of an agent from its updates.
 
-    Guarantee: pure: its state is what it was fed.
+    Guarantee: pure: its state depends only on its input.
 
     Args:
         reader: of the agent's provider; None uses only the contents.
@@ -195,7 +195,7 @@ class LiveEvents:
         """End the run.
 
         Args:
-            text: the answer's, as stored.
+            text: the response's, as stored.
 
         Returns:
             The events needed to make the text of all events the stored text.
@@ -218,7 +218,7 @@ def _result_in(reader: HostedCallReader, update: AgentResponseUpdate) -> str:
 
 
 class _Text:
-    """The answer's text so far, by the rules of `AgentResponse.text`."""
+    """The response's text so far, by the rules of `AgentResponse.text`."""
 
     def __init__(self) -> None:
         self._emitted: list[str] = []
@@ -228,7 +228,7 @@ class _Text:
         self._last_metadata: tuple[Any, ...] = ()
 
     def start_message(self, update: AgentResponseUpdate) -> None:
-        """Begin a new message where the fold does."""
+        """Start a new message where the fold does."""
         metadata = update.role, update.response_id, update.message_id, update.author_name
         if metadata == self._last_metadata:
             return
@@ -286,7 +286,7 @@ class _Reasoning:
 
 
 def _new_part(emitted_text: str, full_text: str) -> str:
-    """Return the new part of a whole text; nothing when it differs, which only the end can correct."""
+    """Return the new part of a full text; an empty one when it differs: only the end of the run can correct that."""
     return full_text[len(emitted_text) :] if full_text.startswith(emitted_text) else ""
 
 

@@ -1,9 +1,9 @@
 """Live events with the app's redaction, however a stream was split. Pure, as far as the app's function is.
 
-Theory of operation. Of a text that streams, the last characters are held until what follows them is known. A text is
-told up to a white space from which on the two parts, redacted each for itself, say the same as the whole: so nothing
-that is to be masked lies across. Any other event, and the end of a model call, tell what was held. A text that was cut
-off may end within a secret, which no form finds then: what would have been held of it is left out.
+Theory of operation. The last characters of a streaming text are buffered until the following text is known. A text is
+emitted up to a white space at which the two parts, redacted separately, equal the redacted full text: no secret crosses
+that position. Any other event, and the end of a model call, emit the buffered text. An interrupted text may end within
+a secret that no pattern matches: its buffered end is omitted.
 """
 
 import copy
@@ -47,7 +47,7 @@ class BufferedText:
         self._next_try = 0
 
     def feed(self, text: str) -> str:
-        """Add the next piece; return what can be emitted now."""
+        """Add the next chunk; return the text that can be emitted now."""
         self._text += text
         buffered_characters = self._redactor.buffered_characters
         if buffered_characters is None or len(self._text) < max(buffered_characters, self._next_try):
@@ -73,11 +73,11 @@ class BufferedText:
         return ""
 
     def buffered_text(self) -> str:
-        """Give what is held, as it was said. Guarantee: pure."""
+        """Return the buffered text, unredacted. Guarantee: pure."""
         return self._text
 
     def flush(self) -> str:
-        """End the text; return what was held."""
+        """End the text; return the buffered part, redacted."""
         text = self._text
         self._text = ""
         self._next_try = 0
@@ -85,19 +85,19 @@ class BufferedText:
 
 
 def _last_space(text: str, end: int) -> int:
-    """Return the end of the last white space before a place; 0 when there is none."""
+    """Return the end of the last white space before a position; 0 when there is none."""
     while end > 0 and not text[end - 1].isspace():
         end -= 1
     return end
 
 
 def remove_buffered(messages: Sequence[Message], redactor: EventRedaction) -> list[Message]:
-    """Leave out of the messages of a model call that was cut off what its stream would have held at the end.
+    """Remove the text that a stream would have buffered at the end from the messages of an interrupted model call.
 
-    Guarantee: pure, as far as the app's function is; the messages given are not changed.
+    Guarantee: pure, as far as the app's function is; the messages are not modified.
 
     Args:
-        messages: what is kept of the call.
+        messages: those stored of the call.
         redactor: of the app.
     """
     if not messages or not messages[-1].contents:
@@ -105,7 +105,7 @@ def remove_buffered(messages: Sequence[Message], redactor: EventRedaction) -> li
     *before, last = messages
     *contents, content = last.contents
     if content.type != "text" or not content.text or STAMP in content.additional_properties:
-        return list(messages)  # an item with a stamp is whole
+        return list(messages)  # an item with a stamp is complete
     stream = BufferedText(redactor)
     stream.feed(content.text)
     if emitted_text := content.text.removesuffix(stream.buffered_text()):
@@ -137,7 +137,7 @@ class RedactedEvents:
 
     @property
     def buffered_texts(self) -> list[str]:
-        """What is held; whatever ends its step searches it."""
+        """The buffered texts; they are searched when their step ends."""
         return [text.buffered_text() for text in self._buffered.values()]
 
     def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
@@ -164,7 +164,7 @@ class RedactedEvents:
         return redacted_events
 
     def flush(self) -> list[LiveEvent]:
-        """Return all that was held: the step that it belongs to has ended."""
+        """Return the events of all buffered texts: their step has ended."""
         return self._flush(*self._buffered)
 
     def finish(self, text: str) -> list[LiveEvent]:

@@ -19,7 +19,7 @@ from durable_agent_host.telemetry.instruments import Counter, Histogram, Instrum
 from durable_agent_host.turn.timeline import Timeline, bounded_name
 
 MOST_MODELS: Final = 100
-"""How many names of models a process tells apart: services send them, and each has a series for each agent."""
+"""How many names of models a process distinguishes: services send them, and each has a series for each agent."""
 OTHER: Final = "other"
 AGENT: Final = "gen_ai.agent.name"
 MODEL: Final = "gen_ai.response.model"
@@ -50,7 +50,7 @@ _PARTS: Final = {
 
 
 class ModelLabels:
-    """The names of models that a process tells apart in its metrics; the first ones that it meets."""
+    """The names of models that a process distinguishes in its metrics: the first ones that it meets."""
 
     def __init__(self) -> None:
         self._labels: set[str] = set()

@@ -62,7 +62,7 @@ class LimitExceeded:
 
     @property
     def sentence_of_response(self) -> str:
-        """Say that an answer has crossed it while it came."""
+        """Report that a response exceeded the limit while it was streamed."""
         return (
             f"the {self.scope}'s budget of {self.limit:g} {_UNITS[self.kind]} was used up in the middle of the "
             f"model's answer: about {self.used:g} used"
@@ -91,7 +91,7 @@ def find_exceeded_limits(
         budget: with its limits.
         used: so far, by the turn, or by the session with this turn.
         call_usage: by the call, as estimated before it.
-        before: what was used when the turn began: a limit already crossed then counts from there, so that an approval
+        before: what was used when the turn began: a limit already exceeded then counts from there, so that an approval
             allows the limit again.
         grants: how often a person has allowed the limit again, by kind.
     """

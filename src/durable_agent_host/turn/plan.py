@@ -1,4 +1,4 @@
-"""The turn's orchestration as a generator of named steps. Pure; `durable.orchestrator` runs the steps."""
+"""The turn's orchestration as a generator of named steps. Pure; `durable.turn_orchestrator` runs the steps."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress

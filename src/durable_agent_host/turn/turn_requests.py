@@ -40,7 +40,7 @@ _TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!
 
 
 def hash_of(request: Any) -> str:
-    """Hash a client's request, so that a retry can be told from another request.
+    """Hash a client's request, to distinguish a retry from another request.
 
     Guarantee: pure; stable across versions, because receipts keep it.
 

@@ -61,7 +61,7 @@ class RecordedTool:
 
 
 @dataclass
-class Recorded:
+class JournalState:
     """The records of a turn's log so far.
 
     Attributes:
@@ -74,10 +74,10 @@ class Recorded:
         has_started: whether clients know that the turn runs.
         state_changes: changes of the session's state by finished steps, each with its offset, in order.
         side_calls: responses of the strategies' model calls, by the position of the model call after them and number.
-        inner_calls: what is known of answered model calls of agents within the agent.
-        reserved: what model calls without an end may have spent, by position and number as they were reserved.
-        unmeasured: what calls may have spent whose answers came without token counts.
-        active_seconds: how long the agent of a turn under a budget has worked, as far as is known.
+        inner_calls: completed model calls of nested agents.
+        reserved: the reservations of model calls without a recorded end, by position and number.
+        unmeasured: the reservations of calls whose responses had no token counts.
+        active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls by position, and of finished tool calls by key.
     """
 
@@ -159,7 +159,7 @@ class Recorded:
                 self._release_reservation(step.position, step.number)
 
     def _release_reservation(self, position: int, number: int | None, *, is_measured: bool = True) -> None:
-        """Forget the latest reservation of a call whose end is known; those before it stay without one."""
+        """Remove the latest reservation of a call whose end is known; earlier ones remain open."""
         if open_calls := self.reserved.get((position, number)):
             last = open_calls.pop()
             if not is_measured:
@@ -187,8 +187,8 @@ def _has_usage(response: Mapping[str, Any]) -> bool:
     return bool(usage) and is_measured(decode_usage(usage))
 
 
-async def read_journal(log: TurnLog, log_id: str) -> Recorded:
-    """Read what all attempts of a turn have recorded.
+async def read_journal(log: TurnLog, log_id: str) -> JournalState:
+    """Read the records of all attempts of a turn.
 
     Args:
         log: the store.
@@ -198,7 +198,7 @@ async def read_journal(log: TurnLog, log_id: str) -> Recorded:
         LogError: the store does not answer.
         CorruptStateError: entries are missing; reading the rest as complete would repeat finished work.
     """
-    recorded = Recorded()
+    recorded = JournalState()
     offset = 0
     more = True
     last = None
@@ -225,7 +225,7 @@ class Journal:
         log_id: identifies the turn in the idempotency keys of its tool calls.
     """
 
-    def __init__(self, recorded: Recorded, writer: TurnLogWriter, log_id: str) -> None:
+    def __init__(self, recorded: JournalState, writer: TurnLogWriter, log_id: str) -> None:
         self.recorded = recorded
         self._writer = writer
         self._log_id = log_id
@@ -283,7 +283,7 @@ class Journal:
         reach("journal.side_call.after_append")
 
     async def inner_call_finished(self, call: NestedCallCompletedEntry) -> None:
-        """Append that a model call of an inner agent was answered; durable when this returns."""
+        """Append that a model call of a nested agent has a response; durable when this returns."""
         reach("journal.inner_call.before_append")
         await self._writer.commit(encode_journal_entry(call))
         reach("journal.inner_call.after_append")
@@ -294,7 +294,7 @@ class Journal:
         Args:
             position: as in `BudgetReservedEntry`.
             number: likewise.
-            reservation: its possible spending.
+            reservation: its possible usage.
             seconds: how long the agent has worked on the turn.
         """
         reach("journal.budget.before_reserve")
@@ -302,22 +302,22 @@ class Journal:
         reach("journal.budget.after_reserve")
 
     def call_raised(self, position: int, number: int | None, reservation: Reservation) -> None:
-        """Append that a reserved call has said more than was reserved; durable soon, and before what comes after it.
+        """Append that a reserved call used more than was reserved; durable soon, and before later entries.
 
         Args:
             position: as it was reserved.
             number: the same.
-            reservation: what it has spent at least.
+            reservation: its minimum usage so far.
         """
         entry = encode_journal_entry(ReservationRaisedEntry(position, number, reservation))
         self._writer.append_soon(entry, within_seconds=_LAZY_SECONDS)
 
     def record_active_time(self, seconds: float) -> None:
-        """Append how long the agent has worked on the turn; durable soon, and before what comes after it."""
+        """Append how long the agent has worked on the turn; durable soon, and before later entries."""
         self._writer.append_soon(encode_journal_entry(ElapsedTimeEntry(seconds)))
 
     async def call_released(self, position: int, number: int | None) -> None:
-        """Append that a reserved call was refused without an answer; durable when this returns."""
+        """Append that a reserved call was rejected without a response; durable when this returns."""
         reach("journal.budget.before_release")
         await self._writer.commit(encode_journal_entry(ReservationReleasedEntry(position, number)))
         reach("journal.budget.after_release")

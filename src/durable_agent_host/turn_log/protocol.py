@@ -1,5 +1,6 @@
-"""The turn log's protocol. `sqlite`, `blob` and `redis` implement it; `stores` selects one by the settings.
+"""The protocol of the turn log.
 
+`sqlite_log`, `blob` and `redis_log` implement it; `turn_log_factory` selects one by the settings.
 `tests/contract` tests this contract against every implementation.
 """
 
@@ -199,7 +200,7 @@ class TurnLog(Protocol):
         ...
 
 
-class NoTurnLog:
+class NullTurnLog:
     """Stores nothing. Implements `durable_agent_host.turn_log.protocol.TurnLog`."""
 
     interval_seconds = INTERVAL_SECONDS

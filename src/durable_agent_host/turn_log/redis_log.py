@@ -87,9 +87,9 @@ class Pipelines:
 
     Args:
         loop: the store's.
-        send: sends commands and returns an answer or an error for each; raises if the answers are unknown.
+        send: sends commands and returns a reply or an error for each; raises if the replies are unknown.
         explain: returns the error for the caller, or None if it may be gone at the next try.
-        on_answers: gets commands and answers before the callers do.
+        on_replies: receives commands and replies before the callers do.
         retry_seconds: how long a command is retried.
     """
 
@@ -528,7 +528,7 @@ class RedisTurnLog:
                 self._loop.post(self._listener.unsubscribe, log_id)
 
     async def truncate(self, log_id: str, before_offset: int) -> None:
-        """Delete the entries before an offset, but the last one, which tells readers where the log ends."""
+        """Delete the entries before an offset, except the last one: it marks the end of the log for readers."""
 
         async def truncate_log() -> None:
             newest = await self._retry(lambda: self._client().xrevrange(_stream(log_id), count=1))

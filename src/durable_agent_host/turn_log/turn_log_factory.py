@@ -89,7 +89,7 @@ def choose_turn_log(settings: Settings, environment: Mapping[str, str] = os.envi
     """Create the turn log that the settings name; connects to nothing.
 
     Args:
-        settings: ``turn_log`` names the store; a store that expires logs itself is told how long they are kept.
+        settings: ``turn_log`` names the store; a store that expires logs itself receives their retention.
         environment: names the embedded host's data folder, if it is the host, and the app's storage account.
 
     Returns:

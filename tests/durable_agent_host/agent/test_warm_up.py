@@ -9,8 +9,8 @@ import pytest
 
 from durable_agent_host.agent.warm_up import wait_until_warm, warm_up_in_background
 from durable_agent_host.errors import LogError
-from durable_agent_host.providers.generic_provider import NeutralProvider
-from durable_agent_host.turn_log.protocol import NoTurnLog
+from durable_agent_host.providers.generic_provider import GenericProvider
+from durable_agent_host.turn_log.protocol import NullTurnLog
 
 NEW_PROCESS = """
 import logging
@@ -58,7 +58,7 @@ def test_an_app_that_was_indexed_loads_the_sdk_and_opens_its_log_without_asking_
     assert done.stderr == ""
 
 
-class Counting(NeutralProvider):
+class Counting(GenericProvider):
     """A provider that counts."""
 
     times = 0
@@ -71,7 +71,7 @@ class Counting(NeutralProvider):
 def test_a_kind_of_provider_warms_up_once_in_a_process():
     """Several agents, and several apps of one process, have one SDK."""
     for _ in range(2):
-        warm_up_in_background([Counting(), Counting()], NoTurnLog).join(30)
+        warm_up_in_background([Counting(), Counting()], NullTurnLog).join(30)
     assert Counting.times == 1
 
 
@@ -79,7 +79,7 @@ def test_modules_that_agents_import_late_are_loaded(tmp_path, monkeypatch):
     """What the framework imports in a first turn is there before it, and does not hold up the other turns."""
     (tmp_path / "imported_late.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    warm_up_in_background([], NoTurnLog, ["imported_late"]).join(30)
+    warm_up_in_background([], NullTurnLog, ["imported_late"]).join(30)
     assert "imported_late" in sys.modules
 
 
@@ -87,7 +87,7 @@ def test_modules_that_agents_import_late_are_loaded(tmp_path, monkeypatch):
 def test_what_cannot_be_loaded_is_left_to_the_first_turn():
     """A store that is away and an SDK that is broken are told by whoever needs them."""
 
-    class Broken(NeutralProvider):
+    class Broken(GenericProvider):
         async def warm_up(self):
             raise ImportError("no SDK")
 
@@ -103,12 +103,12 @@ async def test_a_turn_waits_for_what_is_being_loaded():
     """It would load the same beside it, on the same processor; later turns do not wait."""
     go_on, is_loaded = threading.Event(), []
 
-    class Slow(NeutralProvider):
+    class Slow(GenericProvider):
         async def warm_up(self):
             go_on.wait(30)
             is_loaded.append(True)
 
-    warm_up_in_background([Slow()], NoTurnLog)
+    warm_up_in_background([Slow()], NullTurnLog)
     waiting = asyncio.create_task(wait_until_warm())
     await asyncio.sleep(0)
     assert not waiting.done()

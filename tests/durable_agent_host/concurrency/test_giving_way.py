@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from durable_agent_host.concurrency.cooperative_yield import Pace, Stretch, let_others, switch_often
+from durable_agent_host.concurrency.cooperative_yield import TaskSlice, YieldSchedule, let_others, set_switch_interval
 
 USUAL_SECONDS = 0.005
 
@@ -25,10 +25,10 @@ def _usual_interval() -> Iterator[None]:
 @pytest.mark.usefixtures("_usual_interval")
 def test_threads_take_turns_more_often_and_never_less():
     """The interval becomes shorter, and one that an app has made shorter stays."""
-    switch_often()
+    set_switch_interval()
     assert sys.getswitchinterval() < USUAL_SECONDS
     sys.setswitchinterval(0.0001)
-    switch_often()
+    set_switch_interval()
     assert sys.getswitchinterval() == pytest.approx(0.0001, abs=2e-6)
 
 
@@ -48,7 +48,7 @@ def test_a_computation_rests_again_and_again(monkeypatch: pytest.MonkeyPatch):
     slept_at: list[int] = []
     called = 0
     in_this_thread(monkeypatch, lambda _: slept_at.append(called))
-    pace = Pace()
+    pace = YieldSchedule()
     while len(slept_at) < 4:  # without rests, for ever
         called += 1
         pace.yield_if_due()
@@ -60,7 +60,7 @@ def test_a_loop_does_not_wait_where_a_thread_would(monkeypatch: pytest.MonkeyPat
     """What also runs on a loop sleeps only in a thread without one; a coroutine lets the loop go on."""
     slept: list[float] = []
     in_this_thread(monkeypatch, slept.append)
-    pace, others = Pace(), list[str]()
+    pace, others = YieldSchedule(), list[str]()
 
     async def other() -> None:
         others.append("other")
@@ -75,7 +75,7 @@ def test_a_loop_does_not_wait_where_a_thread_would(monkeypatch: pytest.MonkeyPat
 
     asyncio.run(run())
     asyncio.run(let_others())
-    Pace().yield_if_due()
+    YieldSchedule().yield_if_due()
     assert len(slept) == 1
 
 
@@ -89,7 +89,7 @@ def test_a_task_that_never_waits_lets_others_go_on():
             await asyncio.sleep(0)
 
     async def run() -> None:
-        task, stretch = asyncio.get_running_loop().create_task(other()), Stretch()
+        task, stretch = asyncio.get_running_loop().create_task(other()), TaskSlice()
         while len(turns) < 3:
             await stretch.pause()
         await task

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durable_agent_host.concurrency.event_loop_thread import LoopThread, StepBatches
+from durable_agent_host.concurrency.event_loop_thread import LoopBatcher, LoopThread
 from durable_agent_host.concurrency.thread_safe_waiters import Promise
 from durable_agent_host.errors import LogError
 
@@ -108,7 +108,7 @@ async def test_after_close_nothing_begins():
 async def test_what_is_added_in_one_step_goes_together():
     """Items of one step of a loop are handed over once, in order; those of the next step in another batch."""
     batches: list[Any] = []
-    collected = StepBatches[int](batches.append)
+    collected = LoopBatcher[int](batches.append)
     for number in (1, 2, 3):
         collected.add(number, asyncio.get_running_loop())
     assert not batches

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from durable_agent_host.concurrency.singleton import once
-from durable_agent_host.concurrency.thread_safe_waiters import Promise, Wakeups, wake_all
+from durable_agent_host.concurrency.thread_safe_waiters import Notifier, Promise, wake_all
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -93,7 +93,7 @@ async def _promise() -> Promise:
 
 async def test_a_hint_wakes_all_waiters_of_its_key():
     """Waiters of a key are woken wherever they wait, those of another key are not, and who has left is forgotten."""
-    wakeups = Wakeups()
+    wakeups = Notifier()
     registered = threading.Barrier(4)
 
     async def wait() -> bool:
@@ -112,7 +112,7 @@ async def test_a_hint_wakes_all_waiters_of_its_key():
 
 async def test_a_hint_to_a_closed_loop_is_dropped():
     """A loop that ended in the middle of a wait harms nobody who hints."""
-    wakeups = Wakeups()
+    wakeups = Notifier()
     waiter = wakeups.waiter("turn")
 
     async def enter() -> None:

@@ -15,7 +15,7 @@ from durable_agent_host.model.provider_item import STAMP, ItemPart
 from durable_agent_host.providers import registry
 from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
-from durable_agent_host.providers.generic_provider import NeutralProvider
+from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.openai.provider import OPENAI, RESPONSES
 from durable_agent_host.providers.registry import OpaqueProvider, provider_for, register_provider
 
@@ -31,7 +31,7 @@ class Derived(Mine):
     """A client of the same kind."""
 
 
-class Reader(NeutralProvider):
+class Reader(GenericProvider):
     """Knows what no other provider does."""
 
     def read_item(self, update, /):
@@ -87,7 +87,7 @@ def test_a_client_that_nobody_knows_gets_the_neutral_provider():
     """It is used as it is, and its contents are what is kept."""
     client = Mine()
     neutral = provider_for(client)
-    assert isinstance(neutral, NeutralProvider)
+    assert isinstance(neutral, GenericProvider)
     assert neutral not in (OPENAI, RESPONSES, GEMINI)
     assert neutral.adapt(client) is client
     contents = [Content.from_text("hi"), Content.from_text("", additional_properties={STAMP: {"provider": "other"}})]
@@ -101,7 +101,7 @@ def test_errors_of_a_known_sdk_are_explained_whoever_uses_it():
     explained = provider_for(Mine()).explain(error)
     assert explained is not None
     assert (str(explained), explained.retryable) == ("the model did not answer in time; try again", True)
-    assert NeutralProvider().explain(error) is None
+    assert GenericProvider().explain(error) is None
 
 
 def test_agents_whose_clients_are_not_seen_ask_every_provider(reader):
@@ -119,7 +119,7 @@ def test_agents_whose_clients_are_not_seen_ask_every_provider(reader):
     explained = unseen.explain(ZeroDivisionError())
     assert explained is not None
     assert str(explained) == "mine"
-    assert unseen.repair_rules == NeutralProvider().repair_rules
+    assert unseen.repair_rules == GenericProvider().repair_rules
 
 
 def test_every_agent_of_an_app_has_its_own_provider():

@@ -13,16 +13,16 @@ from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.segments.blob_cache import PieceCache
+from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_export import export_document
 from durable_agent_host.segments.conversation_fork import MAX_NAMESPACES, make_fork
 from durable_agent_host.segments.conversation_import import read_document
 from durable_agent_host.segments.conversation_pages import read_page
-from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.conversation_repair import LOST_TEXT, find_problems, repair_record
-from durable_agent_host.segments.conversation_writer import RecordWriter
-from durable_agent_host.segments.garbage_collection import Keeps, Sweeper
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.segments.conversation_writer import ConversationWriter
+from durable_agent_host.segments.garbage_collection import GarbageCollector, RetainedNamespace
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.session.repair import Difference
 
 HEAD_BYTES = 32 * 1024
@@ -31,8 +31,8 @@ TURNS = 700
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteSegmentStore]:
-    kept = SqliteSegmentStore(tmp_path / "segments.sqlite")
+def store(tmp_path: Path) -> Iterator[SqliteBlobStore]:
+    kept = SqliteBlobStore(tmp_path / "segments.sqlite")
     yield kept
     asyncio.run(kept.close())
 
@@ -56,7 +56,7 @@ def turns(count: int = TURNS, said: str = "word " * 40) -> list[dict]:
     return found
 
 
-def stored(store: SqliteSegmentStore, entries: list[dict], home: str = "a" * 32) -> Session:
+def stored(store: SqliteBlobStore, entries: list[dict], home: str = "a" * 32) -> Session:
     """A session with these entries, as an import leaves it."""
     receipts = [{"turnId": one["correlationId"], "endedAt": ""} for one in entries[::2]]
     data = {"extensionData": {"durableAgentHost": {"version": 1, "receipts": receipts}}, "conversationHistory": entries}
@@ -64,21 +64,21 @@ def stored(store: SqliteSegmentStore, entries: list[dict], home: str = "a" * 32)
     return asyncio.run(imported(store, raw, home))
 
 
-async def imported(store: SqliteSegmentStore, raw: bytes, home: str) -> Session:
+async def imported(store: SqliteBlobStore, raw: bytes, home: str) -> Session:
     async def body():
         for place in range(0, len(raw), 100_000):
             yield raw[place : place + 100_000]
 
-    writer = RecordWriter(lambda: store, home, holder="@a@s", seen=200, grace_seconds=3600)
+    writer = ConversationWriter(lambda: store, home, holder="@a@s", seen=200, grace_seconds=3600)
     return decode_session((await read_document(body(), writer, max_bytes=1 << 30)).document)
 
 
-def record_of(store: SqliteSegmentStore, session: Session) -> Record:
+def record_of(store: SqliteBlobStore, session: Session) -> ConversationReader:
     """With nothing in a cache, as another process reads it."""
-    return Record(lambda: store, decode_session(encode_session(session)), cache=PieceCache(0))
+    return ConversationReader(lambda: store, decode_session(encode_session(session)), cache=BlobCache(0))
 
 
-def whole(store: SqliteSegmentStore, session: Session) -> list:
+def whole(store: SqliteBlobStore, session: Session) -> list:
     return list(asyncio.run(record_of(store, session).entries()))
 
 
@@ -86,7 +86,7 @@ def head_bytes(session: Session) -> int:
     return len(json_bytes_of(encode_session(session)))
 
 
-def forked(store: SqliteSegmentStore, session: Session, new_id: str, **asked) -> Session:
+def forked(store: SqliteBlobStore, session: Session, new_id: str, **asked) -> Session:
     async def fork() -> Session:
         made = await make_fork(record_of(store, session), new_id, **asked)
         await made.hold(lambda: store, f"@a@{new_id}")
@@ -163,8 +163,8 @@ def test_a_fork_ends_anywhere(store, turn, is_before):
         forked(store, session, "new", at_turn="t999")
 
 
-async def sizes(store: SqliteSegmentStore, home: str) -> dict[str, int]:
-    return {piece.name: piece.size async for piece in store.pieces(home)}
+async def sizes(store: SqliteBlobStore, home: str) -> dict[str, int]:
+    return {piece.name: piece.size async for piece in store.list_blobs(home)}
 
 
 def test_a_chain_of_forks_keeps_a_small_head(store):
@@ -196,7 +196,7 @@ def test_calls_are_paired_over_segments(store):
     session = stored(store, entries)
     differences: list[Difference] = []
     problems = asyncio.run(find_problems(record_of(store, session), RULES, differences.append))
-    assert [(one.place, one.problem) for one in problems] == [
+    assert [(one.location, one.problem) for one in problems] == [
         ("turn t550, message 1, content 2", "call lost has no result")
     ]
     repaired, names = repair(store, session)
@@ -208,7 +208,7 @@ def test_calls_are_paired_over_segments(store):
     assert len(names) < 20, "segments were written that had no problem"
 
 
-def repair(store: SqliteSegmentStore, session: Session) -> tuple[Session, set[str]]:
+def repair(store: SqliteBlobStore, session: Session) -> tuple[Session, set[str]]:
     """A repaired session, and the names of what was written for it."""
 
     async def run() -> tuple[Session, set[str]]:
@@ -244,7 +244,7 @@ def test_lost_pieces_are_named_and_mended(store):
 
     segment, lost_entries, contents = asyncio.run(lose())
     problems = asyncio.run(find_problems(record_of(store, session), RULES))
-    said = "\n".join(f"{one.place}: {one.problem}" for one in problems)
+    said = "\n".join(f"{one.location}: {one.problem}" for one in problems)
     assert len(problems) == 3
     assert all(name in said for name in [segment, *contents])
     assert "turn image, messages[0].contents[1].uri" in said
@@ -290,16 +290,16 @@ def test_a_fork_of_many_forks_keeps_what_it_shares_until_it_is_erased(store):
     homes = asyncio.run(record_of(store, session).namespaces())
     assert len(homes) > MAX_NAMESPACES >= len(session.sealed.namespaces)
 
-    async def read(asked: str) -> Session | Keeps:
-        return session if asked == holder else Keeps.NOTHING
+    async def read(asked: str) -> Session | RetainedNamespace:
+        return session if asked == holder else RetainedNamespace.NOTHING
 
     async def sweep_all() -> None:
-        sweeper = Sweeper(store, read, grace_seconds=0.0, unheld_seconds=0.0)
+        sweeper = GarbageCollector(store, read, grace_seconds=0.0, unheld_seconds=0.0)
         for home in [home async for home in store.list_namespaces()]:
             await sweeper.sweep(home)
 
     async def erase_all() -> list[str]:
-        sweeper = Sweeper(store, read, grace_seconds=3600.0, unheld_seconds=3600.0)
+        sweeper = GarbageCollector(store, read, grace_seconds=3600.0, unheld_seconds=3600.0)
         for home in reversed(homes):
             await sweeper.erase(home, holder)
         return [home async for home in store.list_namespaces()]

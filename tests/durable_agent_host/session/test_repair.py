@@ -145,7 +145,7 @@ def test_what_would_be_refused_is_found_and_mended(kind):
     before = copy.deepcopy(entries)
     mended, changes = repair_entries(entries, RESPONSES.repair_rules)
     assert any(sentence in change.problem for change in changes), changes
-    assert all(change.place and change.repair for change in changes)
+    assert all(change.location and change.repair for change in changes)
     assert entries == before
     assert repair_entries(mended, RESPONSES.repair_rules) == (mended, [])
     assert {content.call_id for content in contents_of(mended) if content.type == "function_call"} == {
@@ -225,7 +225,7 @@ def test_what_has_no_shape_beside_the_conversation_is_left_out(part):
     document = golden("session-v1")
     document["data"]["extensionData"]["durableAgentHost"][part] = 5
     mended, changes = repair_document(document, RESPONSES.repair_rules)
-    assert [(change.place, change.repair) for change in changes] == [
+    assert [(change.location, change.repair) for change in changes] == [
         (f"data.extensionData.durableAgentHost.{part}", "left out")
     ]
     assert "is a number: a list or null is expected" in changes[0].problem

@@ -15,7 +15,7 @@ from typing import Any, Final
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
-from durable_agent_host.concurrency.cooperative_yield import resting, yield_if_due
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses, yield_if_due
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_container
 from durable_agent_host.providers.anthropic.lost_state import WITHOUT_THOUGHTS
@@ -236,7 +236,7 @@ class _BlockPreservingMixin(FoldedStreamMixin):
         request_options["messages"] = with_valid_calls(
             request_options["messages"], declared_tool_names(request_options.get("tools"))
         )
-        container = find_container(content for message in resting(messages) for content in message.contents)
+        container = find_container(content for message in iter_with_pauses(messages) for content in message.contents)
         if container is not None and "container" not in request_options and _runs_code(request_options):
             request_options["container"] = container["container_id"]
         if _lacks_thoughts(messages):

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses
 from durable_agent_host.model.provider_item import STAMP, LostState
 from durable_agent_host.providers.anthropic.block_mapping import find_container, find_item_metadata, rebuild_blocks
 from durable_agent_host.providers.encrypted_reasoning import count_unreadable, payload_fingerprint
@@ -94,4 +94,4 @@ def _read_signature(content: Content) -> str:
 
 
 def _contents(messages: Iterable[Message]) -> list[Content]:
-    return [content for message in resting(messages) for content in message.contents]
+    return [content for message in iter_with_pauses(messages) for content in message.contents]

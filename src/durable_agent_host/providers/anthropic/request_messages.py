@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.anthropic.block_mapping import find_item_metadata, group_by_item, rebuild_blocks
@@ -52,7 +52,7 @@ def pair_calls(messages: Sequence[Block]) -> list[Block]:
     id_counts: Counter[str] = Counter()
     pending_calls: _Open = []
     paired_messages: list[Block] = []
-    for message in resting(messages):
+    for message in iter_with_pauses(messages):
         if message["role"] == "assistant":
             blocks = list(_with_unique_ids(message["content"], id_counts, pending_calls := []))
         else:
@@ -107,7 +107,7 @@ def with_valid_calls(messages: Sequence[Block], tool_names: Collection[str]) -> 
         {**message, "content": [_accepted_block(block, tool_names) for block in message["content"]]}
         if message["role"] == "assistant"
         else message
-        for message in resting(messages)
+        for message in iter_with_pauses(messages)
     ]
 
 
@@ -177,7 +177,7 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
         messages: in order, of any length; ``content`` is a string or a list of blocks.
     """
     merged_messages: list[Block] = []
-    for message in resting(messages):
+    for message in iter_with_pauses(messages):
         blocks = _blocks(message["content"])
         if merged_messages and merged_messages[-1]["role"] == message["role"]:
             merged_messages[-1]["content"] += blocks
@@ -187,7 +187,7 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
     last_request_index = max((n for n, message in enumerate(merged_messages) if _is_user_request(message)), default=-1)
     completed_call_ids, call_ids = _hosted_call_ids(merged_messages)
     sendable_messages: list[Block] = []
-    for index, message in enumerate(resting(merged_messages)):
+    for index, message in enumerate(iter_with_pauses(merged_messages)):
         blocks = [block for block in message["content"] if not _is_rejected(block)]
         blocks = _remove_unpaired(blocks, call_ids, completed_call_ids if index < last_request_index else None)
         if not blocks:
@@ -238,7 +238,7 @@ def _is_user_request(message: Block) -> bool:
 
 def _hosted_call_ids(messages: Iterable[Block]) -> tuple[set[Any], set[Any]]:
     """Return the ids of the calls of the service's own tools: those with a result, and all of them."""
-    blocks = [block for message in resting(messages) for block in message["content"]]
+    blocks = [block for message in iter_with_pauses(messages) for block in message["content"]]
     completed_call_ids = {block.get("tool_use_id") for block in blocks if _is_hosted_result(block)}
     return completed_call_ids, {block.get("id") for block in blocks if block.get("type") in _HOSTED_CALLS}
 

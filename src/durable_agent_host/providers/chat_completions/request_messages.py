@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
-from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.chat_completions.content_mapping import transcripts
@@ -112,7 +112,7 @@ def pair_messages(messages: Iterable[Wire]) -> list[Wire]:
     request_messages = list(messages)
     uses = _IdPositions()
     results = _IdPositions()
-    for position, message in enumerate(resting(request_messages)):
+    for position, message in enumerate(iter_with_pauses(request_messages)):
         if message.get("role") == "tool":
             call_id = message.get("tool_call_id")
             results.add({call_id, short_id(call_id)}, position)
@@ -120,7 +120,7 @@ def pair_messages(messages: Iterable[Wire]) -> list[Wire]:
             uses.add({str(call.get("id")) for call in _calls(message)}, position)
     used_positions: set[int] = set()
     ordered_messages: list[Wire] = []
-    for position, message in enumerate(resting(request_messages)):
+    for position, message in enumerate(iter_with_pauses(request_messages)):
         if message.get("role") == "tool":
             continue
         calls = _calls(message)
@@ -175,7 +175,7 @@ def with_valid_names(messages: Iterable[Wire], tool_names: Collection[str]) -> l
         messages: of a request, in order.
         tool_names: names of the request's tools.
     """
-    return [_with_names(message, tool_names) if _calls(message) else message for message in resting(messages)]
+    return [_with_names(message, tool_names) if _calls(message) else message for message in iter_with_pauses(messages)]
 
 
 def _with_names(message: Wire, tool_names: Collection[str]) -> Wire:

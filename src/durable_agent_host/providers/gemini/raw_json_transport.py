@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, cast
 
-from durable_agent_host.agent.dynamic_subclass import copy_with
-from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.tool_call_names import accepted_name
@@ -93,7 +93,7 @@ def pair_calls(contents: Sequence[Json]) -> list[Json]:
     """
     paired_contents: list[Json] = []
     pending_calls: list[Json] = []
-    for content in resting(contents):
+    for content in iter_with_pauses(contents):
         parts = [
             part
             for part in content["parts"]
@@ -121,7 +121,7 @@ def with_valid_names(contents: Sequence[Json], tool_names: Collection[str]) -> l
     """
     return [
         {**content, "parts": [_with_valid_name(part, tool_names) for part in content["parts"]]}
-        for content in resting(contents)
+        for content in iter_with_pauses(contents)
     ]
 
 
@@ -168,10 +168,10 @@ def with_raw_json(client: Any) -> Any:
     """
     if not any(base.__module__.startswith("google.genai") for base in type(client).__mro__):
         return client
-    client_copy = copy_with(client, _SharedConnections)
-    async_client = copy_with(client.aio, _SharedConnections)
+    client_copy = copy_with_mixin(client, _SharedConnections)
+    async_client = copy_with_mixin(client.aio, _SharedConnections)
     client_copy._aio = async_client
-    async_client._models = copy_with(async_client.models, _RawJsonModels)
+    async_client._models = copy_with_mixin(async_client.models, _RawJsonModels)
     return client_copy
 
 
@@ -212,7 +212,7 @@ def long_data_part(uri: str, media_type: str) -> Any:
         return None
     data = uri.partition(";base64,")[2]
     try:
-        for start in resting(range(0, len(data), _CHECKED_CHARACTERS)):
+        for start in iter_with_pauses(range(0, len(data), _CHECKED_CHARACTERS)):
             base64.b64decode(data[start : start + _CHECKED_CHARACTERS], validate=True)
     except ValueError:
         return None
@@ -227,7 +227,7 @@ def request_json(contents: Sequence[Any]) -> list[dict[str, Any]]:
     """
     return [
         {"role": content.role, "parts": [_part_json(part) for part in content.parts or ()]}
-        for content in resting(contents)
+        for content in iter_with_pauses(contents)
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, find_item_metadata, rebuild_item
 from durable_agent_host.providers.openai.lost_state import with_contents
@@ -30,13 +30,13 @@ def as_history(messages: Sequence[Message]) -> list[Message]:
     Returns:
         The messages, with copies of those that contain an approval response or its request.
     """
-    contents = [content for message in resting(messages) for content in message.contents]
+    contents = [content for message in iter_with_pauses(messages) for content in message.contents]
     responded_ids = {content.id for content in contents if content.type == "function_approval_response"}
     if not responded_ids:
         return list(messages)
     return [
         with_contents(message, [_as_item_carrier(content, responded_ids) for content in message.contents])
-        for message in resting(messages)
+        for message in iter_with_pauses(messages)
     ]
 
 

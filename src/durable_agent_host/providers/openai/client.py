@@ -18,11 +18,11 @@ from typing import Any, Final, cast, get_args
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message, ResponseStream
 
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.journal_entry import replayed_updates
-from durable_agent_host.concurrency.cooperative_yield import RestingList, yield_if_due
+from durable_agent_host.concurrency.cooperative_yield import YieldingList, yield_if_due
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.openai.errors import parse_failure
@@ -68,7 +68,7 @@ def with_fast_event_parsing(client: Any) -> Any:
 
     if not isinstance(client, AsyncOpenAI) or isinstance(client, _FastEventParsingMixin):
         return client
-    return copy_with(client.with_options(), _FastEventParsingMixin)
+    return copy_with_mixin(client.with_options(), _FastEventParsingMixin)
 
 
 class _FastEventParsingMixin:
@@ -264,7 +264,7 @@ class _ItemPreservingMixin(FoldedStreamMixin):
 
     def _prepare_messages_for_openai(self, chat_messages: Sequence[Message], **kwargs: Any) -> list[dict[str, Any]]:
         client: Any = super()
-        return client._prepare_messages_for_openai(RestingList(chat_messages), **kwargs)
+        return client._prepare_messages_for_openai(YieldingList(chat_messages), **kwargs)
 
     def _prepare_message_for_openai(self, message: Message, **kwargs: Any) -> list[dict[str, Any]]:
         yield_if_due()

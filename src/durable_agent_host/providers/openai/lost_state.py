@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses
 from durable_agent_host.model.provider_item import STAMP, LostState
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata
 from durable_agent_host.providers.openai.item_types import item_type
@@ -64,7 +64,7 @@ def mark_lost_items(
         with_contents(
             message, [_mark_content(content, set(expired_ids), unreadable_ids) for content in message.contents]
         )
-        for message in resting(messages)
+        for message in iter_with_pauses(messages)
     ]
     return marked_messages, {
         name: value for name, value in stored_losses.items() if name not in {_EXPIRED, _UNREADABLE_UNTIL}
@@ -104,7 +104,7 @@ def _list_containers(messages: Iterable[Message]) -> list[str]:
 
 
 def _contents(messages: Iterable[Message]) -> list[Content]:
-    return [content for message in resting(messages) for content in message.contents]
+    return [content for message in iter_with_pauses(messages) for content in message.contents]
 
 
 def with_contents(message: Message, contents: list[Content]) -> Message:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses
 from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
@@ -207,7 +207,7 @@ def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
         session_id: of the conversation.
     """
     occurrence_counts: Counter[str] = Counter()
-    contents = (content for message in resting(messages) for content in message.contents)
+    contents = (content for message in iter_with_pauses(messages) for content in message.contents)
     for call in (content for content in contents if content.type == "function_call"):
         if not call.call_id or call.informational_only:
             continue
@@ -281,7 +281,7 @@ class ResponsesProvider(OpenAIProvider):
         fields = cast("dict[str, Any]", event) if isinstance(event, dict) else {}
         return fields.get("response") if fields.get("type") in _FINAL_EVENTS else None
 
-    def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
+    def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Recognize the compaction items that the option ``context_management`` makes the service emit."""
         return has_compaction if options.get("context_management") else None
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from agent_framework import Content, Message
 
-from durable_agent_host.concurrency.cooperative_yield import resting
+from durable_agent_host.concurrency.cooperative_yield import iter_with_pauses
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT, PART_OF, STAMP
 from durable_agent_host.providers.openai.approval_items import approval_request_id, approval_response_id
@@ -52,7 +52,7 @@ def with_closed_calls(messages: Sequence[Message]) -> list[Message]:
     if not orphan_ids and not open_ids:
         return list(messages)
     messages_to_send: list[Message] = []
-    for message in resting(messages):
+    for message in iter_with_pauses(messages):
         paired_contents = [content for content in message.contents if id(content) not in orphan_ids]
         open_functions = [content for content in paired_contents if id(content) in open_calls and _is_function(content)]
         contents = [
@@ -74,7 +74,7 @@ def _find_unpaired_calls(messages: Sequence[Message]) -> tuple[set[int], set[int
     """
     pending_calls: dict[str, list[Content]] = {}
     orphan_results: set[int] = set()
-    for content in (content for message in resting(messages) for content in message.contents):
+    for content in (content for message in iter_with_pauses(messages) for content in message.contents):
         metadata = find_item_metadata(content) or {}
         if _is_function(content) or item_type(metadata.get("type")).needs_result:
             pending_calls.setdefault(str(metadata.get("call_id", content.call_id)), []).append(content)
@@ -88,10 +88,14 @@ def _find_unpaired_calls(messages: Sequence[Message]) -> tuple[set[int], set[int
 
 def _find_unpaired_approvals(messages: Sequence[Message]) -> tuple[set[int], set[int]]:
     """Find approval items without a response, and other approval contents without a counterpart."""
-    contents = [content for message in resting(messages) for content in message.contents]
-    requests = [(content, request) for content in resting(contents) if (request := approval_request_id(content))]
+    contents = [content for message in iter_with_pauses(messages) for content in message.contents]
+    requests = [
+        (content, request) for content in iter_with_pauses(contents) if (request := approval_request_id(content))
+    ]
     request_ids = {request for _, request in requests}
-    responses = [(content, request) for content in resting(contents) if (request := approval_response_id(content))]
+    responses = [
+        (content, request) for content in iter_with_pauses(contents) if (request := approval_response_id(content))
+    ]
     response_ids = {request for _, request in responses}
     open_requests = [content for content, request in requests if request not in response_ids]
     orphan_responses = [content for content, request in responses if request not in request_ids]
@@ -136,13 +140,13 @@ def replayable_messages(
         The same messages, or copies where something was removed.
     """
     sendable_messages = _without_foreign_media(
-        [_with_media_types(_strip_malformed_items(message)) for message in resting(messages)]
+        [_with_media_types(_strip_malformed_items(message)) for message in iter_with_pauses(messages)]
     )
     return [
         _make_replayable(message, uses_service_storage=uses_service_storage, can_send_reasoning=can_send_reasoning)
         if message.role == "assistant"
         else message
-        for message in resting(sendable_messages)
+        for message in iter_with_pauses(sendable_messages)
     ]
 
 
@@ -207,7 +211,7 @@ def _with_media_type(content: Content) -> Content:
 def _without_foreign_media(messages: Sequence[Message]) -> list[Message]:
     """Move images of another provider's assistant to the user: the API accepts no image from an assistant."""
     sendable_messages: list[Message] = []
-    for message in resting(messages):
+    for message in iter_with_pauses(messages):
         media = [content for content in message.contents if message.role == "assistant" and _is_media(content)]
         if not media:
             sendable_messages.append(message)
@@ -334,7 +338,7 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
     """
     valid_items: list[Item] = []
     occurrence_counts: dict[str, int] = {}
-    for item in resting(items):
+    for item in iter_with_pauses(items):
         valid_item = dict(item)
         call_id = valid_item.get("call_id")
         item_id = valid_item.get("id")
@@ -373,5 +377,5 @@ def with_valid_names(items: Iterable[Item], tool_names: Collection[str]) -> list
         if item.get("type") == "function_call"
         and (name := accepted_name(item.get("name"), _NAME, tool_names)) != item.get("name")
         else item
-        for item in resting(items)
+        for item in iter_with_pauses(items)
     ]
