@@ -11,7 +11,7 @@ from typing import Any
 import requests
 
 from durable_agent_host.durable.app_secret import AppSecret, MarkPurpose
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from tests.forks import AGENTS, ROOT
 from tests.processes import Server, wait_until
 
@@ -122,7 +122,7 @@ class AgentHost(Server):
 
     def marked(self, place: MarkPurpose, value: dict[str, Any]) -> dict[str, Any]:
         """Mark what the host would start or signal itself: with the secret in its store."""
-        store = SqliteSegmentStore(self.data / "segments.sqlite")
+        store = SqliteBlobStore(self.data / "segments.sqlite")
         secret = AppSecret(lambda: store)
 
         async def read() -> None:

@@ -14,7 +14,7 @@ from agent_framework import Agent
 
 from durable_agent_host import DurableAgentApp, Principal
 from durable_agent_host.errors import ForbiddenError
-from durable_agent_host.http.gate import Action, AskedSession, IncomingRequest
+from durable_agent_host.http.gate import Action, AuthorizationTarget, IncomingRequest
 from durable_agent_host.providers.openai import chat_client_from_environment
 
 KEYS = jwt.PyJWKClient(
@@ -42,7 +42,7 @@ def identify(request: IncomingRequest) -> Principal | None:
     return Principal(claims.get("oid") or claims["sub"], claims.get("tid", ""), frozenset(claims.get("roles", ())))
 
 
-def authorize(principal: Principal, action: Action, session: AskedSession) -> bool:
+def authorize(principal: Principal, action: Action, session: AuthorizationTarget) -> bool:
     """Let support read what belongs to users of its own tenant."""
     is_same_tenant = session.owner is not None and session.owner.tenant == principal.tenant
     return is_same_tenant and "support" in principal.roles and action in {"session.read", "turn.read", "files.read"}

@@ -25,12 +25,12 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.compaction import Compactions
 from durable_agent_host.agent.context_stores import reject_external_stores
 from durable_agent_host.agent.declarations import reject_lost_declarations
-from durable_agent_host.agent.history_providers import ProviderHistory, why_not_redacted
-from durable_agent_host.agent.hosted_agent import duplicate_name_error, usable_name, why_no_journal
+from durable_agent_host.agent.history_providers import ProviderHistory, redaction_unsupported_reason
+from durable_agent_host.agent.hosted_agent import duplicate_name_error, validate_agent_name, why_no_journal
 from durable_agent_host.agent.observer import CallbackObserver, TurnObserver
 from durable_agent_host.agent.warm_up import warm_up_in_background
 from durable_agent_host.agent.workflow_agents import AgentSource, build_agent, is_factory
-from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
+from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.function_registration import (
     check_duplicate_names,
@@ -63,14 +63,14 @@ from durable_agent_host.encryption.store_factory import stores_of
 from durable_agent_host.http.agent_routes import hosted_agents
 from durable_agent_host.http.event_stream import EventStream
 from durable_agent_host.http.functions_http_adapter import adapt_http_functions, check_auth_level
-from durable_agent_host.http.gate import Authorize, Gate, Identify
+from durable_agent_host.http.gate import Authorize, Authorizer, Identify
 from durable_agent_host.http.rate_limits import CallerLimits
-from durable_agent_host.http.request_handling import Host
+from durable_agent_host.http.request_handling import HandlerContext
 from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.inspector.page import PAGE, PAGE_HEADERS
 from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.model.budget import Budgets
-from durable_agent_host.model.history_locations import Histories
+from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.principal import Principal
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.protocols.mcp import TOOL_PROPERTIES, answer_tool_call
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from azure.functions.decorators.function_app import Function
 
 _LOGGER = logging.getLogger(__name__)
-_HOST = partial(Host, metrics=metrics_page)
+_HOST = partial(HandlerContext, metrics=metrics_page)
 INSTRUMENTS.append(Gauge("streams", "Event streams that are being sent.", lambda: EventStream.live))
 
 
@@ -160,7 +160,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._entity_class = entity_class
         disk = DiskReserve(Path(data)) if (data := os.environ.get("FUNCTIONS_HOST_DATA")) else None
         limits = CallerLimits.of(valid_settings)
-        self._gate = Gate(
+        self._gate = Authorizer(
             identify, authorize, valid_settings.adopt_sessions, valid_settings.session_names, limits, disk=disk
         )
         self._observers = observers
@@ -175,7 +175,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._has_agent_routes: bool | None = None
         self._agents_auth_level = check_auth_level(http_auth_level)
         self._has_inspector = enable_inspector
-        self._histories: dict[str, Histories] = {}
+        self._histories: dict[str, HistoryLocations] = {}
         self._ttls = SessionTtls(session_ttl, self.settings.session_ttl_seconds)
         self._open_stores()
         super().__init__(
@@ -205,14 +205,14 @@ class DurableAgentApp(AgentFunctionApp):
         stores = stores_of(self.settings)
         self._open_log = stores.open_log
         self._hub = hub_of(stores)
-        self._wakeups, self._stopper = Wakeups(), TurnStopper(self._open_log, self._budgets.of_agent)
+        self._wakeups, self._stopper = Notifier(), TurnStopper(self._open_log, self._budgets.of_agent)
         self._external_sessions = external_sessions = ExternalSessions(self._external)
         storage_options: dict[str, Any] = {
             "seen": self.settings.max_receipts,
             "grace_seconds": self.settings.piece_grace_seconds,
         }
         self._storage = TurnDataStorage(
-            stores.open_pieces, elsewhere=external_sessions, redactors=self._redactors, **storage_options
+            stores.open_pieces, external_messages=external_sessions, redactors=self._redactors, **storage_options
         )
         probes = StoreProbes(self._open_log, self._storage.open_store, self._runners)
         client_options = {"storage": self._storage, "external_sessions": external_sessions, "owner_cache": OwnerCache()}
@@ -252,7 +252,7 @@ class DurableAgentApp(AgentFunctionApp):
         """
         source = agent
         agent = build_agent(agent)
-        name = usable_name(entity_id or getattr(agent, "name", None))
+        name = validate_agent_name(entity_id or getattr(agent, "name", None))
         existing_name = next((other for other in self._runners if other.casefold() == name.casefold()), None)
         if existing_name is not None and existing_name == name and self._runners[existing_name].agent is agent:
             _LOGGER.warning("agent %r is added a second time: the first one applies", name)
@@ -266,7 +266,7 @@ class DurableAgentApp(AgentFunctionApp):
         self._sources[name] = source
         self._compactions.add(name, compaction, why_no_journal(agent))
         self._budgets.add(name, budgets, why_no_journal(agent))
-        self._redactors.add(name, redact, why_not_redacted(agent))
+        self._redactors.add(name, redact, redaction_unsupported_reason(agent))
         reject_lost_declarations(f"agent {name!r}", agent, why_no_journal(agent))
         reject_external_stores(name, agent)
         super().add_agent(agent, callback, enable_http_endpoint, enable_mcp_tool_trigger, entity_id=entity_id)

@@ -20,7 +20,7 @@ from durable_agent_host.codec.message import (
     encode_message,
     encode_response_entry,
 )
-from durable_agent_host.codec.session_blobs import has_pieces
+from durable_agent_host.codec.session_blobs import has_blobs
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.session import Session
@@ -110,7 +110,7 @@ def decode(wire: Mapping[str, Any], /) -> Message | AgentResponse[Any] | Convers
     """
     if "schemaVersion" in wire:
         session = decode_session(wire)
-        if has_pieces(wire):
+        if has_blobs(wire):
             raise CorruptStateError(
                 "the document is the head of a session, whose older messages and large contents are stored elsewhere: "
                 "decode what 'durable-agent-host sessions export' gives"

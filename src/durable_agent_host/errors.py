@@ -65,7 +65,7 @@ class SettingError(DurableAgentHostError):
     """A setting is missing or invalid; the message names it and says what to set.
 
     Attributes:
-        needs_traceback: False tells the embedded host that no code of the app is wrong.
+        needs_traceback: False when no code of the app is at fault; read by the embedded host.
     """
 
     needs_traceback: Final = False
@@ -76,7 +76,7 @@ class RegistrationError(DurableAgentHostError):
 
 
 class RequestError(DurableAgentHostError):
-    """The request cannot be carried out as it stands, and the caller can mend it."""
+    """The request cannot be carried out, and the caller can correct it."""
 
 
 class NotFoundError(RequestError):

@@ -64,7 +64,7 @@ def _escape_messages(report: traceback.TracebackException) -> None:
     """Escape the messages of an exception, its notes, its causes and its parts."""
     report.__dict__["_str"] = _escape_controls(str(report))
     if report.__notes__:
-        report.__notes__ = [_escape_controls(str(note)) for note in report.__notes__]
+        report.__notes__ = [_escape_controls(str(text)) for text in report.__notes__]
     for other in (report.__cause__, report.__context__, *(report.exceptions or ())):
         if other is not None:
             _escape_messages(other)

@@ -8,17 +8,17 @@ from difflib import get_close_matches
 from typing import Final
 
 from durable_agent_host.errors import SettingError
-from durable_agent_host.model.turn import KeptBounds, ModelBounds
+from durable_agent_host.model.turn import RecordingLimits, ResponseLimits
 from ncrontab import ScheduleError, parse_cron
 
 PREFIX = "DURABLE_AGENT_HOST_"
 NO_MAINTENANCE = "off"
 ANYBODY = "anybody"
 NOBODY = "nobody"
-SHARED = "shared"
-OWN = "own"
-READ = "read"
-REFUSE = "refuse"
+SHARED_NAMES = "shared"
+OWN_NAMES = "own"
+READ_PLAINTEXT = "read"
+REJECT_PLAINTEXT = "refuse"
 _ROLE = "role:"
 _SCHEDULE_FIELDS: Final = "{second} {minute} {hour} {day} {month} {weekday}"
 _NEARNESS_OF_OTHERS = 0.9
@@ -32,8 +32,8 @@ _BOUNDS = (
 )
 _CHOICES = {
     "adopt_sessions": (ANYBODY, NOBODY, _ROLE + "NAME"),
-    "session_names": (SHARED, OWN),
-    "encryption_plaintext": (READ, REFUSE),
+    "session_names": (SHARED_NAMES, OWN_NAMES),
+    "encryption_plaintext": (READ_PLAINTEXT, REJECT_PLAINTEXT),
 }
 _MAY_BE_ZERO = frozenset({"session_ttl_seconds", "requests_per_second", "kept_call_bytes"})
 
@@ -99,7 +99,7 @@ class Settings:
         stream_heartbeat_seconds: maximum silence on a stream of events. Seconds, default 15: proxies commonly give up
             after 30 or 60.
         max_answer_bytes, max_line_bytes, max_turn_bytes, answer_seconds, max_model_calls, max_calls_at_once,
-        max_argument_bytes, max_tool_result_bytes: limits on a turn; see `ModelBounds`, which has the defaults.
+        max_argument_bytes, max_tool_result_bytes: limits on a turn; see `ResponseLimits`, which has the defaults.
         max_stream_readers: how many clients may follow one turn's events in one process; 429 above. Default 100.
         max_arriving_bytes: how much of the large bodies of one principal may be arriving at once in one process; 429
             above. Bytes, default 256 MiB: eight of the largest uploads.
@@ -126,26 +126,26 @@ class Settings:
     model_retry_most_seconds: float = 30.0
     turn_log: str = ""
     turn_log_retention_hours: float = 168.0
-    kept_call_bytes: int = KeptBounds.call_bytes
-    kept_turn_bytes: int = KeptBounds.turn_bytes
+    kept_call_bytes: int = RecordingLimits.call_bytes
+    kept_turn_bytes: int = RecordingLimits.turn_bytes
     segments: str = ""
     encryption_keys: str = field(default="", repr=False)
-    encryption_plaintext: str = READ
+    encryption_plaintext: str = READ_PLAINTEXT
     turn_retention_hours: float = 24.0
     session_ttl_seconds: float = 0.0
     piece_grace_seconds: float = 3600.0
     maintenance_schedule: str = "0 */15 * * * *"
     adopt_sessions: str = ANYBODY
-    session_names: str = SHARED
+    session_names: str = SHARED_NAMES
     stream_heartbeat_seconds: float = 15.0
-    max_answer_bytes: int = ModelBounds.answer_bytes
-    max_line_bytes: int = ModelBounds.line_bytes
-    max_turn_bytes: int = ModelBounds.turn_bytes
-    answer_seconds: float = ModelBounds.answer_seconds
-    max_model_calls: int = ModelBounds.model_calls
-    max_calls_at_once: int = ModelBounds.calls_at_once
-    max_argument_bytes: int = ModelBounds.argument_bytes
-    max_tool_result_bytes: int = ModelBounds.tool_result_bytes
+    max_answer_bytes: int = ResponseLimits.answer_bytes
+    max_line_bytes: int = ResponseLimits.line_bytes
+    max_turn_bytes: int = ResponseLimits.turn_bytes
+    answer_seconds: float = ResponseLimits.answer_seconds
+    max_model_calls: int = ResponseLimits.model_calls
+    max_calls_at_once: int = ResponseLimits.calls_at_once
+    max_argument_bytes: int = ResponseLimits.argument_bytes
+    max_tool_result_bytes: int = ResponseLimits.tool_result_bytes
     max_stream_readers: int = 100
     max_arriving_bytes: int = 256 * 1024 * 1024
     max_reads_at_once: int = 4
@@ -171,14 +171,14 @@ class Settings:
                 raise SettingError(f"Settings.{setting.name} is {value!r}: give a {kind} {_range(minimum)}")
 
     @property
-    def recording_limits(self) -> KeptBounds:
+    def recording_limits(self) -> RecordingLimits:
         """How much is kept of model calls."""
-        return KeptBounds(self.kept_call_bytes, self.kept_turn_bytes)
+        return RecordingLimits(self.kept_call_bytes, self.kept_turn_bytes)
 
     @property
-    def model_bounds(self) -> ModelBounds:
+    def model_bounds(self) -> ResponseLimits:
         """Limits on a turn."""
-        return ModelBounds(
+        return ResponseLimits(
             answer_bytes=self.max_answer_bytes,
             line_bytes=self.max_line_bytes,
             turn_bytes=self.max_turn_bytes,
@@ -238,7 +238,7 @@ class Settings:
             piece_grace_seconds=_number(environment, "PIECE_GRACE_SECONDS", cls.piece_grace_seconds),
             maintenance_schedule=_schedule(environment, "MAINTENANCE_SCHEDULE", cls.maintenance_schedule),
             adopt_sessions=_adopters(environment, "ADOPT_SESSIONS", cls.adopt_sessions),
-            session_names=_choice(environment, "SESSION_NAMES", cls.session_names, SHARED, OWN),
+            session_names=_choice(environment, "SESSION_NAMES", cls.session_names, SHARED_NAMES, OWN_NAMES),
             stream_heartbeat_seconds=_number(environment, "STREAM_HEARTBEAT_SECONDS", cls.stream_heartbeat_seconds),
             answer_seconds=_number(environment, "ANSWER_SECONDS", cls.answer_seconds),
             requests_per_second=_number(environment, "REQUESTS_PER_SECOND", cls.requests_per_second, minimum=0.0),
@@ -297,8 +297,8 @@ def _schedule(environment: Mapping[str, str], field: str, default: str) -> str:
     text = environment.get(PREFIX + field, "").strip() or default
     if problem := _problem_of_schedule(text):
         raise SettingError(
-            f"{PREFIX}{field} is {text!r}, and {problem}; set it to {_SCHEDULE_FIELDS!r}, to {NO_MAINTENANCE!r}, or "
-            f"leave it out for {default!r}"
+            f"{PREFIX}{field} is {text!r}, and {problem}; set it to {_SCHEDULE_FIELDS!r}, to {NO_MAINTENANCE!r}, "
+            f"or leave it out for {default!r}"
         )
     return text
 
@@ -317,15 +317,15 @@ def _adopters(environment: Mapping[str, str], field: str, default: str) -> str:
     text = environment.get(PREFIX + field, "").strip() or default
     if text not in {ANYBODY, NOBODY} and not _is_role(text):
         raise SettingError(
-            f"{PREFIX}{field} is {text!r}; set it to {ANYBODY!r}, {NOBODY!r} or '{_ROLE}NAME', or leave it out for "
-            f"{default!r}"
+            f"{PREFIX}{field} is {text!r}; set it to {ANYBODY!r}, {NOBODY!r} or '{_ROLE}NAME', or leave it out "
+            f"for {default!r}"
         )
     return text
 
 
 def _plaintext(environment: Mapping[str, str], field: str, default: str) -> str:
-    text = _choice(environment, field, default, READ, REFUSE)
-    if text == REFUSE and not environment.get(PREFIX + "ENCRYPTION_KEYS", "").strip():
+    text = _choice(environment, field, default, READ_PLAINTEXT, REJECT_PLAINTEXT)
+    if text == REJECT_PLAINTEXT and not environment.get(PREFIX + "ENCRYPTION_KEYS", "").strip():
         raise SettingError(
             f"{PREFIX}{field} is {text!r}, and nothing is encrypted: set {PREFIX}ENCRYPTION_KEYS, or leave it out"
         )

@@ -157,7 +157,7 @@ class SqliteContent:
     """The contents of a file.
 
     Attributes:
-        what: the contents in the plural, for messages.
+        description: the contents in the plural, for messages.
         version: of the tables.
         schema: the statements that create them.
         after_damage: what happens to the contents when the file is moved away.
@@ -166,7 +166,7 @@ class SqliteContent:
         keeps_free_pages: whether `SqliteFile.clean` leaves free pages to whoever writes.
     """
 
-    what: str
+    description: str
     version: int
     schema: str
     after_damage: str = ""
@@ -189,7 +189,7 @@ class SqliteFile:
 
     def __init__(self, path: Path, content: SqliteContent) -> None:
         self.writing = threading.Lock()
-        self.name = f"the {content.what} in {path}"
+        self.name = f"the {content.description} in {path}"
         self._path = path
         self._content = content
         self._wal = path.with_name(f"{path.name}-wal")
@@ -206,7 +206,7 @@ class SqliteFile:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise SqliteFileError(
-                f"the folder of the {self._content.what} {self._path} cannot be made ({error}): name another"
+                f"the folder of the {self._content.description} {self._path} cannot be made ({error}): name another"
             ) from error
         with suppress(OSError):  # created closed to others, like its -wal file then; SQLite reports trouble
             self._path.touch(mode=0o600, exist_ok=False)
@@ -255,7 +255,7 @@ class SqliteFile:
     def _foreign(self, version: int) -> SqliteVersionError:
         return SqliteVersionError(
             f"{self._path} is a database of another program, or of another version of this one ({version}): move "
-            f"it away, or name another file for the {self._content.what}",
+            f"it away, or name another file for the {self._content.description}",
             version,
         )
 
@@ -267,8 +267,8 @@ class SqliteFile:
         """
         if self._identity is not None and _identity(self._path) != self._identity:
             raise SqliteFileError(
-                f"the file of the {self._content.what} {self._path} was deleted or replaced while the host runs: "
-                "what is written now is lost. Put it back if you can, and start the host again"
+                f"the file of the {self._content.description} {self._path} was deleted or replaced while the "
+                "host runs: what is written now is lost. Put it back if you can, and start the host again"
             ) from FileNotFoundError(str(self._path))
 
     def is_checkpoint_due(self) -> bool:

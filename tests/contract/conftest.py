@@ -245,25 +245,25 @@ Encryption lies on top of any store: here on one, on those behind a network in t
 @pytest.fixture(params=[*SHARED, "memory"])
 async def backend(request, tmp_path) -> AsyncIterator[Backend]:
     """Each store in turn."""
-    made = _make(request.param, request, tmp_path)
-    async with _closing(made):
-        yield made
+    test_backend = _make(request.param, request, tmp_path)
+    async with _closing(test_backend):
+        yield test_backend
 
 
 @pytest.fixture
 async def blob(request, tmp_path) -> AsyncIterator[Blob]:
     """The blob store, for what it alone can do."""
-    made = Blob(request.getfixturevalue("azurite_port"))
-    async with _closing(made):
-        yield made
+    test_backend = Blob(request.getfixturevalue("azurite_port"))
+    async with _closing(test_backend):
+        yield test_backend
 
 
 @pytest.fixture
 async def networked(request, tmp_path) -> AsyncIterator[Backend]:
     """A store behind a network, chosen by the test's parameter."""
-    made = _make(request.param, request, tmp_path)
-    async with _closing(made):
-        yield made
+    test_backend = _make(request.param, request, tmp_path)
+    async with _closing(test_backend):
+        yield test_backend
 
 
 PIECE_STORES = ("sqlite", "encrypted", "blob", "blob-small")
@@ -274,19 +274,19 @@ async def pieces(request, tmp_path) -> AsyncIterator[PieceBackend]:
     """Each store of pieces in turn; with small blocks, most pieces have many."""
     if request.param in {"sqlite", "encrypted"}:
         kind = SqlitePieces if request.param == "sqlite" else EncryptedSqlitePieces
-        made: PieceBackend = kind(tmp_path / "made" / "pieces.db")
+        test_backend: PieceBackend = kind(tmp_path / "made" / "pieces.db")
     else:
         small = {"max_block_bytes": 4096} if request.param == "blob-small" else {}
         kind = EncryptedBlobPieces if request.param == "encrypted-blob" else BlobPieces
-        made = kind(request.getfixturevalue("azurite_port"), small)
-    async with _closing(made):
-        yield made
+        test_backend = kind(request.getfixturevalue("azurite_port"), small)
+    async with _closing(test_backend):
+        yield test_backend
 
 
 @contextlib.asynccontextmanager
-async def _closing(made: Backend | PieceBackend) -> AsyncIterator[None]:
+async def _closing(test_backend: Backend | PieceBackend) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for one in made.opened:
-            await one.close()
+        for store in test_backend.opened:
+            await store.close()

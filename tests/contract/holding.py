@@ -51,7 +51,7 @@ class HoldingProxy:
         assert task is not None
         self._connections.add(task)
         there, back = await asyncio.open_connection("127.0.0.1", self._target)
-        answers = asyncio.create_task(_pump(there, writer))
+        response_pump = asyncio.create_task(_pump(there, writer))
         try:
             while data := await reader.read(65536):
                 if self._word is not None and self._word in data:
@@ -66,8 +66,8 @@ class HoldingProxy:
         except (OSError, asyncio.CancelledError):
             pass
         finally:
-            answers.cancel()
-            await asyncio.gather(answers, return_exceptions=True)
+            response_pump.cancel()
+            await asyncio.gather(response_pump, return_exceptions=True)
             for end in (writer, back):
                 end.transport.abort()
 

@@ -25,7 +25,7 @@ class Log:
 
     attempt: int = 0
     lines: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    first_kept: int = 0
+    first_offset: int = 0
     appended_at: float = 0.0
 
 
@@ -79,7 +79,7 @@ class MemoryTurnLog:
         await self.check()
         with self._memory.lock:
             log = self._memory.logs.get(log_id, Log())
-            start = max(from_offset, log.first_kept)
+            start = max(from_offset, log.first_offset)
             records: list[LogRecord] = []
             for offset, (attempt, line) in enumerate(log.lines[start:], start):
                 max_bytes -= len(line)
@@ -104,7 +104,7 @@ class MemoryTurnLog:
         """Forget what is before an offset."""
         with self._memory.lock:
             log = self._memory.logs[log_id]
-            log.first_kept = min(before_offset, len(log.lines))
+            log.first_offset = min(before_offset, len(log.lines))
 
     async def delete(self, *log_ids: str) -> None:
         """Delete logs and their cancel marks."""

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.protocol import BlobStore
 from tests.contract.traces import text_in_blobs, text_in_files
 from tests.kit_services import azurite_connection
 
@@ -20,24 +20,24 @@ class PieceBackend:
     is_encrypted = False
 
     def __init__(self) -> None:
-        self.opened: list[SegmentStore] = []
+        self.opened: list[BlobStore] = []
 
     @property
     def arguments(self) -> list[Any]:
         """What makes the same backend in another process; JSON holds it."""
         raise NotImplementedError
 
-    def store(self, **options: Any) -> SegmentStore:
+    def store(self, **options: Any) -> BlobStore:
         """Open the store once more."""
         made = self.make(**({"retry_seconds": GIVE_UP_SECONDS} | options))
         self.opened.append(made)
         return made
 
-    def make(self, **options: Any) -> SegmentStore:
+    def make(self, **options: Any) -> BlobStore:
         """Make an object of the store's class."""
         raise NotImplementedError
 
-    async def flip(self, home: str, name: str) -> None:
+    async def flip(self, namespace: str, name: str) -> None:
         """Change one byte of a stored piece, behind the store's back."""
         raise NotImplementedError
 
@@ -58,16 +58,16 @@ class SqlitePieces(PieceBackend):
         """What makes the same backend in another process."""
         return [str(self.path)]
 
-    def make(self, **options: Any) -> SegmentStore:
+    def make(self, **options: Any) -> BlobStore:
         """Make an object of the store's class."""
-        from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+        from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 
-        return SqliteSegmentStore(self.path, **options)
+        return SqliteBlobStore(self.path, **options)
 
-    async def flip(self, home: str, name: str) -> None:
+    async def flip(self, namespace: str, name: str) -> None:
         """Change one byte of a stored piece, behind the store's back."""
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
-            [(key,)] = connection.execute("SELECT body FROM pieces WHERE home = ? AND name = ?", (home, name))
+            [(key,)] = connection.execute("SELECT body FROM pieces WHERE home = ? AND name = ?", (namespace, name))
             with connection.blobopen("bodies", "padded", key) as blob:
                 blob.seek(500)
                 byte = blob.read(1)
@@ -84,7 +84,7 @@ class SqlitePieces(PieceBackend):
         return sum(file.stat().st_size for file in self.path.parent.iterdir())
 
 
-def encryption_of(store: SegmentStore) -> tuple[Any, Any]:
+def encryption_of(store: BlobStore) -> tuple[Any, Any]:
     """The cipher and the keyring of a store, with a key of the operator that is always the same; refuses plaintext."""
     from durable_agent_host.encryption.cipher import Cipher
     from durable_agent_host.encryption.key_wrapping import LocalKey
@@ -94,10 +94,10 @@ def encryption_of(store: SegmentStore) -> tuple[Any, Any]:
     return Cipher(keyring, refuses_plaintext=True), keyring
 
 
-async def stored_name(store: SegmentStore, home: str, name: str) -> str:
+async def stored_name(store: BlobStore, namespace: str, name: str) -> str:
     """Tell under which name an encrypted piece is stored; closes the store."""
     cipher, _ = encryption_of(store)
-    (stored,) = await asyncio.to_thread(cipher.stored_names, home, name)
+    (stored,) = await asyncio.to_thread(cipher.stored_names, namespace, name)
     await store.close()
     return stored
 
@@ -107,16 +107,16 @@ class EncryptedSqlitePieces(SqlitePieces):
 
     is_encrypted = True
 
-    def make(self, **options: Any) -> SegmentStore:
+    def make(self, **options: Any) -> BlobStore:
         """Make an object of the store's class."""
-        from durable_agent_host.encryption.encrypted_blob_store import EncryptedSegmentStore
+        from durable_agent_host.encryption.encrypted_blob_store import EncryptedBlobStore
 
         store = super().make(**options)
-        return EncryptedSegmentStore(store, *encryption_of(store))
+        return EncryptedBlobStore(store, *encryption_of(store))
 
-    async def flip(self, home: str, name: str) -> None:
+    async def flip(self, namespace: str, name: str) -> None:
         """Change one byte of a stored piece, behind the store's back."""
-        await super().flip(home, await stored_name(super().make(), home, name))
+        await super().flip(namespace, await stored_name(super().make(), namespace, name))
 
 
 class BlobPieces(PieceBackend):
@@ -133,12 +133,12 @@ class BlobPieces(PieceBackend):
         """What makes the same backend in another process."""
         return [self.port, self.options, self.container]
 
-    def make(self, *, port: int | None = None, **options: Any) -> SegmentStore:
+    def make(self, *, port: int | None = None, **options: Any) -> BlobStore:
         """Make an object of the store's class."""
-        from durable_agent_host.segments.blob_store import BlobSegmentStore
+        from durable_agent_host.segments.blob_store import AzureBlobStore
 
         settings = {"AzureWebJobsStorage": azurite_connection(port or self.port)}
-        return BlobSegmentStore.from_environment(settings, container=self.container, **(self.options | options))
+        return AzureBlobStore.from_environment(settings, container=self.container, **(self.options | options))
 
     def client(self) -> Any:
         """Make a client of the SDK."""
@@ -146,10 +146,10 @@ class BlobPieces(PieceBackend):
 
         return ContainerClient.from_connection_string(azurite_connection(self.port), self.container)
 
-    async def flip(self, home: str, name: str) -> None:
+    async def flip(self, namespace: str, name: str) -> None:
         """Change one byte of a stored piece, behind the store's back."""
         async with self.client() as client:
-            blob = client.get_blob_client(f"{home}/{name}")
+            blob = client.get_blob_client(f"{namespace}/{name}")
             body = bytearray(await (await blob.download_blob()).readall())
             body[len(body) // 2] ^= 1
             await blob.upload_blob(bytes(body), overwrite=True)
@@ -164,13 +164,13 @@ class EncryptedBlobPieces(BlobPieces):
 
     is_encrypted = True
 
-    def make(self, **options: Any) -> SegmentStore:
+    def make(self, **options: Any) -> BlobStore:
         """Make an object of the store's class."""
-        from durable_agent_host.encryption.encrypted_blob_store import EncryptedSegmentStore
+        from durable_agent_host.encryption.encrypted_blob_store import EncryptedBlobStore
 
         store = super().make(**options)
-        return EncryptedSegmentStore(store, *encryption_of(store))
+        return EncryptedBlobStore(store, *encryption_of(store))
 
-    async def flip(self, home: str, name: str) -> None:
+    async def flip(self, namespace: str, name: str) -> None:
         """Change one byte of a stored piece, behind the store's back."""
-        await super().flip(home, await stored_name(super().make(), home, name))
+        await super().flip(namespace, await stored_name(super().make(), namespace, name))

@@ -10,25 +10,25 @@ import random
 import sys
 
 from tests.contract import piece_stores
-from tests.contract.test_segments import named
+from tests.contract.test_segments import by_name
 
 AT_ONCE = 2
 
 
-async def put(backend: piece_stores.PieceBackend, home: str, seed: int) -> None:
+async def put(backend: piece_stores.PieceBackend, namespace: str, seed: int) -> None:
     """Put groups of pieces of all sizes, some puts at once, until killed."""
     store, chance = backend.store(), random.Random(seed)
 
     def bodies(beginning: bytes, count: int) -> dict[str, bytes]:
         sizes = chance.choices((0, 10, 5_000, 20_000), k=count)
-        return named(*(beginning + chance.randbytes(size) for size in sizes))
+        return by_name(*(beginning + chance.randbytes(size) for size in sizes))
 
     async def putting() -> None:
         while True:
-            kept, gone = bodies(b"kept-", 15), bodies(b"gone-", 5)
-            await store.put(home, kept | gone)
-            print(json.dumps(list(kept)), flush=True)
-            await store.delete(home, gone)
+            retained_bodies, deleted_bodies = bodies(b"kept-", 15), bodies(b"gone-", 5)
+            await store.put(namespace, retained_bodies | deleted_bodies)
+            print(json.dumps(list(retained_bodies)), flush=True)
+            await store.delete(namespace, deleted_bodies)
 
     await asyncio.gather(*(putting() for _ in range(AT_ONCE)))
 

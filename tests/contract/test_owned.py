@@ -2,10 +2,10 @@
 
 from typing import Any, cast
 
-from durable_agent_host.durable.blob_referrers import Holders
+from durable_agent_host.durable.blob_referrers import BlobReferrers
 from durable_agent_host.model.principal import THE_APP, Owner
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.segments.garbage_collection import Sweeper, Swept
+from durable_agent_host.segments.garbage_collection import GarbageCollector, SweepResult
 from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
 
 ADA, EVE = Owner("ada", "contoso"), Owner("ada", "fabrikam")
@@ -14,31 +14,31 @@ LONGEST = "0123456789abcdef~" + "\U0001f512" * 128
 
 async def test_each_owner_has_a_list_by_agent(pieces):
     """Other processes read what one has noted; agents are found in any case, and the app itself has no list."""
-    one, other = (SessionOwnerIndex(pieces.store) for _ in range(2))
+    index, other_index = (SessionOwnerIndex(pieces.store) for _ in range(2))
     for session_id, owner in (("a@b", ADA), (LONGEST, ADA), ("c", EVE), ("d", THE_APP)):
-        await one.note("Echo", session_id, owner)
-    await one.note("Other", "e", ADA)
-    assert sorted(await other.of("echo", ADA)) == sorted(["a@b", LONGEST])
-    assert await other.of("ECHO", EVE) == ["c"]
-    assert await other.of("Echo", THE_APP) == []
-    assert await other.of("Other", ADA) == ["e"]
-    await other.forget("echo", LONGEST, ADA, is_erased=True)
-    await other.forget("echo", "a@b", ADA, is_erased=False)
-    assert await one.of("Echo", ADA) == ["a@b"]
+        await index.add("Echo", session_id, owner)
+    await index.add("Other", "e", ADA)
+    assert sorted(await other_index.of("echo", ADA)) == sorted(["a@b", LONGEST])
+    assert await other_index.of("ECHO", EVE) == ["c"]
+    assert await other_index.of("Echo", THE_APP) == []
+    assert await other_index.of("Other", ADA) == ["e"]
+    await other_index.remove("echo", LONGEST, ADA, is_erased=True)
+    await other_index.remove("echo", "a@b", ADA, is_erased=False)
+    assert await index.of("Echo", ADA) == ["a@b"]
 
 
 async def test_a_turn_notes_what_this_process_has_not_noted(pieces):
     """The first turn of a session does in any case, because another process may have erased one of the name."""
-    mine, other = (SessionOwnerIndex(pieces.store) for _ in range(2))
-    begun, later = Session(owner=ADA), Session(owner=ADA, receipts=(Receipt("t", "completed"),))
-    for session, is_noted in ((begun, True), (later, False), (begun, True)):
-        await mine.record_turn_owner("A", "s", session)
-        await other.forget("A", "s", ADA, is_erased=True)
-        await mine.record_turn_owner("A", "s", session)
-        assert (await other.of("A", ADA) == ["s"]) is is_noted
-    await other.record_turn_owner("A", "s", Session())
-    await SessionOwnerIndex(pieces.store).record_turn_owner("A", "t", later)
-    assert sorted(await mine.of("A", ADA)) == ["s", "t"]
+    index, other_index = (SessionOwnerIndex(pieces.store) for _ in range(2))
+    new_session, later_session = Session(owner=ADA), Session(owner=ADA, receipts=(Receipt("t", "completed"),))
+    for session, is_added in ((new_session, True), (later_session, False), (new_session, True)):
+        await index.record_turn_owner("A", "s", session)
+        await other_index.remove("A", "s", ADA, is_erased=True)
+        await index.record_turn_owner("A", "s", session)
+        assert (await other_index.of("A", ADA) == ["s"]) is is_added
+    await other_index.record_turn_owner("A", "s", Session())
+    await SessionOwnerIndex(pieces.store).record_turn_owner("A", "t", later_session)
+    assert sorted(await index.of("A", ADA)) == ["s", "t"]
 
 
 async def test_no_sweep_looks_into_notes(pieces):
@@ -46,9 +46,9 @@ async def test_no_sweep_looks_into_notes(pieces):
     owned, store = SessionOwnerIndex(pieces.store), pieces.store()
     await owned.note("A", "s", ADA)
     await owned.note("A", "t", EVE)
-    sweeper = Sweeper(store, Holders(cast("Any", None)).read, grace_seconds=0.0, unheld_seconds=0.0)
-    homes = [home async for home in store.list_namespaces()]
-    assert len(homes) == 2
-    for home in homes:
-        assert await sweeper.sweep(home) == Swept()
+    sweeper = GarbageCollector(store, BlobReferrers(cast("Any", None)).read, grace_seconds=0.0, unheld_seconds=0.0)
+    namespaces = [namespace async for namespace in store.list_namespaces()]
+    assert len(namespaces) == 2
+    for namespace in namespaces:
+        assert await sweeper.sweep(namespace) == SweepResult()
     assert (await owned.of("A", ADA), await owned.of("A", EVE)) == (["s"], ["t"])

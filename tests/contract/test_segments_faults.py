@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from durable_agent_host.errors import LogError
-from tests.contract.test_segments import HOME, listed, named, some
+from tests.contract.test_segments import HOME, by_name, list_blobs, some
 from tests.forks import STORES
 from tests.kit_services import Asked, CuttingProxy, FaultyHttp, refusing_port
 from tests.processes import Process
@@ -21,17 +21,17 @@ async def test_connections_that_break_lose_nothing(pieces):
     """Connections are cut in the middle of requests and answers, and every piece and holder is there in the end."""
     with CuttingProxy(pieces.port, most_bytes=25_000) as proxy:
         store = pieces.store(port=proxy.port)
-        wanted = some(12, size=3_000) | some(4, size=9_000)
-        for name, body in wanted.items():
+        expected_blobs = some(12, size=3_000) | some(4, size=9_000)
+        for name, body in expected_blobs.items():
             await store.put(HOME, {name: body})
         await store.hold(HOME, "@agent@one")
-        assert await store.get(HOME, wanted) == wanted
-        first, *rest = wanted
-        await store.delete(HOME, [first])
-        assert set(await listed(store)) == set(rest)
+        assert await store.get(HOME, expected_blobs) == expected_blobs
+        first_name, *remaining_names = expected_blobs
+        await store.delete(HOME, [first_name])
+        assert set(await list_blobs(store)) == set(remaining_names)
         while proxy.cuts <= 5:  # how many there were is chance
-            assert set(await store.get(HOME, rest)) == set(rest)
-    assert set(await pieces.store().get(HOME, rest)) == set(rest)
+            assert set(await store.get(HOME, remaining_names)) == set(remaining_names)
+    assert set(await pieces.store().get(HOME, remaining_names)) == set(remaining_names)
     assert set(await pieces.store().holders(HOME)) == {"@agent@one"}
 
 
@@ -40,64 +40,64 @@ async def test_servers_that_fail_lose_nothing(pieces):
     """Throttling, server errors, and answers that never come to what was done: everything is there, and gone, once."""
     chance = random.Random(3)
 
-    def decide(asked: Asked):
+    def decide(request: Asked):
         return chance.choice((None, None, None, 503, 500, 429, "lost", "cut"))
 
     with FaultyHttp(pieces.port, decide) as proxy:
         store = pieces.store(port=proxy.port)
-        wanted = some(8, size=900) | some(3, size=15_000)
-        await store.put(HOME, wanted)
-        await store.put(HOME, wanted)
+        expected_blobs = some(8, size=900) | some(3, size=15_000)
+        await store.put(HOME, expected_blobs)
+        await store.put(HOME, expected_blobs)
         await store.hold(HOME, "@agent@one")
-        assert await store.get(HOME, wanted) == wanted
-        first, *rest = wanted
-        assert await store.delete(HOME, [first]) == 1
+        assert await store.get(HOME, expected_blobs) == expected_blobs
+        first_name, *remaining_names = expected_blobs
+        assert await store.delete(HOME, [first_name]) == 1
         await store.release(HOME, "@agent@one")
         assert await store.holders(HOME) == {}
         assert proxy.faults > 10
-    assert set(await listed(pieces.store())) == set(rest)
+    assert set(await list_blobs(pieces.store())) == set(remaining_names)
 
 
 @pytest.mark.parametrize("pieces", ["blob-small"], indirect=True)
 async def test_a_large_piece_counts_when_its_last_block_is_there(pieces):
     """A writer that dies between the blocks of a piece leaves nothing to list or read; the next one completes it."""
-    wanted, blocks = named(b"x" * 20_000), 0
+    expected_blobs, blocks = by_name(b"x" * 20_000), 0
 
-    def decide(asked: Asked):
+    def decide(request: Asked):
         nonlocal blocks
-        blocks += "block" in parse_qs(asked.query).get("comp", [])
+        blocks += "block" in parse_qs(request.query).get("comp", [])
         return 503 if blocks > 3 else None
 
     with FaultyHttp(pieces.port, decide) as proxy, pytest.raises(LogError, match="does not answer"):
-        await pieces.store(port=proxy.port, retry_seconds=0.3).put(HOME, wanted)
+        await pieces.store(port=proxy.port, retry_seconds=0.3).put(HOME, expected_blobs)
     assert blocks > 3
-    assert await listed(pieces.store()) == {}
-    await asyncio.gather(*(pieces.store().put(HOME, wanted) for _ in range(3)))
-    assert await pieces.store().get(HOME, wanted) == wanted
+    assert await list_blobs(pieces.store()) == {}
+    await asyncio.gather(*(pieces.store().put(HOME, expected_blobs) for _ in range(3)))
+    assert await pieces.store().get(HOME, expected_blobs) == expected_blobs
 
 
 @pytest.mark.parametrize("pieces", ["blob"], indirect=True)
 async def test_a_piece_that_is_put_again_while_it_is_swept_stays(pieces):
     """A put that comes between a sweep's look at the blobs and its deletion keeps its piece."""
-    store, wanted = pieces.store(), some(1)
-    await store.put(HOME, wanted)
+    store, expected_blobs = pieces.store(), some(1)
+    await store.put(HOME, expected_blobs)
     await asyncio.sleep(2.1)
-    asked_to_delete, goes_on = asyncio.Event(), asyncio.Event()
+    delete_requested, can_continue = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def decide(asked: Asked):
-        if asked.method == "DELETE" and not goes_on.is_set():
-            loop.call_soon_threadsafe(asked_to_delete.set)
+    def decide(request: Asked):
+        if request.method == "DELETE" and not can_continue.is_set():
+            loop.call_soon_threadsafe(delete_requested.set)
             return 503
         return None
 
     with FaultyHttp(pieces.port, decide) as proxy:
-        sweep = asyncio.create_task(pieces.store(port=proxy.port).delete(HOME, wanted, older_than_seconds=0.5))
-        await asked_to_delete.wait()
-        await store.put(HOME, wanted)
-        goes_on.set()
+        sweep = asyncio.create_task(pieces.store(port=proxy.port).delete(HOME, expected_blobs, older_than_seconds=0.5))
+        await delete_requested.wait()
+        await store.put(HOME, expected_blobs)
+        can_continue.set()
         assert await sweep == 0
-    assert await store.get(HOME, wanted) == wanted
+    assert await store.get(HOME, expected_blobs) == expected_blobs
 
 
 @BLOBS
@@ -135,11 +135,11 @@ async def test_writers_that_are_killed_leave_whole_pieces(pieces):
                     await asyncio.sleep(0.02)
             writer.kill()
         store = pieces.store()
-        there = await listed(store)
+        there = await list_blobs(store)
         assert set(writer.acknowledged) <= set(there)
         bodies = await store.get(HOME, there)
         assert {name: len(body) for name, body in bodies.items()} == there
-        gone = [name for name, body in bodies.items() if body.startswith(b"gone-")]
-        assert await store.delete(HOME, gone) == len(gone)
+        deleted_names = [name for name, body in bodies.items() if body.startswith(b"gone-")]
+        assert await store.delete(HOME, deleted_names) == len(deleted_names)
         assert not await pieces.holds(b"gone-")
-        assert await store.delete(HOME, bodies.keys() - gone) == len(bodies) - len(gone)
+        assert await store.delete(HOME, bodies.keys() - deleted_names) == len(bodies) - len(deleted_names)

@@ -136,17 +136,17 @@ async def test_pages_are_bounded(backend):
 
 async def test_a_ghost_is_fenced(backend):
     """After a later attempt has begun, an earlier one cannot append, in its own process or another."""
-    one, other, log_id = backend.log(), backend.log(), new_id()
-    first = await one.open(log_id)
-    await one.append(log_id, [delta("a")], attempt=first)
-    second = await other.open(log_id)
+    first_log, second_log, log_id = backend.log(), backend.log(), new_id()
+    first = await first_log.open(log_id)
+    await first_log.append(log_id, [delta("a")], attempt=first)
+    second = await second_log.open(log_id)
     assert second == 2
-    for log in (one, other):
+    for log in (first_log, second_log):
         with pytest.raises(FencedError):
             await log.append(log_id, [delta("ghost")], attempt=first)
-    assert await other.append(log_id, [delta("b")], attempt=second) == 3
-    assert await one.append(log_id, [delta("c")], attempt=second) == 4
-    records = await read_all(one, log_id)
+    assert await second_log.append(log_id, [delta("b")], attempt=second) == 3
+    assert await first_log.append(log_id, [delta("c")], attempt=second) == 4
+    records = await read_all(first_log, log_id)
     assert_consecutive(records)
     assert texts(records) == ["a", "b", "c"]
     assert [record.attempt for record in records] == [1, 1, 2, 2, 2]
@@ -323,10 +323,10 @@ async def test_old_logs_are_swept(backend):
     assert await log.sweep(older_than_seconds=3600) == 0
     swept, is_young = 0, False
     while not is_young:  # on a machine that is too busy, it may be old, too
-        began = time.monotonic()
+        started_at = time.monotonic()
         await log.open(young := new_id())
         swept += await log.sweep(older_than_seconds=2)
-        is_young = time.monotonic() - began < 1
+        is_young = time.monotonic() - started_at < 1
     assert swept >= 1
     assert await read_all(backend.log(), old) == []
     assert not await log.is_cancel_requested(old)

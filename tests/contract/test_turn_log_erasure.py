@@ -15,24 +15,24 @@ async def test_nothing_of_a_deleted_log_is_left(backend):
     log, chance = backend.log(), random.Random(7)
     ids = [new_id() for _ in range(LOGS)]
     attempts = await asyncio.gather(*map(log.open, ids))
-    written: dict[int, list[str]] = {number: [] for number in range(LOGS)}
+    texts_by_log: dict[int, list[str]] = {number: [] for number in range(LOGS)}
     for _ in range(4 if isinstance(backend, Blob) else 200):
         appends = []
         for number in chance.sample(range(LOGS), LOGS // 4):
-            is_gone = number % 2 == 0
-            text = f"{'gone' if is_gone else 'kept'}-{number} " * chance.choice(SIZES)
-            written[number].append(text)
+            is_deleted = number % 2 == 0
+            text = f"{'gone' if is_deleted else 'kept'}-{number} " * chance.choice(SIZES)
+            texts_by_log[number].append(text)
             appends.append(log.append(ids[number], [delta(text)], attempt=attempts[number]))
         await asyncio.gather(*appends)
     assert await backend.holds(b"gone-") is not backend.is_encrypted
-    gone = [ids[number] for number in range(0, LOGS, 2)]
-    for log_id in gone[:4]:  # one by one, then together
+    deleted_ids = [ids[number] for number in range(0, LOGS, 2)]
+    for log_id in deleted_ids[:4]:  # one by one, then together
         await log.delete(log_id)
-    await backend.log().delete(*gone[4:])
+    await backend.log().delete(*deleted_ids[4:])
     assert not await backend.holds(b"gone-")
     assert await backend.holds(b"kept-") is not backend.is_encrypted
     for number in range(1, LOGS, 2):
-        assert texts(await read_all(log, ids[number])) == written[number]
+        assert texts(await read_all(log, ids[number])) == texts_by_log[number]
     await log.delete(*ids)
     assert not await backend.holds(b"kept-")
     await log.delete()
@@ -40,7 +40,7 @@ async def test_nothing_of_a_deleted_log_is_left(backend):
 
 async def test_deleting_disturbs_nobody(backend):
     """While logs are deleted one after the other and together, here and elsewhere, appends and followers go on."""
-    log, others = backend.log(), [backend.log(), backend.log()]
+    log, other_logs = backend.log(), [backend.log(), backend.log()]
     attempts = {new_id(): 0 for _ in range(3)}
     for log_id in attempts:
         attempts[log_id] = await log.open(log_id)
@@ -52,15 +52,15 @@ async def test_deleting_disturbs_nobody(backend):
 
     async def make_and_delete(store) -> None:
         for _ in range(3):
-            made = [new_id() for _ in range(4)]
-            for log_id in made:
+            log_ids = [new_id() for _ in range(4)]
+            for log_id in log_ids:
                 attempt = await store.open(log_id)
                 await store.append(log_id, [delta("gone-" * 100)], attempt=attempt)
-            first, *rest = made
-            await asyncio.gather(store.delete(first), store.delete(*rest))
+            first, *remaining_ids = log_ids
+            await asyncio.gather(store.delete(first), store.delete(*remaining_ids))
 
-    following = [asyncio.create_task(collect(others[0], log_id, total + 1)) for log_id in attempts]
-    await asyncio.gather(*(write(*one) for one in attempts.items()), *map(make_and_delete, others))
+    following = [asyncio.create_task(collect(other_logs[0], log_id, total + 1)) for log_id in attempts]
+    await asyncio.gather(*(write(*one) for one in attempts.items()), *map(make_and_delete, other_logs))
     for log_id, followed in zip(attempts, await asyncio.gather(*following), strict=True):
         assert followed == await read_all(log, log_id)
         assert_consecutive(followed)

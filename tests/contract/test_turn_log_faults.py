@@ -21,14 +21,14 @@ NETWORKED = pytest.mark.parametrize(
 async def test_connections_that_break_lose_and_repeat_nothing(networked):
     """Connections are cut in the middle of requests and of answers, and writer and follower lose and repeat nothing."""
     log_id, total = new_id(), 0
-    least = 100 if isinstance(networked, Redis) else 25
+    min_faults = 100 if isinstance(networked, Redis) else 25
     with CuttingProxy(networked.port, most_bytes=16_000) as proxy:  # the answers to the largest requests fit mostly
         log = networked.log(port=proxy.port)
-        follower = asyncio.create_task(collect(networked.log(port=proxy.port), log_id, 1 + 2 * least))
+        follower = asyncio.create_task(collect(networked.log(port=proxy.port), log_id, 1 + 2 * min_faults))
         attempt = await log.open(log_id)
         assert attempt == 1
         async with asyncio.timeout(500):
-            while total < least or proxy.cuts <= 5:  # how often a connection is cut is a matter of chance
+            while total < min_faults or proxy.cuts <= 5:  # how often a connection is cut is a matter of chance
                 first = await log.append(log_id, [delta(f"{total}a"), delta(f"{total}b")], attempt=attempt)
                 assert first == 1 + 2 * total
                 total += 1
@@ -67,9 +67,9 @@ async def test_ghosts_behind_a_broken_network_are_fenced(networked):
         proxy.is_calm = True
     records = await read_all(networked.log(), log_id)
     assert_consecutive(records)
-    begun = next(index for index, record in enumerate(records) if record.entry == delta_of_attempt(second))
-    assert texts(records[begun:]) == [f"retry {number}" for number in range(20)]
-    found = texts(records[:begun])
+    first_index = next(index for index, record in enumerate(records) if record.entry == delta_of_attempt(second))
+    assert texts(records[first_index:]) == [f"retry {number}" for number in range(20)]
+    found = texts(records[:first_index])
     assert found[: len(acknowledged)] == acknowledged
     assert len(found) <= len(acknowledged) + 1
 
@@ -85,7 +85,7 @@ async def test_servers_that_fail_lose_and_repeat_nothing(networked):
     """Throttling, server errors before and after the work, and answers that never come: every append is there once."""
     log_id, chance = new_id(), random.Random(3)
 
-    def decide(asked: Asked):
+    def decide(request: Asked):
         return chance.choice((None, None, None, 503, 500, 429, "lost", "cut"))
 
     with FaultyHttp(networked.port, decide) as proxy:
@@ -108,9 +108,9 @@ async def test_a_lost_answer_of_a_beginning_counts_once(blob):
     """When the answers to the making of the log and to its first entry are lost, it still begins with attempt 1."""
     log_id, lost = new_id(), []
 
-    def decide(asked: Asked):
-        if asked.method == "PUT" and asked.query not in lost:
-            lost.append(asked.query)
+    def decide(request: Asked):
+        if request.method == "PUT" and request.query not in lost:
+            lost.append(request.query)
             return "lost"
         return None
 
@@ -124,8 +124,8 @@ async def test_an_append_that_was_cut_off_is_passed_over(blob):
     """A writer that dies between the blocks of a large append leaves nothing to read, and the next one goes on."""
     log_id, state = new_id(), {"blocks": 0}
 
-    def decide(asked: Asked):
-        if "appendblock" in parse_qs(asked.query).get("comp", []):
+    def decide(request: Asked):
+        if "appendblock" in parse_qs(request.query).get("comp", []):
             state["blocks"] += 1
             return 503 if state["blocks"] > 4 else None
         return None
@@ -155,9 +155,9 @@ async def test_a_full_blob_is_left_behind(blob, answer):
     for number in range(5):
         await large.append(log_id, [delta(str(number))], attempt=attempt)
 
-    def decide(asked: Asked):
-        if "appendblock" in asked.query and asked.path.endswith("/00000000"):
-            asked.code = "BlockCountExceedsLimit"
+    def decide(request: Asked):
+        if "appendblock" in request.query and request.path.endswith("/00000000"):
+            request.code = "BlockCountExceedsLimit"
             return 409
         return None
 
@@ -192,10 +192,10 @@ async def test_a_blob_of_something_else_is_refused(blob):
 
 async def test_a_storage_that_stays_away_is_named(blob, tmp_path):
     """After the time to give up, the error says what does not answer and what to do."""
-    with refusing_port() as gone:
+    with refusing_port() as closed_port:
         with pytest.raises(LogError, match=r"blob storage does not answer .* see that it can be reached"):
-            await blob.log(port=gone, retry_seconds=0.3).open(new_id())
-        away = Redis(gone)
+            await blob.log(port=closed_port, retry_seconds=0.3).open(new_id())
+        away = Redis(closed_port)
         log = away.log(retry_seconds=0.3)
         with pytest.raises(LogError, match="Redis does not answer"):
             await log.open(new_id())

@@ -60,7 +60,7 @@ async def test_a_refused_append_does_not_touch_the_others(backend):
     )
     assert isinstance(found[3], FencedError)
     assert isinstance(found[5], LogError)
-    assert [one for index, one in enumerate(found) if index not in {3, 5}] == [1] * (TURNS - 2)
+    assert [result for index, result in enumerate(found) if index not in {3, 5}] == [1] * (TURNS - 2)
     for index, log_id in enumerate(ids):
         assert texts(await read_all(backend.log(), log_id)) == ([] if index in {3, 5} else [log_id])
 
@@ -83,8 +83,8 @@ async def test_a_follower_sees_another_process_go_on(backend, silence_seconds):
     await here.append(log_id, [delta("here again")], attempt=third)
     for records in await asyncio.gather(*following):
         assert_consecutive(records)
-        wanted = [f"{place} {number}" for place in ("here", "there") for number in range(10)]
-        assert texts(records) == [*wanted, "here again"]
+        expected_texts = [f"{process_name} {number}" for process_name in ("here", "there") for number in range(10)]
+        assert texts(records) == [*expected_texts, "here again"]
 
 
 async def test_a_turn_that_hears_nothing_does_not_hold_up_the_others(tmp_path):
@@ -94,14 +94,14 @@ async def test_a_turn_that_hears_nothing_does_not_hold_up_the_others(tmp_path):
             log, stuck, other = Redis(proxy.port).make(), new_id(), new_id()
             assert await asyncio.gather(log.open(stuck), log.open(other)) == [1, 1]
             proxy.hold(b"stuck here", hangs_up=False)
-            waiting = asyncio.create_task(log.append(stuck, [delta("stuck here")], attempt=1))
+            stuck_append = asyncio.create_task(log.append(stuck, [delta("stuck here")], attempt=1))
             await proxy.held.wait()
             for number in range(5):
                 assert await log.append(other, [delta(str(number))], attempt=1) == 1 + number
                 assert not await log.is_cancel_requested(other)
-            assert not waiting.done()
+            assert not stuck_append.done()
             proxy.release()
-            assert await waiting == 1
+            assert await stuck_append == 1
             await log.close()
 
 
@@ -145,10 +145,10 @@ async def test_a_redis_without_memory_makes_writers_wait(tmp_path):
 
 async def test_many_turns_look_for_cancels_together(blob):
     """Turns that ask again and again cost the account about one request each time, and each sees its own mark."""
-    ids, asked = [new_id() for _ in range(TURNS)], []
+    ids, requests = [new_id() for _ in range(TURNS)], []
 
     def decide(request: Asked):
-        asked.append(request)
+        requests.append(request)
 
     with FaultyHttp(blob.port, decide) as proxy:
         log, other = blob.log(port=proxy.port), blob.log()
@@ -161,9 +161,9 @@ async def test_many_turns_look_for_cancels_together(blob):
         assert await ask() == []
         cost = TURNS
         while cost > 1:  # turns that ask within a moment share a request; on a busy machine, not all of them do
-            asked.clear()
+            requests.clear()
             assert await ask() == []
-            cost = len(asked)
+            cost = len(requests)
         await other.request_cancel(ids[3])
         assert await ask() == [3]
         await other.request_cancel(ids[7])

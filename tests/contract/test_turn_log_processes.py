@@ -29,9 +29,9 @@ class Writer(Process):
 
     async def has_written(self, count: int) -> None:
         """Wait until so many appends more have been acknowledged."""
-        wanted = len(self.acknowledged) + count
+        min_count = len(self.acknowledged) + count
         async with asyncio.timeout(500):
-            while len(self.acknowledged) < wanted:
+            while len(self.acknowledged) < min_count:
                 assert self.process.poll() is None
                 await asyncio.sleep(0.02)
 
@@ -47,8 +47,8 @@ def start_writer():
         return started[-1]
 
     yield start
-    for one in started:
-        one.kill()
+    for writer in started:
+        writer.kill()
 
 
 async def follow_to_the_end(backend: Backend, log_id: str) -> list:
@@ -70,8 +70,8 @@ async def check(backend: Backend, log_id: str, following: asyncio.Task[list], wr
     records = await following
     assert_consecutive(records)
     assert records == await read_all(backend.log(), log_id)
-    begun = [record.entry.data["number"] for record in records if record.entry.kind == ATTEMPT]
-    assert begun == list(range(1, last + 1)) == list(range(1, len(writers) + 2))
+    attempt_numbers = [record.entry.data["number"] for record in records if record.entry.kind == ATTEMPT]
+    assert attempt_numbers == list(range(1, last + 1)) == list(range(1, len(writers) + 2))
     of_writers = [record for record in records[:-2] if record.entry.kind != ATTEMPT]
     assert all(text.startswith(f"{one.attempt}:") for one, text in zip(of_writers, texts(of_writers), strict=True))
     assert [one.attempt for one in records] == sorted(one.attempt for one in records)

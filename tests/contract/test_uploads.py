@@ -8,7 +8,7 @@ from durable_agent_host.errors import RequestError
 from durable_agent_host.segments import uploads as room
 from durable_agent_host.segments.uploads import Uploads, upload_namespaces
 from durable_agent_host.session.entry_files import FileBytes
-from tests.contract.test_segments import listed
+from tests.contract.test_segments import list_blobs
 
 HOLDER = "@dafx-a@s"
 LARGE = FileBytes("a.pdf", "application/pdf", b"canary of a large upload" * 4000)
@@ -17,16 +17,16 @@ SMALL = FileBytes(None, None, b'{"file": "0", "name": "b", "mediaType": "c", "si
 
 async def test_uploads_are_found_by_their_bytes(pieces):
     """Every process finds what one has uploaded, with what was said of it; the same bytes are stored once."""
-    mine, other = (Uploads(pieces.store(), "A", "s", HOLDER) for _ in range(2))
+    uploads, other_uploads = (Uploads(pieces.store(), "A", "s", HOLDER) for _ in range(2))
     for file in (LARGE, SMALL, LARGE):
-        (added,) = await mine.add(file)
+        (added,) = await uploads.add(file)
         assert (added.file_id, added.size) == (hashlib.sha256(file.data).hexdigest(), len(file.data))
-        assert await other.find(added.file_id) == added
-        assert await other.read(added.file_id) == file.data
-    assert {file.name for file in await other.all()} == {"a.pdf", None}
+        assert await other_uploads.find(added.file_id) == added
+        assert await other_uploads.read(added.file_id) == file.data
+    assert {file.name for file in await other_uploads.all()} == {"a.pdf", None}
     files, names = upload_namespaces("a", "s")
     store = pieces.store()
-    assert (len(await listed(store, files)), len(await listed(store, names))) == (2, 2)
+    assert (len(await list_blobs(store, files)), len(await list_blobs(store, names))) == (2, 2)
     assert set(await store.holders(files)) == set(await store.holders(names)) == {HOLDER}
 
 
@@ -37,7 +37,7 @@ async def test_a_file_comes_under_another_name(pieces):
     await uploads.add(LARGE._replace(name="b.pdf"))
     (found,) = await uploads.all()
     assert found.name in {"a.pdf", "b.pdf"}
-    assert len(await listed(pieces.store(), upload_namespaces("A", "s")[0])) == 1
+    assert len(await list_blobs(pieces.store(), upload_namespaces("A", "s")[0])) == 1
 
 
 async def test_uploads_belong_to_a_session(pieces):
@@ -57,7 +57,7 @@ async def test_deleted_uploads_are_gone(pieces):
         await uploads.delete()
     assert await uploads.find(added.file_id) is None
     assert not await pieces.holds(b"canary of a large upload")
-    assert [home async for home in pieces.store().list_namespaces()] == []
+    assert [namespace async for namespace in pieces.store().list_namespaces()] == []
 
 
 async def test_there_is_a_most_of_uploads(pieces, monkeypatch):

@@ -17,7 +17,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
-from durable_agent_host.turn_log.protocol import NoTurnLog, TurnLog
+from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 from practice_model.play.plans import Plan
 from practice_model.server import PracticeModel
 
@@ -47,7 +47,7 @@ class GeminiLab:
         client = GeminiChatClient(model=self.model, client=genai.Client(api_key="practice", http_options=options))
         return Agent(client, "Be brief.", name="Lab", tools=list(self.tools), default_options=dict(self.options))
 
-    async def cold_turn(self, text: str, open_log: Callable[[], TurnLog] = NoTurnLog) -> TurnOutcome:
+    async def cold_turn(self, text: str, open_log: Callable[[], TurnLog] = NullTurnLog) -> TurnOutcome:
         """Run a turn as a process does that knows the session from its JSON state alone."""
         session = decode_session(json.loads(json.dumps(encode_session(self.session))))
         return await self._turn(AgentRunner("Lab", self.agent(), provider_for, open_log=open_log), session, text)

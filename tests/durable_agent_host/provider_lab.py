@@ -18,7 +18,7 @@ from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.transcript import replay_messages
 from durable_agent_host.turn.turn_redactor import Redactor
-from durable_agent_host.turn_log.protocol import NoTurnLog, TurnLog
+from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 from practice_model.play.plans import Plan
 from practice_model.rules.requests import Rules
 from practice_model.server import PracticeModel
@@ -135,7 +135,7 @@ class ProviderLab:
             tools = [*self.tools, *made_by.hosted_tools(client)]
             yield Agent(client, "Be brief.", name="Lab", tools=tools, default_options=dict(made_by.options))
 
-    async def cold_turn(self, kind: str, text: str, open_log: Callable[[], TurnLog] = NoTurnLog) -> TurnOutcome:
+    async def cold_turn(self, kind: str, text: str, open_log: Callable[[], TurnLog] = NullTurnLog) -> TurnOutcome:
         """Run a turn with a provider's client, as a process does that knows the session from its JSON state alone."""
         session = decode_session(json.loads(json.dumps(encode_session(self.session))))
         async with self.agent(kind) as agent:

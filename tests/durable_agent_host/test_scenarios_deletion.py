@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 import requests
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.turn_log.crash_points import UPKEEP_POINTS
 from tests.durable_agent_host.conftest import LAB, PEOPLE
 from tests.durable_agent_host.stored import bytes_of
@@ -149,10 +149,10 @@ def grow(host: AgentHost, session: str, agent: str = "Instant") -> list[str]:
 
 
 async def _stored(data: Path) -> tuple[set[str], set[str]]:
-    store = SqliteSegmentStore(data / "segments.sqlite")
+    store = SqliteBlobStore(data / "segments.sqlite")
     try:
         homes = [home async for home in store.list_namespaces() if home != SECRET_NAMESPACE]
-        pieces = {piece.name for home in homes for piece in [one async for one in store.pieces(home)]}
+        pieces = {piece.name for home in homes for piece in [one async for one in store.list_blobs(home)]}
         return pieces, {holder for home in homes for holder in await store.holders(home)}
     finally:
         await store.close()
@@ -250,9 +250,9 @@ def test_a_sweep_whose_host_is_killed_is_repeated(model: PracticeModel, tmp_path
 
 async def leave_behind(data: Path) -> None:
     """Store pieces as a turn does whose process dies before its commit, in a session that never begins."""
-    store = SqliteSegmentStore(data / "segments.sqlite")
+    store = SqliteBlobStore(data / "segments.sqlite")
     await store.hold("0" * 32, "@dafx-instant@never")
-    await store.put("0" * 32, {piece_name(text): text for text in (b"one", b"two")})
+    await store.put("0" * 32, {blob_name(text): text for text in (b"one", b"two")})
     await store.close()
 
 

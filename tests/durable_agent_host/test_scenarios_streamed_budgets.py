@@ -9,9 +9,14 @@ import pytest
 from durable_agent_host.agent.budget_accounting import usage_from_journal
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.model.budget import Budget, Budgets, Reservation
-from durable_agent_host.model.journal_entry import CallRaised, CallReserved, JournalStep, ModelFinished
+from durable_agent_host.model.journal_entry import (
+    BudgetReservedEntry,
+    JournalStep,
+    ModelCallCompletedEntry,
+    ReservationRaisedEntry,
+)
 from durable_agent_host.model.log_entry import LogRecord
-from durable_agent_host.turn_log.journal import Recorded
+from durable_agent_host.turn_log.journal import JournalState
 from tests.durable_agent_host.test_scenarios_budgets import BUDGETS, USAGE, spent, told
 from tests.durable_agent_host.test_scenarios_cancel import cancel, characters_of, start
 from tests.kit import AgentHost, PracticeModel, hosted
@@ -94,13 +99,13 @@ def test_turns_that_are_cancelled_use_up_the_session(budgets: AgentHost, model: 
     assert len(model.requests()) == 1
 
 
-def recorded_of(*steps: JournalStep) -> Recorded:
+def recorded_of(*steps: JournalStep) -> JournalState:
     """Give what a log of these steps says."""
-    recorded = Recorded()
+    recorded = JournalState()
     for offset, step in enumerate(steps):
         entry = encode_journal_entry(step)
         assert decode_journal_entry(entry) == step
-        recorded.note(LogRecord(offset, 1, entry))
+        recorded.add(LogRecord(offset, 1, entry))
     return recorded
 
 
@@ -117,9 +122,9 @@ def test_an_answer_without_figures_counts_as_what_it_said(usage, tokens: int):
     """A call with token counts is counted by them alone, one without as was reserved and raised."""
     response = {"messages": []} | ({"usage": usage} if usage else {})
     recorded = recorded_of(
-        CallReserved(0, None, Reservation(50), 0.5),
-        CallRaised(0, None, Reservation(70)),
-        ModelFinished(0, response),
+        BudgetReservedEntry(0, None, Reservation(50), 0.5),
+        ReservationRaisedEntry(0, None, Reservation(70)),
+        ModelCallCompletedEntry(0, response),
     )
     figures = usage_from_journal(recorded, Budgets(turn=Budget(tokens=1000)))
     assert figures is not None

@@ -9,7 +9,7 @@ from agent_framework import ChatResponse, FunctionTool, Message
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response
 from durable_agent_host.providers.anthropic.client import adapt_client
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
-from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, whole_updates
+from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, response_as_updates
 from tests.durable_agent_host.anthropic_lab import AnthropicLab
 from tests.durable_agent_host.anthropic_streams import FOLDER, blocks_of, played, recorded_streams
 from tests.kit import RECORDINGS
@@ -76,7 +76,7 @@ def test_a_recorded_stream_folds_alike_however_it_is_cut(name):
         pieces = [piece for part in parts for piece in fold_part(part, ANTHROPIC)]
         assert stored(fold_updates(pieces, ANTHROPIC)) == whole
         assert stored(fold_updates(fold_part(pieces, ANTHROPIC), ANTHROPIC)) == whole
-    assert stored(fold_updates(whole_updates(fold_updates(updates, ANTHROPIC)), ANTHROPIC)) == whole
+    assert stored(fold_updates(response_as_updates(fold_updates(updates, ANTHROPIC)), ANTHROPIC)) == whole
 
 
 def stored(response):

@@ -25,12 +25,12 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.providers.generic_provider import NeutralProvider
+from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.registry import provider_for, register_provider
 
 SENT: list[list[dict[str, Any]]] = []
@@ -71,12 +71,12 @@ class SendsBlocks:
         return client.prepare(message) | {"blocks": [block for block in blocks if block]}
 
 
-class TinyProvider(NeutralProvider):
+class TinyProvider(GenericProvider):
     """Keeps the blocks of `TinyClient`."""
 
     def adapt(self, client: Any, /) -> Any:
         """Send blocks back."""
-        return copy_with(client, SendsBlocks)
+        return copy_with_mixin(client, SendsBlocks)
 
     def read_item(self, update: Any, /) -> ItemPart | None:
         """An answer is one item; its last update has the block."""

@@ -23,7 +23,7 @@ from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.registry import provider_for
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.stream.fold import ItemReader, fold_updates
-from durable_agent_host.turn_log.protocol import NoTurnLog, TurnLog
+from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 from practice_model.play.plans import Plan
 from practice_model.play.recordings import Recordings
 from practice_model.rules.requests import Rules
@@ -109,7 +109,7 @@ class Lab:
         async with self.agent() as agent:
             return await self._turn(self.runner(agent, open_log), text)
 
-    def runner(self, agent: Agent, open_log: Callable[[], TurnLog] = NoTurnLog) -> AgentRunner:
+    def runner(self, agent: Agent, open_log: Callable[[], TurnLog] = NullTurnLog) -> AgentRunner:
         """Make the runner of a process."""
         compaction = CompactionChoice(self.compaction(agent.client))
         return AgentRunner("Lab", agent, provider_for, open_log=open_log, compaction=compaction)

@@ -113,7 +113,7 @@ def _modules() -> tuple[Module, ...]:
 @cache
 def modules(*packages: str) -> tuple[Module, ...]:
     """The modules of these packages, or all; each is read once, whoever asks for it."""
-    return tuple(one for one in _modules() if not packages or any(is_below(one.name, p) for p in packages))
+    return tuple(module for module in _modules() if not packages or any(is_below(module.name, p) for p in packages))
 
 
 def definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
@@ -131,9 +131,9 @@ def definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]
 def tracked_files() -> tuple[str, ...]:
     """Paths that git tracks or would add; every file outside hidden folders where there is no repository."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
-    if listed.returncode == 0:
-        return tuple(name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file())
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    if completed.returncode == 0:
+        return tuple(name for name in completed.stdout.decode().split("\0") if name and (ROOT / name).is_file())
     found = (Path(folder, name) for folder, _, names in os.walk(ROOT) for name in names)
     paths = (path.relative_to(ROOT) for path in found)
     return tuple(path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts[:-1]))

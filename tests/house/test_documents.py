@@ -15,7 +15,7 @@ BELOW = ("", "src/", "src/durable_agent_host/", "tests/", "tests/durable_agent_h
 """Folders below which a document may name a file."""
 
 NAMED_FILE = re.compile(r"(?<![\w./:@*<>-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b")
-NAMED_PLACE = re.compile(r"`(?:\./)?((?:src|tests|scripts|benchmarks|docs|demo|examples)/[\w./-]*)[`\s]")
+REPOSITORY_PATH = re.compile(r"`(?:\./)?((?:src|tests|scripts|benchmarks|docs|demo|examples)/[\w./-]*)[`\s]")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 
 NOT_HERE = re.compile(r"\b(?:DESIGN|HOUSE)(?:\.md|,? (?:§|section))|known-defects|(?<![\w/-])issue[ -]?#?\d+")
@@ -42,35 +42,35 @@ def _anchors(text: str) -> Iterator[str]:
 def test_files_that_documents_name_are_there():
     """Every Python file, document and folder that a document names exists."""
     documents = _texts(".md")
-    named = [
+    paths = [
         (document, name)
         for document, text in documents.items()
-        for name in (*NAMED_FILE.findall(text), *NAMED_PLACE.findall(text))
+        for name in (*NAMED_FILE.findall(text), *REPOSITORY_PATH.findall(text))
     ]
-    assert len(named) > len(documents)
-    assert not [f"{document}: {name}" for document, name in named if not _is_there(name, document)]
+    assert len(paths) > len(documents)
+    assert not [f"{document}: {name}" for document, name in paths if not _is_there(name, document)]
 
 
 def test_links_lead_somewhere():
     """Every link inside the repository leads to a file, and to a heading of it where it names one."""
-    gone: list[str] = []
+    broken_links: list[str] = []
     for document, text in _texts(".md").items():
         for path, heading in LINK.findall(text):
             target = (ROOT / document).parent / path if path else ROOT / document
             if not target.exists() or (heading and heading not in _anchors(target.read_text())):
-                gone.append(f"{document}: {path}#{heading}")
-    assert not gone
+                broken_links.append(f"{document}: {path}#{heading}")
+    assert not broken_links
 
 
 def test_citations_can_be_looked_up():
     """No document, docstring or comment cites a note that is not in the repository."""
-    cited = [f"{name}: {found}" for name, text in _texts(".md", ".py").items() for found in NOT_HERE.findall(text)]
+    citations = [f"{name}: {found}" for name, text in _texts(".md", ".py").items() for found in NOT_HERE.findall(text)]
     documents = {name for name in tracked_files() if name.endswith(".md")} | {
         name.rpartition("/")[2] for name in tracked_files() if name.endswith(".md")
     }
     for name, text in _texts(".py").items():
-        cited += [f"{name}: {found}" for found in re.findall(r"[\w/-]+\.md\b", text) if found not in documents]
-    assert not cited
+        citations += [f"{name}: {found}" for found in re.findall(r"[\w/-]+\.md\b", text) if found not in documents]
+    assert not citations
 
 
 def test_code_in_documents_can_be_read():
@@ -82,7 +82,7 @@ def test_code_in_documents_can_be_read():
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("durable_agent_host"):
                     module = import_module(node.module or "")
                     imported += 1
-                    assert not [one.name for one in node.names if not hasattr(module, one.name)], document
+                    assert not [alias.name for alias in node.names if not hasattr(module, alias.name)], document
     assert imported
 
 

@@ -140,7 +140,7 @@ IMPURE_MODULES = (
 
 IMPURE_CALLS = {"now", "utcnow", "today", "uuid1", "uuid4", "open", "print", "input", "getenv"}
 
-HOMES = {
+ALLOWED_PACKAGES = {
     "azure.durable_functions": ("durable_agent_host.durable",),
     "azurefunctions": ("durable_agent_host.http",),
     "azure.functions": ("durable_agent_host.app", "durable_agent_host.durable", "durable_agent_host.http"),
@@ -187,16 +187,19 @@ HOMES = {
 """Third-party package → the only modules that import it."""
 
 
-def places(module: Module, found: list[Import]) -> list[str]:
-    return [f"{module.at(one.line)} imports {one.module}" for one in found]
+def describe_imports(module: Module, found: list[Import]) -> list[str]:
+    return [f"{module.at(found_import.line)} imports {found_import.module}" for found_import in found]
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, *SHARED, DEMO])
 def test_packages_do_not_import_each_other(package):
     """Agents, embedded host, practice model and demo do not import each other: HTTP is between them."""
-    others = [other for other in PACKAGES if other != package]
+    other_packages = [other for other in PACKAGES if other != package]
     wrong = [
-        place for module in modules(package) for other in others for place in places(module, module.imports_from(other))
+        violation
+        for module in modules(package)
+        for other in other_packages
+        for violation in describe_imports(module, module.imports_from(other))
     ]
     assert not wrong
 
@@ -213,7 +216,7 @@ def test_rooms_import_in_one_direction(package):
         for found in module.imports_from(package):
             room = (*found.module.split("."), "")[1]
             if room not in allowed[module.room] | {module.room}:
-                wrong += places(module, [found])
+                wrong += describe_imports(module, [found])
     assert not wrong
 
 
@@ -221,14 +224,19 @@ def test_rooms_import_in_one_direction(package):
 def test_a_room_is_entered_by_its_doors(room, other):
     """Of some rooms another one imports few modules, and none stays on the list that it does not import."""
     found = [
-        (module, one)
+        (module, found_import)
         for module in modules(f"durable_agent_host.{room}")
-        for one in module.imports_from(f"durable_agent_host.{other}")
+        for found_import in module.imports_from(f"durable_agent_host.{other}")
     ]
     doors = {f"durable_agent_host.{other}.{name}" for name in DOORS[room, other]}
-    wrong = [place for module, one in found if one.module not in doors for place in places(module, [one])]
+    wrong = [
+        violation
+        for module, found_import in found
+        if found_import.module not in doors
+        for violation in describe_imports(module, [found_import])
+    ]
     assert not wrong
-    assert {one.module for _, one in found} == doors
+    assert {found_import.module for _, found_import in found} == doors
 
 
 def test_pure_packages_exist():
@@ -243,9 +251,9 @@ def test_pure_modules_import_no_effects(name):
     for module in modules(name):
         for found in module.imports:
             is_impure = any(is_below(found.module, impure) for impure in IMPURE_MODULES)
-            ours = [other for other in modules(*PACKAGES) if other.name == found.module]
-            if is_impure or (ours and not found.needs_type_checking and not _is_pure(ours[0])):
-                wrong += places(module, [found])
+            imported_modules = [other for other in modules(*PACKAGES) if other.name == found.module]
+            if is_impure or (imported_modules and not found.needs_type_checking and not _is_pure(imported_modules[0])):
+                wrong += describe_imports(module, [found])
     assert not wrong
 
 
@@ -268,20 +276,20 @@ def _is_pure(module: Module) -> bool:
 @pytest.mark.parametrize("name", PURE)
 def test_pure_modules_call_no_effects(name):
     """Pure modules ask no clock, draw no id and print nothing: such values come as arguments."""
-    assert not [place for module in modules(name) for place in _effects(module)]
+    assert not [violation for module in modules(name) for violation in _effects(module)]
 
 
 def _effects(module: Module) -> list[str]:
     found: list[str] = []
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called in IMPURE_CALLS:
-                found.append(f"{module.at(node.lineno)} calls {called}")
+            function_name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if function_name in IMPURE_CALLS:
+                found.append(f"{module.at(node.lineno)} calls {function_name}")
     return found
 
 
-@pytest.mark.parametrize("sdk", HOMES)
+@pytest.mark.parametrize("sdk", ALLOWED_PACKAGES)
 def test_a_third_party_package_has_one_home(sdk):
     """What a library's next version changes is changed in one place."""
     wrong: list[str] = []
@@ -290,22 +298,22 @@ def test_a_third_party_package_has_one_home(sdk):
         for found in module.imports_from(sdk):
             used = True
             is_app_typing = module.name == "durable_agent_host.app" and found.needs_type_checking
-            if not any(is_below(module.name, home) for home in HOMES[sdk]) and not is_app_typing:
-                wrong += places(module, [found])
-    names_it = any(f'"{sdk}' in module.text for home in HOMES[sdk] for module in modules(home))
+            if not any(is_below(module.name, package) for package in ALLOWED_PACKAGES[sdk]) and not is_app_typing:
+                wrong += describe_imports(module, [found])
+    names_it = any(f'"{sdk}' in module.text for package in ALLOWED_PACKAGES[sdk] for module in modules(package))
     assert used or names_it, f"nothing imports {sdk}: take it off the list"
     assert not wrong
 
 
 def test_provider_sdks_are_imported_inside_functions():
     """An app that does not use a provider does not pay for its SDK."""
-    ours = {"durable_agent_host", "agent_framework", *sys.stdlib_module_names}
+    allowed_packages = {"durable_agent_host", "agent_framework", *sys.stdlib_module_names}
     wrong = [
-        place
+        violation
         for module in modules("durable_agent_host.providers")
         for found in module.imports
-        if found.module.partition(".")[0] not in ours and not found.is_deferred
-        for place in places(module, [found])
+        if found.module.partition(".")[0] not in allowed_packages and not found.is_deferred
+        for violation in describe_imports(module, [found])
     ]
     assert not wrong
 
@@ -313,7 +321,9 @@ def test_provider_sdks_are_imported_inside_functions():
 def test_there_are_no_import_cycles():
     """No module imports itself through others."""
     graph = {
-        module.name: sorted({one.module for one in module.imports if one.module in module_names()})
+        module.name: sorted(
+            {found_import.module for found_import in module.imports if found_import.module in module_names()}
+        )
         for module in modules()
     }
     done: set[str] = set()

@@ -30,8 +30,8 @@ FIXED = {
     "id of a session or turn": "model.ids.MAX_SESSION_ID_CHARACTERS",
     "`Idempotency-Key`": "model.ids.MAX_KEY_CHARACTERS",
     "name of a file": "turn.file_names.MAX_NAME_CHARACTERS",
-    "levels of JSON in the body of `run` and of an approval": "codec.strict_json.MOST_LEVELS",
-    "levels of JSON in the arguments of a tool call": "codec.strict_json.MOST_LEVELS",
+    "levels of JSON in the body of `run` and of an approval": "codec.strict_json.MAX_LEVELS",
+    "levels of JSON in the arguments of a tool call": "codec.strict_json.MAX_LEVELS",
     "levels of JSON in an answer of a model, other than in texts": "codec.journal_entry.MOST_ANSWER_LEVELS",
     "`options` of a turn": "turn.request_options._MAX_BYTES",
     "`response_format` of a turn": "turn.response_format.MAX_SCHEMA_CHARACTERS",
@@ -170,8 +170,8 @@ def _rows() -> Iterator[Row]:
             yield Row(*cells)
 
 
-def _value(shown: str) -> float:
-    number, unit = re.fullmatch(r"([\d,]+)(?: (\w+)|: .*)?", shown).groups()
+def _value(text: str) -> float:
+    number, unit = re.fullmatch(r"([\d,]+)(?: (\w+)|: .*)?", text).groups()
     return int(number.replace(",", "")) * UNITS.get(unit or "", 1)
 
 
@@ -183,7 +183,7 @@ def _constant(name: str) -> float:
     return getattr(import_module(package + module), constant)
 
 
-def _held(row: Row) -> float:
+def _configured_value(row: Row) -> float:
     name = row.setting.strip("`")
     if not name or name in OF_THE_HOST:
         return _constant(OF_THE_HOST[name] if name else FIXED[row.limit])
@@ -193,7 +193,7 @@ def _held(row: Row) -> float:
 def test_every_limit_is_the_one_that_holds():
     """Each row has the default of its setting, or the value of its constant, and says what a caller gets."""
     for row in _rows():
-        assert _value(row.default) == _held(row), row
+        assert _value(row.default) == _configured_value(row), row
         assert row.beyond, row
 
 
@@ -208,11 +208,11 @@ def test_every_limit_is_tried():
 def test_every_limit_is_in_the_table():
     """No setting of a most and no named constant is left out."""
     rows = list(_rows())
-    shown = {row.setting.strip("`") for row in rows}
+    table_settings = {row.setting.strip("`") for row in rows}
     names = {field.name.upper() for field in fields(Settings) if field.name.startswith("max_")}
-    assert names | set(OF_THE_HOST) <= shown
+    assert names | set(OF_THE_HOST) <= table_settings
     assert {row.limit for row in rows if not row.setting} == set(FIXED)
     of_connections = {f"{CONNECTION}.{field.name}" for field in fields(ConnectionLimits)}
     assert of_connections - set(FIXED.values()) == {f"{CONNECTION}.drain_seconds"}, "named beside the drained bytes"
     settings = (ROOT / "docs/reference/settings.md").read_text()
-    assert all(f"`{PREFIX}{name}`" in settings for name in shown - set(OF_THE_HOST) if name)
+    assert all(f"`{PREFIX}{name}`" in settings for name in table_settings - set(OF_THE_HOST) if name)

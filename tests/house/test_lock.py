@@ -61,27 +61,31 @@ def test_every_file_that_may_be_installed_has_its_hash(file):
     assert len(every) == len(set(every))
 
 
-def _is_pinned_by(wanted: Requirement, file: str) -> bool:
-    version = _versions(file).get(canonicalize_name(wanted.name))
-    return version is not None and wanted.specifier.contains(version, prereleases=True)
+def _is_pinned_by(requirement: Requirement, file: str) -> bool:
+    version = _versions(file).get(canonicalize_name(requirement.name))
+    return version is not None and requirement.specifier.contains(version, prereleases=True)
 
 
 def test_the_locks_fit_the_project():
     """The pins are in the ranges of pyproject.toml: every extra where it is tested, none where deployed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = chain.from_iterable(wanted for name, wanted in project["optional-dependencies"].items() if name != "bench")
-    tested = [one for one in map(Requirement, extras) if one.name != project["name"]]
-    deployed = [Requirement(one) for one in project["dependencies"]]
-    assert not [str(one) for one in (*deployed, *tested) if not _is_pinned_by(one, "constraints.txt")]
-    assert not [str(one) for one in deployed if not _is_pinned_by(one, "requirements.txt")]
+    extras = chain.from_iterable(extra for name, extra in project["optional-dependencies"].items() if name != "bench")
+    tested = [requirement for requirement in map(Requirement, extras) if requirement.name != project["name"]]
+    deployed = [Requirement(requirement) for requirement in project["dependencies"]]
+    assert not [
+        str(requirement) for requirement in (*deployed, *tested) if not _is_pinned_by(requirement, "constraints.txt")
+    ]
+    assert not [str(requirement) for requirement in deployed if not _is_pinned_by(requirement, "requirements.txt")]
 
 
 def test_the_tools_fit_what_is_asked_of_them():
     """The tools that lock and audit are locked themselves, in the ranges of tools.in."""
     lines = (ROOT / "scripts/supply/tools.in").read_text().splitlines()
-    wanted = [Requirement(line) for line in lines if not line.startswith("#")]
-    assert wanted
-    assert not [str(one) for one in wanted if not _is_pinned_by(one, "scripts/supply/tools.txt")]
+    requirements = [Requirement(line) for line in lines if not line.startswith("#")]
+    assert requirements
+    assert not [
+        str(requirement) for requirement in requirements if not _is_pinned_by(requirement, "scripts/supply/tools.txt")
+    ]
 
 
 def _modules_by_distribution() -> dict[str, str]:

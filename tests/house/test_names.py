@@ -94,11 +94,11 @@ SHARED_NAMES = {
 
 def test_modules_share_a_name_only_when_they_share_a_role():
     """Whoever looks for a file by its name finds one, or several that are the same thing of different places."""
-    places: dict[tuple[str, str], list[str]] = {}
+    paths_by_name: dict[tuple[str, str], list[str]] = {}
     for module in modules():
-        package, _, rest = module.name.partition(".")
+        package, _, inner_path = module.name.partition(".")
         if module.path.name not in {"__init__.py", "__main__.py"}:
-            places.setdefault((package, rest.rpartition(".")[2]), []).append(module.name)
-    twice = {name: found for (_, name), found in places.items() if len(found) > 1}
+            paths_by_name.setdefault((package, inner_path.rpartition(".")[2]), []).append(module.name)
+    twice = {name: found for (_, name), found in paths_by_name.items() if len(found) > 1}
     assert {name: found for name, found in twice.items() if name not in SHARED_NAMES} == {}
     assert set(SHARED_NAMES) <= set(twice), "a name that stands once needs no role"

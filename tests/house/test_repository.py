@@ -24,7 +24,7 @@ FUNCTIONS_SETTINGS = {
 }
 """Settings of the Functions host and of host.json, which our code does not read."""
 
-READ_BUT_NOT_OFFERED = {
+INTERNAL_SETTINGS = {
     # Another name of AZURE_OPENAI_DEPLOYMENT that the framework's own samples use.
     "AZURE_OPENAI_MODEL",
 }
@@ -41,9 +41,9 @@ def _read_settings() -> set[str]:
 
     from durable_agent_host.settings import PREFIX, Settings
 
-    ours = {PREFIX + field.name.upper() for field in fields(Settings)}
+    setting_names = {PREFIX + field.name.upper() for field in fields(Settings)}
     providers = (SETTING.findall(module.text) for module in modules("durable_agent_host.providers"))
-    return ours.union(*providers)
+    return setting_names.union(*providers)
 
 
 def _project() -> dict:
@@ -74,7 +74,7 @@ def test_function_app_is_short():
 
 def test_sample_settings_are_what_the_code_reads():
     """Every setting that the code reads is in the sample, and the sample has no other."""
-    assert _sample_settings() - FUNCTIONS_SETTINGS == _read_settings() - READ_BUT_NOT_OFFERED
+    assert _sample_settings() - FUNCTIONS_SETTINGS == _read_settings() - INTERNAL_SETTINGS
 
 
 def test_sample_settings_are_the_defaults():
@@ -108,9 +108,9 @@ def test_routes_are_documented():
     from durable_agent_host.http.routes import ROUTES
 
     http = (ROOT / "docs/reference/http.md").read_text()
-    shown = set(re.findall(r"`(GET|HEAD|POST|PUT|DELETE|PATCH) (/api/[^`]*)`", http))
+    documented_routes = set(re.findall(r"`(GET|HEAD|POST|PUT|DELETE|PATCH) (/api/[^`]*)`", http))
     pages = {("GET", "/api/inspector")}
-    assert shown == {(route.method, f"/api/{route.template}") for route in ROUTES} | pages
+    assert documented_routes == {(route.method, f"/api/{route.template}") for route in ROUTES} | pages
 
 
 def test_actions_are_documented():
@@ -120,7 +120,9 @@ def test_actions_are_documented():
 
     python = (ROOT / "docs/reference/python.md").read_text()
     assert set(re.findall(r"`(\w+\.(?!md\b)[a-z]+)`", python.partition("| action | is |")[2])) == set(get_args(Action))
-    assert {route.action for route in ROUTES} == {one for one in get_args(Action) if not one.startswith("workflow.")}
+    assert {route.action for route in ROUTES} == {
+        action for action in get_args(Action) if not action.startswith("workflow.")
+    }
 
 
 def test_the_readme_can_be_read_in_a_few_minutes():
@@ -130,24 +132,26 @@ def test_the_readme_can_be_read_in_a_few_minutes():
 
 def test_files_that_the_documents_name_are_there():
     """The table of what to change where leads somewhere, and so does every link."""
-    named, gone = 0, list[str]()
+    path_count, missing_paths = 0, list[str]()
     for name, text in _documents().items():
         for path in re.findall(r"`((?:src|tests|scripts|benchmarks|docs)/[\w./-]+)`", text):
-            named += 1
-            gone += [] if (ROOT / path).exists() else [f"{name}: {path}"]
+            path_count += 1
+            missing_paths += [] if (ROOT / path).exists() else [f"{name}: {path}"]
         for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
-            named += 1
-            gone += [] if (ROOT / name).parent.joinpath(link).exists() else [f"{name}: {link}"]
-    assert named
-    assert not gone
+            path_count += 1
+            missing_paths += [] if (ROOT / name).parent.joinpath(link).exists() else [f"{name}: {link}"]
+    assert path_count
+    assert not missing_paths
 
 
 def test_version_is_one():
     """The project's version, the changelog's newest and that of the wheel in documents are the same."""
     newest = re.search(r"^## \[?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest
-    named = {one for text in _documents().values() for one in re.findall(r"durable_agent_host-(\d[\d.]*)-py3", text)}
-    assert {newest[1], *named} == {_project()["version"]}
+    versions = {
+        version for text in _documents().values() for version in re.findall(r"durable_agent_host-(\d[\d.]*)-py3", text)
+    }
+    assert {newest[1], *versions} == {_project()["version"]}
 
 
 @pytest.mark.parametrize(
@@ -205,14 +209,14 @@ MACHINE_PATH = re.compile(rb"(?<![\w.])/(?:home|Users|root|work|workspace)/[\w.]
 
 def test_no_file_names_a_place_on_one_machine():
     """The project stands on any machine: no tracked file names a folder of someone's home."""
-    named: list[str] = []
+    paths: list[str] = []
     for name in tracked_files():
         content = (ROOT / name).read_bytes()
         if b"\0" not in content and name != "tests/house/test_repository.py":
             found = MACHINE_PATH.search(content)
             if found:
-                named.append(f"{name}: {content[max(0, found.start() - 20) : found.end() + 20]!r}")
-    assert not named
+                paths.append(f"{name}: {content[max(0, found.start() - 20) : found.end() + 20]!r}")
+    assert not paths
 
 
 def test_processes_of_tests_are_started_in_one_way():
@@ -220,5 +224,5 @@ def test_processes_of_tests_are_started_in_one_way():
     started = {
         name for name in tracked_files() if name.endswith(".py") and "subprocess.Popen(" in (ROOT / name).read_text()
     }
-    ours = {name for name in started if name.startswith("tests/")}
-    assert ours <= {"tests/processes.py", "tests/forks.py", "tests/house/test_repository.py"}
+    test_files = {name for name in started if name.startswith("tests/")}
+    assert test_files <= {"tests/processes.py", "tests/forks.py", "tests/house/test_repository.py"}

@@ -26,9 +26,9 @@ def _too_large() -> dict[str, str]:
         if lines > MAX_MODULE_LINES:
             found[module.name] = f"{lines} lines, {MAX_MODULE_LINES} are the most"
         for name, node in definitions(module.tree):
-            most = MAX_CLASS_LINES if isinstance(node, ast.ClassDef) else MAX_FUNCTION_LINES
-            if _lines(node) > most:
-                found[f"{module.name}:{name}"] = f"{_lines(node)} lines, {most} are the most"
+            max_lines = MAX_CLASS_LINES if isinstance(node, ast.ClassDef) else MAX_FUNCTION_LINES
+            if _lines(node) > max_lines:
+                found[f"{module.name}:{name}"] = f"{_lines(node)} lines, {max_lines} are the most"
     return found
 
 

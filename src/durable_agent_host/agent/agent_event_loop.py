@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from durable_agent_host.concurrency.cooperative_yield import switch_often
+from durable_agent_host.concurrency.cooperative_yield import set_switch_interval
 from durable_agent_host.concurrency.singleton import once
 from durable_agent_host.tool_calls import RUNNING_CALL
 
@@ -134,7 +134,7 @@ class _DaemonThreads(ThreadPoolExecutor):
 
 @once
 def _loop() -> asyncio.AbstractEventLoop:
-    switch_often()
+    set_switch_interval()
     loop = asyncio.new_event_loop()
     loop.set_default_executor(_DaemonThreads())
     thread = threading.Thread(target=_run, args=(loop,), name="durable-agent-loop", daemon=True)
@@ -176,8 +176,8 @@ def _blame(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> str:
     culprit = f"tool {call.name!r} of turn {call.turn_id}" if call is not None else str(task and task.get_name())
     where = f" at {location.filename}:{location.lineno}" if location is not None else ""
     return (
-        f"the event loop of all agents has been blocked for {_STALLED_SECONDS:g} s by {culprit}{where}: no turn "
-        "goes on meanwhile; make the tool a plain function, which runs in a thread, or await what takes long"
+        f"the event loop of all agents has been blocked for {_STALLED_SECONDS:g} s by {culprit}{where}: no turn goes "
+        "on meanwhile; make the tool a plain function, which runs in a thread, or await what takes long"
     )
 
 

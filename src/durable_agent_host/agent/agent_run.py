@@ -19,11 +19,11 @@ from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import AwaitingApproval, Cancelled, Failed, RunStoppedError, Stop
 from durable_agent_host.agent.session_state_tracker import SessionState
-from durable_agent_host.codec.schema_validation import find_limits
-from durable_agent_host.codec.strict_json import MOST_LEVELS, has_python_class, is_nested_too_deeply
+from durable_agent_host.codec.schema_validation import find_limit_violations
+from durable_agent_host.codec.strict_json import MAX_LEVELS, has_python_class, is_nested_too_deeply
 from durable_agent_host.errors import log_reason
 from durable_agent_host.model.journal_entry import ToolKey
-from durable_agent_host.model.turn import ModelBounds
+from durable_agent_host.model.turn import ResponseLimits
 from durable_agent_host.turn.pending_approvals import approval_request_id
 from durable_agent_host.turn_log.journal import Journal
 
@@ -37,7 +37,7 @@ _PARSING_FAILED: Final = "Error: Argument parsing failed."
 """The framework's own words; a reason follows where the framework would have failed the run."""
 
 
-_TOO_DEEP: Final = f"{_PARSING_FAILED} They are nested more than {MOST_LEVELS} levels deep: make them flatter."
+_TOO_DEEP: Final = f"{_PARSING_FAILED} They are nested more than {MAX_LEVELS} levels deep: make them flatter."
 _NAMES_CLASS: Final = (
     f"{_PARSING_FAILED} An object has '__class__', '__module__' and '__data__': give the fields other names."
 )
@@ -51,7 +51,7 @@ class _UnreadableCall(Content):
         return {}
 
 
-def set_unreadable_apart(response: ChatResponse[Any]) -> Iterator[tuple[str, str]]:
+def extract_invalid_calls(response: ChatResponse[Any]) -> Iterator[tuple[str, str]]:
     """Find the calls of a response whose arguments cannot be read, and keep the framework from parsing them.
 
     Args:
@@ -84,8 +84,8 @@ def _find_argument_error(arguments: Any) -> str | None:
         return _PARSING_FAILED
     if (limit := _find_limit(value)) is not None:
         return limit
-    violation = next(find_limits(value), None)
-    return f"{_PARSING_FAILED} {violation.place} {violation.problem}." if violation is not None else None
+    violation = next(find_limit_violations(value), None)
+    return f"{_PARSING_FAILED} {violation.location} {violation.problem}." if violation is not None else None
 
 
 def _find_limit(arguments: Any) -> str | None:
@@ -166,7 +166,7 @@ class AgentRun:
         turn_id: the run's turn.
         label: names turn, agent, session and attempt, for log lines.
         journal: finished calls, and where to append.
-        audience: the turn's observers.
+        observers: the turn's observers.
         provider: of the agent's chat client.
         approvals: people's decisions, by the question's id.
         retry_policy: for model calls.
@@ -192,7 +192,7 @@ class AgentRun:
     provider: ModelProvider
     approvals: Mapping[str, Mapping[str, Any]]
     retry_policy: RetryPolicy
-    bounds: ModelBounds
+    bounds: ResponseLimits
     breaks: Mapping[int, int]
     session_state: SessionState
     output: RunOutput
@@ -279,7 +279,7 @@ class AgentRun:
 
     def record_invalid_calls(self, response: ChatResponse[Any], position: int) -> None:
         """Record the calls of a model's response whose arguments cannot be read."""
-        for call_id, result_text in set_unreadable_apart(response):
+        for call_id, result_text in extract_invalid_calls(response):
             self.progress.unreadable[position, call_id] = result_text
 
     def wait_before_retry(self, retry: int, error: BaseException) -> float | None:
@@ -328,5 +328,7 @@ class AgentRun:
         pending_call |= {"approved_by": approved_by} if approved_by is not None else {}
         pending_call |= {"changed_by": changed_by} if changed_by else {}
         self.progress.pending.append(pending_call)
-        await self.observers.notify(ApprovalRequested(pending_call, replayed=question in self.journal.recorded.asked))
+        await self.observers.notify(
+            ApprovalRequested(pending_call, replayed=question in self.journal.recorded.requested_approval_ids)
+        )
         _LOGGER.info("turn %s: call %s of %s waits for a person", self.turn_id, key.call_id, name)

@@ -62,7 +62,7 @@ from durable_agent_host.model.budget import Budgets
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
-from durable_agent_host.model.turn import KeptBounds, ModelBounds, TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import RecordingLimits, ResponseLimits, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, TurnDataStorage
@@ -71,7 +71,7 @@ from durable_agent_host.session.ownership import external_session_id
 from durable_agent_host.turn.timeline import ReportEnd
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.crash_points import reach
-from durable_agent_host.turn_log.protocol import NoTurnLog, TurnLog
+from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 
 # Notifies turns that run in this process that they are to be cancelled.
 #
@@ -163,8 +163,8 @@ class RunLimits:
 
     turn_seconds: float = 1800.0
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
-    bounds: ModelBounds = field(default_factory=ModelBounds)
-    recording_bounds: KeptBounds = field(default_factory=KeptBounds)
+    bounds: ResponseLimits = field(default_factory=ResponseLimits)
+    recording_bounds: RecordingLimits = field(default_factory=RecordingLimits)
 
 
 class AgentRunner:
@@ -197,7 +197,7 @@ class AgentRunner:
         provider_for: ProviderFor,
         *,
         observers: Sequence[TurnObserver] = (),
-        open_log: OpenLog = NoTurnLog,
+        open_log: OpenLog = NullTurnLog,
         limits: RunLimits = RunLimits(),
         storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
         history: ProviderHistory | None = None,
@@ -348,7 +348,9 @@ class AgentRunner:
                 raise FencedError("a later attempt has taken the turn over")
             case LogUnavailable(error):
                 raise error
-        outcome = committed_outcome = replace(outcome, spent=runs.budget_usage(), redacts=self._redactor is not None)
+        outcome = committed_outcome = replace(
+            outcome, budget_usage=runs.budget_usage(), redacts=self._redactor is not None
+        )
         if outcome.status != "suspended":
             committed_outcome = await self._store_outcome(runs, outcome)
         return await runs.attempt.end(ending, outcome, committed_outcome)
@@ -397,7 +399,7 @@ class AgentRunner:
         if primary_provider is not None:
             outcome = replace(outcome, entries=tuple(without_messages(entry, primary_provider) for entry in entries))
         response = entries[-1] if entries else None
-        return await self.storage.seal(runs.record.session, runs.request, outcome, response=response)
+        return await self.storage.offload_outcome(runs.record.session, runs.request, outcome, response=response)
 
     async def _await_successor(self, runs: AgentRuns) -> TurnOutcome:
         """Wait for the outcome from the attempt that took over the turn, and return it.
@@ -412,7 +414,7 @@ class AgentRunner:
                 "check what they did before you try again"
             )
             await attempt.abandon(LogUnavailable(log_error))
-            return replace(await _build_failed_outcome(runs, log_error), spent=runs.budget_usage())
+            return replace(await _build_failed_outcome(runs, log_error), budget_usage=runs.budget_usage())
         _LOGGER.warning("turn %s: attempt superseded by a later attempt; stopping", runs.request.turn_id)
         await attempt.abandon(Superseded())
         return await attempt.outcome_of_successor(self._limits.turn_seconds)

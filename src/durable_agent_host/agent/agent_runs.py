@@ -37,15 +37,15 @@ from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.overlay import decode_overlay
-from durable_agent_host.concurrency.cooperative_yield import Stretch
-from durable_agent_host.concurrency.thread_offload import aside
+from durable_agent_host.concurrency.cooperative_yield import TaskSlice
+from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import TurnError, TurnTimedOutError
-from durable_agent_host.model.budget import Budgets, Spent
+from durable_agent_host.model.budget import Budgets, BudgetUsage
 from durable_agent_host.model.journal_entry import ToolKey
-from durable_agent_host.model.provider_item import Forgotten, ItemPart
+from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.model.session import WORKFLOW_STATE
-from durable_agent_host.model.turn import ModelBounds, TurnRequest
-from durable_agent_host.segments.conversation_reader import Record, entries_of_context
+from durable_agent_host.model.turn import ResponseLimits, TurnRequest
+from durable_agent_host.segments.conversation_reader import ConversationReader, entries_of_context
 from durable_agent_host.session.context_selection import context_messages
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.transcript import replay_messages
@@ -65,7 +65,7 @@ class LostProviderState:
 
     def __init__(self, turn_id: str) -> None:
         self._turn_id = turn_id
-        self._lost: list[Forgotten] = []
+        self._lost: list[LostState] = []
         self._marked_count = 0
         self._lost_state: dict[str, Any] = {}
 
@@ -73,7 +73,7 @@ class LostProviderState:
         """Return how many requests the service refused because of a loss."""
         return len(self._lost)
 
-    def add(self, loss: Forgotten, session: DurableSession) -> bool:
+    def add(self, loss: LostState, session: DurableSession) -> bool:
         """Record a loss.
 
         Args:
@@ -84,12 +84,12 @@ class LostProviderState:
             Whether another run can do without it: the loss is new, and the run had used it.
         """
         has_continuation = bool(session.service_session_id or WORKFLOW_STATE in session.state)
-        if loss in self._lost or (loss.what == "continuation" and not (has_continuation or loss.name)):
+        if loss in self._lost or (loss.kind == "continuation" and not (has_continuation or loss.name)):
             return False
         _LOGGER.warning(
             "turn %s: the model's service can no longer use the %s; resuming from the stored transcript",
             self._turn_id,
-            loss.what,
+            loss.kind,
         )
         self._lost.append(loss)
         return True
@@ -223,9 +223,9 @@ class AgentRuns:
     host: Callable[[], HostedAgent]
     provider: ModelProvider
     retry_policy: RetryPolicy
-    bounds: ModelBounds
+    bounds: ResponseLimits
     attempt: TurnAttempt
-    record: Record
+    record: ConversationReader
     agent_session_before: Mapping[str, Any] | None
     with_files: Callable[[TurnRequest], Awaitable[TurnRequest]]
     overlay_before: Mapping[str, Any] | None
@@ -251,7 +251,7 @@ class AgentRuns:
     def __post_init__(self) -> None:
         """Start with nothing lost and nothing produced."""
         self.losses, self.output = LostProviderState(self.request.turn_id), RunOutput(self.provider)
-        self.elapsed_before = self.attempt.recorded.worked_seconds
+        self.elapsed_before = self.attempt.recorded.active_seconds
 
     async def finish(self) -> None:
         """Run the agent until it has answered.
@@ -263,11 +263,11 @@ class AgentRuns:
         received_bytes = ReceivedBytes(self.bounds)
         RECEIVED.set(received_bytes)  # in the context of this task, which ends with the attempt
         try:
-            await self._run_until_answered(received_bytes)
+            await self._run_until_complete(received_bytes)
         finally:  # an abandoned stream would keep its connection until the next garbage collection
             await received_bytes.close_responses()
 
-    async def _run_until_answered(self, received_bytes: ReceivedBytes) -> None:
+    async def _run_until_complete(self, received_bytes: ReceivedBytes) -> None:
         EXCHANGES.set(self.exchange_recorder)
         self.request = await self.with_files(self.request)
         breaks: dict[int, int] = {}
@@ -325,7 +325,7 @@ class AgentRuns:
             "DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS"
         )
 
-    def budget_usage(self) -> Spent | None:
+    def budget_usage(self) -> BudgetUsage | None:
         """Return the usage of the turn; None when nothing counts it."""
         return self.run.budget_account.total if self.run is not None and self.run.budget_account is not None else None
 
@@ -359,7 +359,7 @@ class AgentRuns:
             return None
         overlay = decode_overlay(self.overlay_before)
         entries = self.record.session.message_count
-        if overlay is not None and not overlay.holds_for(compaction.compaction_id, entries):
+        if overlay is not None and not overlay.applies_to(compaction.compaction_id, entries):
             overlay = None  # made by other strategies; the current ones make their own
         return ContextWindow(
             compaction, self.request, overlay, entries, has_our_history=not self.hosted_agent.has_own_history
@@ -390,7 +390,7 @@ class AgentRuns:
             await self._record_agent_start(run)
         while True:
             start = len(self.output)
-            stretch = Stretch()
+            stretch = TaskSlice()
             take_result = partial(self.output.take_result, start) if self._has_middleware else None
             options = build_options(self.request)
             async with aclosing(stream_updates(agent, messages, self.agent_session, options, take_result)) as updates:
@@ -472,7 +472,7 @@ class AgentRuns:
         if self.output.updates_streamed and not self.hosted_agent.has_journal:
             return None
         is_new = self.losses.add(loss, self.agent_session)
-        return RunRestarted(f"the model's service can no longer use the {loss.what}", 0.0) if is_new else None
+        return RunRestarted(f"the model's service can no longer use the {loss.kind}", 0.0) if is_new else None
 
     @property
     def _has_middleware(self) -> bool:
@@ -508,7 +508,9 @@ class AgentRuns:
             build_messages = partial(replay_messages, entries.values())
         else:
             build_messages = partial(context_messages, entries, context.before, count=head.message_count)
-        return await aside(len(entries), lambda: self._rehydrate(build_messages(imported_count=head.imported)))
+        return await run_in_thread_if_many(
+            len(entries), lambda: self._rehydrate(build_messages(imported_count=head.imported))
+        )
 
     def _rehydrate(self, messages: Sequence[Message]) -> list[Message]:
         """Prepare earlier messages for the model."""
@@ -549,7 +551,7 @@ def _new_budget_account(runs: AgentRuns, journal: Journal) -> BudgetAccount | No
     return BudgetAccount(
         runs.budgets,
         journal,
-        before=runs.record.session.spent,
+        before=runs.record.session.budget_usage,
         approvals=runs.approvals,
         elapsed_before=runs.elapsed_before,
         started_at=runs.started_at,

@@ -19,7 +19,16 @@ from agent_framework import Message
 from durable_agent_host.agent.run_result import Failed, RunStoppedError, stop_of
 from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.errors import BudgetExceededError, LogError
-from durable_agent_host.model.budget import KINDS, NOTHING_SPENT, Budget, Budgets, Kind, Reservation, Spent, is_measured
+from durable_agent_host.model.budget import (
+    KINDS,
+    NO_USAGE,
+    Budget,
+    Budgets,
+    BudgetUsage,
+    Kind,
+    Reservation,
+    is_measured,
+)
 from durable_agent_host.model.journal_entry import INNER
 from durable_agent_host.turn.budget_checks import (
     LimitExceeded,
@@ -31,10 +40,10 @@ from durable_agent_host.turn.budget_checks import (
     usage_of_response,
 )
 from durable_agent_host.turn.token_estimate import tokens_of_request
-from durable_agent_host.turn_log.journal import Journal, Recorded
+from durable_agent_host.turn_log.journal import Journal, JournalState
 
 
-def usage_from_journal(records: Recorded, budgets: Budgets) -> Spent | None:
+def usage_from_journal(records: JournalState, budgets: Budgets) -> BudgetUsage | None:
     """Count the usage of a turn that no longer runs.
 
     Guarantee: pure.
@@ -48,13 +57,13 @@ def usage_from_journal(records: Recorded, budgets: Budgets) -> Spent | None:
     """
     if not budgets.counts:
         return None
-    budget_usage = Spent(seconds=records.worked_seconds).plus(usage_of_open_calls(records))
+    budget_usage = BudgetUsage(seconds=records.active_seconds).plus(usage_of_open_calls(records))
     for usage, model in responses_from_journal(records):
         budget_usage = budget_usage.plus(usage_of_response(usage, model, budgets.prices))
     return budget_usage
 
 
-def responses_from_journal(records: Recorded) -> Iterator[tuple[Mapping[str, Any] | None, str | None]]:
+def responses_from_journal(records: JournalState) -> Iterator[tuple[Mapping[str, Any] | None, str | None]]:
     """Yield usage and model of all model calls with a response. Guarantee: pure."""
     for call in records.inner_calls:
         yield call.usage, call.model
@@ -63,9 +72,9 @@ def responses_from_journal(records: Recorded) -> Iterator[tuple[Mapping[str, Any
         yield (decode_usage(usage) if usage else None), response.get("model")
 
 
-def usage_of_open_calls(records: Recorded) -> Spent:
+def usage_of_open_calls(records: JournalState) -> BudgetUsage:
     """Count the calls without an end or without token counts, and the starts of tools. Guarantee: pure."""
-    usage = Spent(tool_calls=sum(tool.starts for key, tool in records.tools.items() if key.position >= 0))
+    usage = BudgetUsage(tool_calls=sum(tool.starts for key, tool in records.tools.items() if key.position >= 0))
     for reservations in records.reserved.values():
         for reservation in reservations:
             usage = usage.plus(usage_of_reservation(reservation))
@@ -74,7 +83,7 @@ def usage_of_open_calls(records: Recorded) -> Spent:
     return usage
 
 
-def tokens_of(reservation: Reservation) -> Spent:
+def tokens_of(reservation: Reservation) -> BudgetUsage:
     """Count only the tokens of a call; the call itself is already counted. Guarantee: pure."""
     return replace(usage_of_reservation(reservation), model_calls=0)
 
@@ -116,7 +125,7 @@ class ElapsedTimeJournal:
 
     def _append(self) -> None:
         with suppress(LogError):  # a journal that cannot be written reports it later
-            self._journal.worked(round(self._read_elapsed_seconds(), 3))
+            self._journal.record_active_time(round(self._read_elapsed_seconds(), 3))
 
 
 APPROVAL_NAME: Final = "budget"
@@ -168,7 +177,7 @@ class BudgetAccount:
         budgets: Budgets,
         journal: Journal,
         *,
-        before: Spent | None,
+        before: BudgetUsage | None,
         approvals: Mapping[str, Mapping[str, Any]],
         elapsed_before: float,
         started_at: float,
@@ -176,7 +185,7 @@ class BudgetAccount:
         self.failure: BudgetExceededError | None = None
         self._budgets = budgets
         self._journal = journal
-        self._before = before or NOTHING_SPENT
+        self._before = before or NO_USAGE
         self._approvals = approvals
         self._elapsed_before = elapsed_before
         self._started_at = started_at
@@ -184,14 +193,14 @@ class BudgetAccount:
         self._open: dict[tuple[int, int | None], _OpenCall] = {}
         self._last_tokens = 0
         self._last_model: str | None = None
-        self._committed = Spent(cost=0.0 if budgets.prices else None)
+        self._committed = BudgetUsage(cost=0.0 if budgets.prices else None)
         self._open_questions: set[str] = set()
         self._recall(journal.recorded)
 
     @property
-    def total(self) -> Spent:
+    def total(self) -> BudgetUsage:
         """Usage of the turn so far, including calls without an end."""
-        usage = self._committed.plus(Spent(seconds=self._elapsed_seconds))
+        usage = self._committed.plus(BudgetUsage(seconds=self._elapsed_seconds))
         for call in self._open.values():
             usage = usage.plus(usage_of_reservation(self._grow_reservation(call)))
         return replace(usage, seconds=round(usage.seconds, 3))
@@ -209,9 +218,7 @@ class BudgetAccount:
 
     def out_of_time(self) -> BudgetExceededError | None:
         """Return which budget of seconds is used up, or None."""
-        crossing = next(
-            (candidate for candidate in self._crossings(NOTHING_SPENT) if candidate.kind == "seconds"), None
-        )
+        crossing = next((candidate for candidate in self._crossings(NO_USAGE) if candidate.kind == "seconds"), None)
         return _failure(crossing) if crossing is not None else None
 
     async def admit_model_call(self, ask: Ask, messages: Sequence[Message], options: Mapping[str, Any]) -> Reservation:
@@ -269,9 +276,9 @@ class BudgetAccount:
         Args:
             ask: asks a person.
         """
-        is_admitted = await self._admit(ask, Spent(tool_calls=1))
+        is_admitted = await self._admit(ask, BudgetUsage(tool_calls=1))
         if is_admitted:
-            self._committed = self._committed.plus(Spent(tool_calls=1))
+            self._committed = self._committed.plus(BudgetUsage(tool_calls=1))
         return is_admitted
 
     async def reserve(self, position: int, call_index: int | None, reservation: Reservation) -> None:
@@ -351,7 +358,7 @@ class BudgetAccount:
         self._notes.end()
 
     def _check_output(self) -> None:
-        for crossing in self._crossings(NOTHING_SPENT):
+        for crossing in self._crossings(NO_USAGE):
             if crossing.kind in {"tokens", "cost"} and crossing.exceeded == "fail":
                 self.failure = _failure(crossing, sentence=crossing.sentence_of_response)
                 raise RunStoppedError(Failed(self.failure))
@@ -359,7 +366,7 @@ class BudgetAccount:
     def _grow_reservation(self, call: _OpenCall) -> Reservation:
         return raise_reservation(call.reservation, call.characters, call.model, self._budgets.prices)
 
-    def _recall(self, records: Recorded) -> None:
+    def _recall(self, records: JournalState) -> None:
         for usage, model in responses_from_journal(records):
             self._count(usage, model)
         self._committed = self._committed.plus(usage_of_open_calls(records))
@@ -374,7 +381,7 @@ class BudgetAccount:
     def _elapsed_seconds(self) -> float:
         return self._elapsed_before + time.perf_counter() - self._started_at
 
-    async def _admit(self, ask: Ask, extra_usage: Spent) -> bool:
+    async def _admit(self, ask: Ask, extra_usage: BudgetUsage) -> bool:
         """Check all limits; return whether none is exceeded."""
         if self.failure is not None:
             return False
@@ -393,11 +400,11 @@ class BudgetAccount:
             return False
         return True
 
-    def _find_denied_limit(self, extra_usage: Spent) -> tuple[LimitExceeded, Mapping[str, Any]] | None:
+    def _find_denied_limit(self, extra_usage: BudgetUsage) -> tuple[LimitExceeded, Mapping[str, Any]] | None:
         """Return a limit that a person declined to raise: the turn makes no further call, not even a small one."""
         if not self._approvals:
             return None
-        scopes: tuple[tuple[Scope, Budget, Spent], ...] = (
+        scopes: tuple[tuple[Scope, Budget, BudgetUsage], ...] = (
             ("turn", self._budgets.turn, self.total),
             ("session", self._budgets.session, self._before.plus(self.total)),
         )
@@ -415,10 +422,10 @@ class BudgetAccount:
                     return crossing, answer
         return None
 
-    def _crossings(self, extra_usage: Spent) -> list[LimitExceeded]:
+    def _crossings(self, extra_usage: BudgetUsage) -> list[LimitExceeded]:
         total = self.total
-        scopes: tuple[tuple[Scope, Any, Spent, Spent], ...] = (
-            ("turn", self._budgets.turn, total, NOTHING_SPENT),
+        scopes: tuple[tuple[Scope, Any, BudgetUsage, BudgetUsage], ...] = (
+            ("turn", self._budgets.turn, total, NO_USAGE),
             ("session", self._budgets.session, self._before.plus(total), self._before),
         )
         return [

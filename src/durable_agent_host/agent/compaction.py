@@ -196,13 +196,13 @@ class Compaction:
         tokenizer: for strategies without their own, or None.
         compaction_id: identifies the strategies with their parameters, and the provider; an overlay applies only to
             these.
-        sums_up: returns whether the model's service compacted everything earlier into a message; or None.
+        is_compaction_item: returns whether the model's service compacted everything earlier into a message; or None.
     """
 
     strategies: tuple[CompactionStrategy, ...]
     tokenizer: TokenizerProtocol | None
     compaction_id: str
-    sums_up: Callable[[Message], bool] | None = None
+    is_compaction_item: Callable[[Message], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -295,16 +295,16 @@ def select_compaction(
         agent_strategy = choice.default
     if agent_strategy is not None:
         chosen.append(agent_strategy)
-    sums_up = provider.sums_up(agent.default_options)
-    if not chosen and sums_up is None:
+    is_compaction_item = provider.is_compaction_item(agent.default_options)
+    if not chosen and is_compaction_item is None:
         return None
     tokenizer = getattr(agent, "tokenizer", None) or getattr(client, "tokenizer", None)
-    services = [] if sums_up is None else ["the service's own"]
+    services = [] if is_compaction_item is None else ["the service's own"]
     compaction_id = "; ".join([*map(_describe, chosen), *services, type(provider).__name__])
     copies = tuple(
         with_clients(strategy, lambda nested_client: JournaledClient(bound(nested_client))) for strategy in chosen
     )
-    return Compaction(copies, tokenizer, compaction_id, sums_up)
+    return Compaction(copies, tokenizer, compaction_id, is_compaction_item)
 
 
 def remove_compaction(agent: Any, *, has_our_history: bool) -> None:

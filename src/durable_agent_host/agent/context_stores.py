@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import agent_framework as framework  # its providers and their stores are loaded when they are first named
 
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.errors import RegistrationError
 
 _FOLDER: Final = "session"
@@ -35,7 +35,7 @@ def keep_in_session(provider: Any) -> Any:
         provider = copy.copy(provider)
         provider.store = stores[-1]()
         return provider
-    return copy_with(provider, _FilesInSession)
+    return copy_with_mixin(provider, _FilesInSession)
 
 
 def reject_external_stores(name: str, agent: Any) -> None:

@@ -31,7 +31,7 @@ from agent_framework import (
 from durable_agent_host.agent.agent_run import AgentRun
 from durable_agent_host.agent.compaction import Compaction, CompactionModelCalls, answering
 from durable_agent_host.errors import log_reason
-from durable_agent_host.model.overlay import Overlay, StandIn
+from durable_agent_host.model.overlay import Overlay, SummaryMessage
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.session.context_selection import (
     RECORD,
@@ -139,15 +139,19 @@ class ContextWindow:
         if (position := decode_position(name)) is not None:
             return MessageSlot(message, str(token), position, decode_turn_id(name))
         pieces = self.before.pieces if self.before is not None else ()
-        summaries = (piece for piece in pieces if isinstance(piece, StandIn) and encode_summary_id(piece.name) == name)
+        summaries = (
+            piece for piece in pieces if isinstance(piece, SummaryMessage) and encode_summary_id(piece.name) == name
+        )
         return MessageSlot(message, str(token), summary=next(summaries, None))
 
     def _leave_out_compacted(self) -> None:
         """Leave out what the model's service has compacted into a later message; instructions stay."""
-        sums_up = self.compaction.sums_up
-        if sums_up is None:
+        is_compaction_item = self.compaction.is_compaction_item
+        if is_compaction_item is None:
             return
-        last = max((n for n, slot in enumerate(self._slots) if slot.is_in and sums_up(slot.message)), default=0)
+        last = max(
+            (n for n, slot in enumerate(self._slots) if slot.is_in and is_compaction_item(slot.message)), default=0
+        )
         if last:
             self._keep({slot for n, slot in enumerate(self._slots) if slot.is_in and (n >= last or _instructs(slot))})
 

@@ -20,7 +20,7 @@ def overridden_class(base: type[Any], override: type[Any]) -> type[Any]:
     return type(base.__name__, (override, base), {})
 
 
-def copy_with(original: Any, override: type[Any]) -> Any:
+def copy_with_mixin(original: Any, override: type[Any]) -> Any:
     """Copy an object into a class with an override.
 
     Guarantee: pure; the object given is not changed, and shares its attributes with the copy.

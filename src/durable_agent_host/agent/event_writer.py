@@ -19,7 +19,7 @@ from durable_agent_host.agent.observer import (
 )
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import log_reason
-from durable_agent_host.model.log_entry import ATTEMPT_BEGUN, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
+from durable_agent_host.model.log_entry import ATTEMPT_STARTED, MODEL_FAILED, RETRIED, SUSPENDED, LogEntry
 from durable_agent_host.redaction import mask_secrets
 from durable_agent_host.stream.live_events import (
     HostedCallReader,
@@ -45,7 +45,7 @@ class EventAppender(Protocol):
         """Append an event for clients, soon."""
         ...
 
-    def note(self, entry: LogEntry, /) -> None:
+    def append_soon(self, entry: LogEntry, /) -> None:
         """Append an entry only for readers of the log, soon."""
         ...
 
@@ -82,7 +82,7 @@ class EventWriter:
         if self._has_ended:  # abandoned work has no audience
             return
         if (log_entry := _build_log_entry(moment)) is not None:
-            self._writer.note(log_entry)
+            self._writer.append_soon(log_entry)
         if isinstance(moment, ToolCallCompleted):
             events = await self._result_events(moment)
         else:
@@ -97,14 +97,14 @@ class EventWriter:
         if not isinstance(self._events, RedactedEvents) or self._redactor is None:
             return None
         if not isinstance(moment, UpdateReceived):
-            return [moment, self._events.held_texts]
+            return [moment, self._events.buffered_texts]
         contents = moment.update.contents
-        if self._redactor.held_characters is None:
+        if self._redactor.buffered_characters is None:
             kinds = self._kinds
             self._kinds = {content.type for content in contents}
             if kinds == self._kinds:  # all is held until something else comes
                 return None
-        return [contents, self._events.held_texts]
+        return [contents, self._events.buffered_texts]
 
     async def _result_events(self, moment: ToolCallCompleted) -> Sequence[LiveEvent]:
         if moment.replayed:
@@ -120,12 +120,12 @@ class EventWriter:
 
     def _new_events(self, *, includes_tool_calls: bool) -> LiveEvents | RedactedEvents:
         if self._redactor is None:
-            return LiveEvents(self.reader, tells_functions=includes_tool_calls)
-        events = LiveEvents(self.reader, tells_functions=includes_tool_calls, clean=self._redactor.text)
+            return LiveEvents(self.reader, emits_function_events=includes_tool_calls)
+        events = LiveEvents(self.reader, emits_function_events=includes_tool_calls, clean=self._redactor.text)
         return RedactedEvents(events, self._redactor)
 
     def _redact_event(self, event: LiveEvent) -> Sequence[LiveEvent]:
-        return self._events.tell([event]) if isinstance(self._events, RedactedEvents) else (event,)
+        return self._events.redact([event]) if isinstance(self._events, RedactedEvents) else (event,)
 
     def _build_events(self, turn: ObservedTurn, moment: Moment) -> Sequence[LiveEvent]:
         match moment:
@@ -133,7 +133,7 @@ class EventWriter:
                 events = self._events.feed(update)
                 return () if replayed else events
             case ModelCallResponded(replayed=replayed) if isinstance(self._events, RedactedEvents):
-                events = self._events.settle()
+                events = self._events.flush()
                 return () if replayed else events
             case ToolCallStarted(call_id, name, arguments, attempt=1, replayed=False):
                 return self._redact_event(tool_started(call_id, name, arguments))
@@ -154,7 +154,7 @@ class EventWriter:
 def _build_log_entry(moment: Moment) -> LogEntry | None:
     match moment:
         case AttemptStarted(replayed=True):
-            return LogEntry(ATTEMPT_BEGUN, {})
+            return LogEntry(ATTEMPT_STARTED, {})
         case ModelCallFailed(position, error, wait_seconds) if wait_seconds is not None:
             return LogEntry(
                 RETRIED, {"position": position, "reason": mask_secrets(log_reason(error)), "seconds": wait_seconds}

@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from durable_agent_host.errors import LogError, log_reason
-from durable_agent_host.model.log_entry import MODEL_ANSWERED, MODEL_SENT, LogEntry
-from durable_agent_host.model.turn import KeptBounds
+from durable_agent_host.model.log_entry import MODEL_RECEIVED, MODEL_SENT, LogEntry
+from durable_agent_host.model.turn import RecordingLimits
 from durable_agent_host.redaction import mask_credentials, mask_secrets
 from durable_agent_host.turn.call_body import CallBody, encode_body
 
@@ -36,7 +36,7 @@ _ERROR_STATUS: Final = 400
 class EntryAppender(Protocol):
     """The part of the turn log's writer that is used here."""
 
-    def note(self, entry: LogEntry, *, size_bytes: int = ..., within_seconds: float = ...) -> None:
+    def append_soon(self, entry: LogEntry, *, size_bytes: int = ..., within_seconds: float = ...) -> None:
         """Append an entry that recovery does not need."""
         ...
 
@@ -73,7 +73,7 @@ class ExchangeRecorder:
         attempt: its number, from 1.
     """
 
-    def __init__(self, writer: EntryAppender, bounds: KeptBounds, *, attempt: int) -> None:
+    def __init__(self, writer: EntryAppender, bounds: RecordingLimits, *, attempt: int) -> None:
         self._writer = writer
         self._bounds = bounds
         self._attempt = attempt
@@ -109,7 +109,7 @@ class ExchangeRecorder:
             self._call = before
             self._open = open_exchanges
 
-    async def sent(self, method: str, url: str, body: bytes) -> _Exchange | None:
+    async def record_request(self, method: str, url: str, body: bytes) -> _Exchange | None:
         """Keep a request of the call that is made; what is sent besides calls is not kept."""
         if self._call is None or not self._bounds.call_bytes or len(self._open) >= MOST_EXCHANGES:
             return None
@@ -127,7 +127,7 @@ class ExchangeRecorder:
         open_exchanges.append(exchange)
         size_bytes = len(data.get("body", "")) + _ENTRY_BYTES
         with suppress(LogError):
-            self._writer.note(LogEntry(MODEL_SENT, data), size_bytes=size_bytes, within_seconds=_LAZY_SECONDS)
+            self._writer.append_soon(LogEntry(MODEL_SENT, data), size_bytes=size_bytes, within_seconds=_LAZY_SECONDS)
         return exchange
 
     def _append_response(self, exchange: _Exchange, error: BaseException | None) -> None:
@@ -139,7 +139,7 @@ class ExchangeRecorder:
         if exchange.size:
             has_failed = error is not None or (exchange.status or 0) >= _ERROR_STATUS
             data |= self._encode(exchange.body, exchange.size, _without_any if has_failed else mask_credentials)
-        self._writer.note(LogEntry(MODEL_ANSWERED, data), size_bytes=_ENTRY_BYTES, within_seconds=_LAZY_SECONDS)
+        self._writer.append_soon(LogEntry(MODEL_RECEIVED, data), size_bytes=_ENTRY_BYTES, within_seconds=_LAZY_SECONDS)
 
     def _encode(self, body: bytes | bytearray, size: int, clean: Callable[[str], str]) -> dict[str, Any]:
         """Encode a body within what is left of the limits."""

@@ -15,7 +15,7 @@ from durable_agent_host.errors import (
     TurnRejectedError,
     log_reason,
 )
-from durable_agent_host.model.history_locations import Histories
+from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.session.external_messages import IDENTITY, POSITION, REWRITTEN, name_of, read_once, turn_of
 from durable_agent_host.stream.fold import fold_contents
 
@@ -67,7 +67,7 @@ def external_providers(agent: Any) -> list[HistoryProvider]:
     ]
 
 
-def why_not_redacted(agent: Any) -> str:
+def redaction_unsupported_reason(agent: Any) -> str:
     """Return why a history provider would receive unredacted content; empty when none would. Guarantee: pure.
 
     Args:
@@ -125,7 +125,7 @@ class ProviderHistory:
         self._owners = _owners(agent)
         owners = {get_provider_name(provider): find_clear(provider) for provider in self._owners}
         self.primary_provider = primary_provider(agent)
-        self.where = Histories(
+        self.where = HistoryLocations(
             owners=tuple(owners),
             copies=tuple(get_provider_name(provider) for provider in external if not provider.load_messages),
             in_session=any(provider.load_messages for provider in history_providers(agent) if provider not in external),

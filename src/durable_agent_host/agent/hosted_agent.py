@@ -31,7 +31,7 @@ from durable_agent_host.agent.compaction import (
     select_compaction,
 )
 from durable_agent_host.agent.context_stores import keep_in_session
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.history_providers import is_replaced, primary_provider
 from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.model_call_middleware import ModelCallMiddleware
@@ -119,7 +119,7 @@ class HostedAgent:
             return cast("Any", HostedWorkflow(agent))
         if not self.has_journal:
             return agent
-        agent_copy: Any = copy_with(agent, _TracedAsAttempt)
+        agent_copy: Any = copy_with_mixin(agent, _TracedAsAttempt)
         agent_copy.client = _client_for_run(agent_copy, run, self._inner)
         agent_copy.client.__dict__.update(self._sdk_clients)
         if self.compaction is not None:
@@ -156,7 +156,7 @@ def _get_client(agent: object) -> Any:
 _FUNCTION_NAME: Final = re.compile(r"[A-Za-z0-9_\-]{1,120}")
 
 
-def usable_name(name: object) -> str:
+def validate_agent_name(name: object) -> str:
     """Return the name of an agent. Guarantee: pure.
 
     Args:
@@ -168,16 +168,16 @@ def usable_name(name: object) -> str:
     if isinstance(name, str) and _FUNCTION_NAME.fullmatch(name):
         return name
     raise RegistrationError(
-        f"the agent's name is {name!r}: give it a name of 1 to 120 letters, digits, '_' and '-', "
-        "because its entity becomes a function of that name"
+        f"the agent's name is {name!r}: give it a name of 1 to 120 letters, digits, '_' and '-', because its "
+        "entity becomes a function of that name"
     )
 
 
 def duplicate_name_error(existing_name: str, name: str) -> RegistrationError:
     """Make the error for a name that another agent has, ignoring case. Guarantee: pure."""
     return RegistrationError(
-        f"two agents are named {existing_name!r} and {name!r}, "
-        "and Durable Functions does not tell them apart: rename one"
+        f"two agents are named {existing_name!r} and {name!r}, and Durable Functions does not tell them apart: "
+        "rename one"
     )
 
 
@@ -213,8 +213,8 @@ def _takes_middleware(client: object) -> bool:
 def _without_tools(agent: SupportsAgentRun) -> SupportsAgentRun:
     if not isinstance(agent, RawAgent):
         raise TurnError(
-            f"enable_tool_calls is false, and the tools of a {type(agent).__name__} cannot be removed: "
-            "leave enable_tool_calls out"
+            f"enable_tool_calls is false, and the tools of a {type(agent).__name__} cannot be removed: leave "
+            "enable_tool_calls out"
         )
     silent: Any = copy.copy(cast("Any", agent))
     silent.default_options = {
@@ -273,7 +273,7 @@ def _to_list(middleware: Any) -> list[Any]:
 
 def _client_for_run(agent: Any, run: AgentRun, inner: NestedAgents) -> Any:
     client = agent.client
-    client_copy = copy_with(client, _JournaledClient)
+    client_copy = copy_with_mixin(client, _JournaledClient)
     client_copy.innermost_chat_middleware = ModelCallMiddleware(run)
     client_copy.agent_middleware = _to_list(agent.middleware)
     client_copy.inner_agents = inner

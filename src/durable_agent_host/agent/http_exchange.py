@@ -1,6 +1,6 @@
 """The wire traffic of a model call: the interface between the SDK connection guards and its receiver.
 
-The guards (`durable_agent_host.providers.http_client_guards`, `bounded_sessions`) report each request with a JSON body
+The guards (`durable_agent_host.providers.http_client_guards`, `bounded_aiohttp`) report each request with a JSON body
 that they send, and the decompressed response. Headers are never reported.
 """
 
@@ -24,7 +24,7 @@ class HttpExchange(Protocol):
 class ExchangeSink(Protocol):
     """Receives what is sent in one attempt of a turn."""
 
-    async def sent(self, method: str, url: str, body: bytes) -> HttpExchange | None:
+    async def record_request(self, method: str, url: str, body: bytes) -> HttpExchange | None:
         """Note a request.
 
         Args:
@@ -42,7 +42,7 @@ EXCHANGES: Final = WeakContextVar[ExchangeSink]("durable_agent_exchanges")
 """Of the attempt that runs; None when nothing is kept."""
 
 
-async def sent(method: Any, url: Any, body: Any) -> HttpExchange | None:
+async def record_request(method: Any, url: Any, body: Any) -> HttpExchange | None:
     """Tell of a request, if anybody wants to know.
 
     Args:
@@ -57,4 +57,4 @@ async def sent(method: Any, url: Any, body: Any) -> HttpExchange | None:
         body = body.encode()
     if body is not None and not isinstance(body, bytes):
         return None
-    return await exchanges.sent(str(method).upper(), str(url), body or b"")
+    return await exchanges.record_request(str(method).upper(), str(url), body or b"")

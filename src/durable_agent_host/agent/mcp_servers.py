@@ -54,7 +54,7 @@ def with_reconnection(servers: Sequence[Any], *, is_inner: bool = False) -> list
 
     Args:
         servers: the agent's MCP tools.
-        is_inner: whether nothing journals the agent's calls: its model is then told of a lost connection.
+        is_inner: whether nothing journals the agent's calls: its model then receives the error of a lost connection.
     """
     override = _ReconnectingInside if is_inner else _Reconnecting
     views: list[Any] = []

@@ -338,7 +338,7 @@ class _Call:
         counter = OutputCounter(self._run.provider)
         if isinstance(result, ResponseStream):
             async with cast("ResponseStream[ChatResponseUpdate, ChatResponse[Any]]", result) as updates:
-                is_open = self._run.provider.ended_early
+                is_open = self._run.provider.is_truncated
                 async for update in until_its_end(updates, lambda u: lacks_finish_reason(u) or is_open(u), None):
                     meter.add(update.contents)
                     _correct(update, update.contents)
@@ -349,7 +349,7 @@ class _Call:
                     await self._record_background(update.continuation_token)
                     yield update
                     self._run.output.coalesce(self._updates, self._position)
-                if self._run.provider.ended_early(reversed(self._updates)):
+                if self._run.provider.is_truncated(reversed(self._updates)):
                     raise _cut_off(self._updates)
                 self.response = await result.get_final_response()
             _release(result)
@@ -359,7 +359,7 @@ class _Call:
                 _correct(result, message.contents)
             result.usage_details = cast("Any", known_counts(result.usage_details)) or None
             self._count_output(count_output_characters(result), result.model, is_open=False)
-            if self._run.provider.ended_early([result]):
+            if self._run.provider.is_truncated([result]):
                 raise _cut_off([])
             self.response = result
 
@@ -406,7 +406,7 @@ class _Call:
 
     async def _journal_continuation(self, continuation: Mapping[str, Any] | None) -> None:
         try:
-            await self._run.journal.model_begun(self._position, continuation)
+            await self._run.journal.record_background_call(self._position, continuation)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
 
@@ -422,7 +422,7 @@ def _release(stream: Any) -> None:
     """Let go of what a stream that has ended was made from.
 
     The hook of the framework's telemetry refers to the stream that it belongs to, and to all messages of the call. They
-    would wait for the collector of garbage, which walks all of them and holds every thread meanwhile.
+    would stay until the next garbage collection, which visits all of them and blocks every thread for that time.
     """
     stream.__dict__.get("_cleanup_hooks", []).clear()
 

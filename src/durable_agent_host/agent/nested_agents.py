@@ -36,7 +36,7 @@ from agent_framework.exceptions import UserInputRequiredException
 from durable_agent_host.agent.compaction import with_clients
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import reject_declared_tools
-from durable_agent_host.agent.dynamic_subclass import copy_with, overridden_class
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin, overridden_class
 from durable_agent_host.agent.mcp_servers import with_reconnection
 from durable_agent_host.agent.nested_model_calls import NestedCall
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
@@ -95,7 +95,7 @@ class NestedAgents:
         if isinstance(client, _LimitedClient) or not hasattr(client, "__dict__"):
             return client
         is_raw = not hasattr(client, "_inner_get_response")
-        limited_client: Any = copy_with(client, _LimitedForeignClient if is_raw else _LimitedFrameworkClient)
+        limited_client: Any = copy_with_mixin(client, _LimitedForeignClient if is_raw else _LimitedFrameworkClient)
         provider = self._provider_for(client)
         limited_client.inner_agents = self
         limited_client.lets_go = is_tool

@@ -18,7 +18,7 @@ from durable_agent_host.agent.run_result import AwaitingApproval, RunStoppedErro
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import LogError
 from durable_agent_host.model.budget import is_measured, known_counts
-from durable_agent_host.model.journal_entry import INNER, InnerCallFinished
+from durable_agent_host.model.journal_entry import INNER, NestedCallCompletedEntry
 from durable_agent_host.model.response_normalization import correct_contents
 
 
@@ -42,7 +42,7 @@ class NestedCallMeter:
         """Count the calls of a run in the context of the caller, who keeps what is returned.
 
         Args:
-            run: what it has done earlier is counted, and observers are told.
+            run: its earlier calls are counted, and its observers are notified.
             received_bytes: of the attempt.
         """
         calls = cls(run)
@@ -109,7 +109,7 @@ class NestedCallMeter:
         """
         run = self._run
         usage = known_counts(cast("Mapping[str, Any] | None", response.usage_details)) or None
-        call = InnerCallFinished(call_index, usage, response.model)
+        call = NestedCallCompletedEntry(call_index, usage, response.model)
         if run.budget_account is not None and not is_measured(usage):
             if characters := count_output_characters(response):
                 run.budget_account.add_output(INNER, call_index, characters, response.model)
@@ -122,7 +122,7 @@ class NestedCallMeter:
             run.budget_account.commit(INNER, call_index, usage, response.model)
         await self._notify(call, replayed=False)
 
-    async def _notify(self, call: InnerCallFinished, *, replayed: bool) -> None:
+    async def _notify(self, call: NestedCallCompletedEntry, *, replayed: bool) -> None:
         self.usage = add_usage_details(self.usage, cast("UsageDetails | None", call.usage))
         await self._run.observers.notify(NestedModelCallCompleted(call.model, call.usage, replayed))
 

@@ -32,13 +32,13 @@ from durable_agent_host.model.session import WORKFLOW_STATE
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStats
 from durable_agent_host.session.repair import repair_entries
 from durable_agent_host.session.transcript import close_calls, finished_part
-from durable_agent_host.stream.live_events import answer_text
-from durable_agent_host.stream.redacted_events import without_held
+from durable_agent_host.stream.live_events import response_text
+from durable_agent_host.stream.redacted_events import remove_buffered
 from durable_agent_host.turn.error_texts import error_details
 from durable_agent_host.turn.pending_approvals import shortened_calls
 from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.turn_redactor import Redactor
-from durable_agent_host.turn_log.journal import Recorded
+from durable_agent_host.turn_log.journal import JournalState
 
 CANCELLED: Final = "durable_agent_host.cancelled"
 """Key in the ``additional_properties`` of a stored response: the turn was cancelled at this point."""
@@ -87,7 +87,7 @@ async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> Turn
             session holds a value that JSON cannot represent.
     """
     if runs.request.response_format is not None:
-        await validate_in_worker(answer_text(response), runs.request.response_format)
+        await validate_in_worker(response_text(response), runs.request.response_format)
     try:
         outcome = await _with_entries(runs, response, "completed")
         return replace(outcome, overlay=await overlay_after(runs, response.messages))
@@ -95,7 +95,7 @@ async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> Turn
         raise InvalidAnswerError(f"the agent's answer cannot be stored: {error}") from error
 
 
-async def build_cancelled(runs: AgentRuns, records: Recorded) -> TurnOutcome:
+async def build_cancelled(runs: AgentRuns, records: JournalState) -> TurnOutcome:
     """Build the outcome of a cancelled turn: its output so far, as a valid transcript.
 
     The model's service, or a workflow, does not know what was cut off, so the next turn starts from the transcript.
@@ -111,7 +111,7 @@ async def build_cancelled(runs: AgentRuns, records: Recorded) -> TurnOutcome:
     finished_messages = finished_part(cut_off.messages)
     if (redactor := runs.redactor) is not None:
         finished_messages = await run_in_thread_if_long(
-            finished_messages, lambda: without_held(finished_messages, redactor)
+            finished_messages, lambda: remove_buffered(finished_messages, redactor)
         )
     response.messages += finished_messages
     position = runs.run.journal.position if runs.run is not None else -1
@@ -128,7 +128,7 @@ async def build_cancelled(runs: AgentRuns, records: Recorded) -> TurnOutcome:
     return replace(outcome, entries=repaired_entries, error=error_details(error))
 
 
-def _build_missing_result(records: Recorded, key: ToolKey) -> Content:
+def _build_missing_result(records: JournalState, key: ToolKey) -> Content:
     """Build the result of a call whose result the model has not seen."""
     recorded_call = records.tools.get(key)
     if recorded_call is None:
@@ -214,7 +214,7 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
         stored_request, response, approvals = await run_in_thread_if_long(
             [request, agent_response, runs.approvals], redact
         )
-    answer = encode_response_entry(request.turn_id, response, created_at=ended_at, served=served_by)
+    answer = encode_response_entry(request.turn_id, response, created_at=ended_at, model_info=served_by)
     entries = (encode_request_entry(stored_request), with_approvals(answer, approvals))
     is_redacted = stored_request is not request or response is not agent_response
     if is_redacted:
@@ -224,7 +224,7 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
     return TurnOutcome(
         turn_id=request.turn_id,
         status=status,
-        text=answer_text(response),
+        text=response_text(response),
         entries=cast("tuple[Mapping[str, Any], ...]", entries),
         agent_session=save_session(runs.agent_session),
         usage=decode_usage(usage) if usage else None,
@@ -232,7 +232,7 @@ async def _with_entries(runs: AgentRuns, agent_response: AgentResponse[Any], sta
         stats=replace(_weigh(runs, response), bytes_stored=json_bytes(entries)),
         request_hash=request.request_hash,
         ended_at=ended_at,
-        served=served_by or None,
+        model_info=served_by or None,
         redacted=is_redacted,
     )
 
@@ -244,7 +244,7 @@ def _redact(
         runs.run.progress.available_tools if runs.run is not None and runs.hosted_agent.has_journal else None
     )
     approvals = {call_id: redactor.data(answer) for call_id, answer in runs.approvals.items()}
-    return redactor.request(request), redactor.response(response, offered=available_tools), approvals
+    return redactor.request(request), redactor.response(response, available_tools=available_tools), approvals
 
 
 def _pop_served_by(runs: AgentRuns, response: AgentResponse[Any]) -> dict[str, str]:
@@ -279,7 +279,7 @@ async def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> 
         return None
     if (redactor := runs.redactor) is not None:
         overlay = await run_in_thread_if_long(overlay, partial(redactor.overlay, overlay))
-    return {} if overlay.is_whole else encode_overlay(overlay)
+    return {} if overlay.is_full else encode_overlay(overlay)
 
 
 def save_session(agent_session: DurableSession) -> Mapping[str, Any]:

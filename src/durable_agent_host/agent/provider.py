@@ -1,7 +1,8 @@
-"""The port to a model provider: what only the provider knows of its clients, their updates and their errors.
+"""The port to a model provider: its knowledge of its clients, their updates and their errors.
 
-`providers.registry.provider_for` returns the provider of an agent's client. `providers.neutral.NeutralProvider`
-implements every hook for any client; other providers derive from it and override what they know better.
+`providers.registry.provider_for` returns the provider of an agent's client.
+`providers.generic_provider.GenericProvider` implements every hook for any client; other providers derive from it and
+override hooks.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.stream.fold import ItemReader
 
@@ -44,7 +45,7 @@ class ModelProvider(ItemReader, Protocol):
         """
         ...
 
-    def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
+    def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Return how to recognize messages in which the service itself has compacted everything before.
 
         Args:
@@ -59,7 +60,7 @@ class ModelProvider(ItemReader, Protocol):
         """List the hosted tool calls that an update ends: call id, and whether it failed."""
         ...
 
-    def ended_early(self, updates: Iterable[Any], /) -> bool:
+    def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Return whether the stream of one model call ended without the provider marking it complete."""
         ...
 
@@ -114,7 +115,7 @@ class ModelProvider(ItemReader, Protocol):
         ...
 
     def carry(
-        self, messages: Sequence[Message], lost_state: Mapping[str, Any], lost: Iterable[Forgotten], /
+        self, messages: Sequence[Message], lost_state: Mapping[str, Any], lost: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
         """Mark what the service can no longer use, and return what to remember of that beside the transcript.
 
@@ -153,7 +154,7 @@ class ModelProvider(ItemReader, Protocol):
         """
         ...
 
-    def lost_state(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return what the service has lost, when that is why it refused a request."""
         ...
 

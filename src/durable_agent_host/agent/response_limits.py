@@ -17,7 +17,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content
 
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import ProviderError, TurnError
-from durable_agent_host.model.turn import ModelBounds
+from durable_agent_host.model.turn import ResponseLimits
 from durable_agent_host.stream.fold import ItemReader
 from durable_agent_host.turn.token_estimate import characters_of_json
 
@@ -44,12 +44,12 @@ class OutputCounter:
     def add(self, update: ChatResponseUpdate) -> None:
         """Count an update."""
         part = None if update.raw_representation is None else self._items.read_item(update)
-        if part is not None and part.begins is not None and part.place is not None:
-            self._counts[part.place] = {}  # some services give all items one place
+        if part is not None and part.first_item_id is not None and part.position is not None:
+            self._counts[part.position] = {}  # some services give all items one place
         for content in update.contents:
             kind = content.type, content.call_id or content.id or ""
-            if part is not None and part.place is not None:
-                self._add(self._counts.setdefault(part.place, {}), (*kind, part.part), content)
+            if part is not None and part.position is not None:
+                self._add(self._counts.setdefault(part.position, {}), (*kind, part.part), content)
                 continue
             self._unmatched = {kind: self._unmatched.get(kind, 0)}
             self._add(self._unmatched, kind, content)
@@ -113,7 +113,7 @@ class ReceivedBytes:
         responses: of httpx or aiohttp, as long as something refers to them.
     """
 
-    def __init__(self, bounds: ModelBounds) -> None:
+    def __init__(self, bounds: ResponseLimits) -> None:
         self.bounds = bounds
         self.bytes = 0
         self.content_bytes = 0
@@ -149,7 +149,7 @@ RECEIVED: Final = WeakContextVar[ReceivedBytes]("durable_agent_received")
 
 def received_bytes() -> ReceivedBytes:
     """Return what the turn that runs has received; outside of a turn, a new one."""
-    return RECEIVED.get() or ReceivedBytes(ModelBounds())
+    return RECEIVED.get() or ReceivedBytes(ResponseLimits())
 
 
 async def close_response(response: Any) -> None:
@@ -290,7 +290,7 @@ def _end(chunk: bytes, mark: bytes) -> int:
     return offset if offset >= 0 else len(chunk)
 
 
-def check_model_call(bounds: ModelBounds, *, started_count: int = 0) -> None:
+def check_model_call(bounds: ResponseLimits, *, started_count: int = 0) -> None:
     """Check that a turn may make one more model call; calls of inner agents count.
 
     Args:
@@ -311,7 +311,7 @@ def check_model_call(bounds: ModelBounds, *, started_count: int = 0) -> None:
         )
 
 
-def check_calls(contents: Iterable[Content], bounds: ModelBounds) -> None:
+def check_calls(contents: Iterable[Content], bounds: ResponseLimits) -> None:
     """Check the tool calls of one complete answer before any of them runs.
 
     Args:
@@ -368,7 +368,7 @@ def is_larger(value: Any, most_bytes: int) -> bool:
     return remaining_bytes < 0
 
 
-async def stream_with_timeout[T](updates: AsyncGenerator[T], bounds: ModelBounds) -> AsyncGenerator[T]:
+async def stream_with_timeout[T](updates: AsyncGenerator[T], bounds: ResponseLimits) -> AsyncGenerator[T]:
     """Yield updates until the answer has taken too long, even if the service sends a sign of life now and then.
 
     Args:
@@ -401,18 +401,18 @@ def lacks_finish_reason(updates: Iterable[Any]) -> bool:
 
 async def until_its_end[T](
     updates: AsyncIterable[T],
-    ended_early: Callable[[Iterable[Any]], bool],
+    is_truncated: Callable[[Iterable[Any]], bool],
     quiet_seconds: float | None = _QUIET_SECONDS,
 ) -> AsyncGenerator[T]:
     """Yield the updates of a model call; a connection that fails or stays open after the end of the answer is left.
 
     Args:
         updates: of one model call; closed at the end.
-        ended_early: the provider's.
+        is_truncated: the provider's.
         quiet_seconds: how long a connection may stay open without updates after the end; None for no limit.
     """
     last = deque[T](maxlen=_LAST_UPDATES)
-    wait = _Wait(lambda: not ended_early(last), quiet_seconds)
+    wait = _Wait(lambda: not is_truncated(last), quiet_seconds)
     iterator = aiter(updates)
     try:
         while True:
@@ -427,7 +427,7 @@ async def until_its_end[T](
         if not wait.was_cut_short():
             raise
     except Exception:
-        if received_bytes().exceeded_limit is not None or ended_early(last):
+        if received_bytes().exceeded_limit is not None or is_truncated(last):
             raise
     finally:
         wait.close()
@@ -484,7 +484,7 @@ class _Wait:
             self._set_timer(remaining_seconds if remaining_seconds > 0 else self._seconds)
 
 
-async def await_response[T](answer: Awaitable[T], bounds: ModelBounds) -> T:
+async def await_response[T](answer: Awaitable[T], bounds: ResponseLimits) -> T:
     """Wait for an answer that does not stream.
 
     Args:
@@ -504,7 +504,7 @@ async def await_response[T](answer: Awaitable[T], bounds: ModelBounds) -> T:
         raise
 
 
-def _too_slow(bounds: ModelBounds) -> ProviderError:
+def _too_slow(bounds: ResponseLimits) -> ProviderError:
     return received_bytes().cross(
         ProviderError(
             f"the model has not finished its answer in {bounds.answer_seconds:g} s: ask for less at once, "

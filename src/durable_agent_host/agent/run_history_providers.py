@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 from agent_framework import AgentResponse, AgentSession, HistoryProvider, Message, SessionContext, SupportsAgentRun
 
 from durable_agent_host.agent.coalescing_history_provider import CoalescingHistoryProvider
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.history_providers import get_provider_name, history_providers
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
@@ -87,7 +87,7 @@ class RunHistoryProviders:
             if not any(provider is app_provider for app_provider in app_providers):
                 providers.append(provider)
                 continue
-            run_provider = copy_with(provider, _InRun)
+            run_provider = copy_with_mixin(provider, _InRun)
             run_provider.in_run = _ProviderInRun(self)
             if isinstance(run_provider, CoalescingHistoryProvider):
                 run_provider.keeps_marks = True
@@ -162,10 +162,10 @@ class RunHistoryProviders:
 
 
 class _ProviderInRun:
-    """What a run knows of one provider.
+    """A run's view of one provider.
 
     Attributes:
-        ended: the framework's context of the first run that ended, or None.
+        first_context: the framework's context of the first run that has ended, or None.
     """
 
     def __init__(self, histories: RunHistoryProviders) -> None:
@@ -176,7 +176,7 @@ class _ProviderInRun:
         self._stored_messages: list[Message] | None = None
 
     def reset(self) -> None:
-        """Forget what the provider has: a save has failed, and how much of it was done is unknown."""
+        """Discard the copy of the provider's messages: a save has failed, and how much of it was done is unknown."""
         self._stored_messages = None
         self._histories.may_have_saved = True
 

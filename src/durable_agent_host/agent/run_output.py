@@ -18,7 +18,7 @@ from agent_framework import AgentResponse, AgentResponseUpdate, ChatResponseUpda
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import ItemPart
-from durable_agent_host.stream.fold import Fold, ItemReader, fold_updates, whole_updates
+from durable_agent_host.stream.fold import Fold, ItemReader, fold_updates, response_as_updates
 
 # Keeps streamed updates small: joins pieces of a text that have been passed on.
 #
@@ -258,7 +258,7 @@ class RunOutput:
             result: the framework's.
         """
         if _texts(result) != _texts(self.response(start)):
-            self._updates[start:] = [(update, None) for update in whole_updates(result)]
+            self._updates[start:] = [(update, None) for update in response_as_updates(result)]
 
     def response(self, start: int = 0) -> AgentResponse[Any]:
         """Fold what is kept into the response.

@@ -17,7 +17,7 @@ from durable_agent_host.codec.content import plain_json
 from durable_agent_host.errors import CorruptStateError, InvalidAnswerError
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.session import WORKFLOW_STATE
-from durable_agent_host.turn_log.journal import Recorded
+from durable_agent_host.turn_log.journal import JournalState
 
 _HOST_KEYS: Final = frozenset({TranscriptProvider.SOURCE_ID, WORKFLOW_STATE})
 _TRIES: Final = 5
@@ -31,7 +31,7 @@ class SessionState:
         records: changes recorded by earlier runs.
     """
 
-    def __init__(self, session: AgentSession, records: Recorded) -> None:
+    def __init__(self, session: AgentSession, records: JournalState) -> None:
         self._session = session
         self._records = records
         self._applied_count = 0

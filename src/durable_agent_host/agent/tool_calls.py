@@ -2,8 +2,8 @@
 
 It is the outermost function middleware: it journals what the model receives, and nothing of a finished call runs
 again, including the app's own middleware; its changes to the session's state are restored. It also decides whether a
-person must approve: the framework sees no tool that needs approval (`hosted_tools` makes views of them), so the other
-calls of a batch run at once.
+person must approve: the framework sees no tool that needs approval (`tool_wrappers` makes views of them), so the other
+calls of a batch run immediately.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from durable_agent_host.agent.tool_wrappers import in_doubt_policy, needs_approv
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result, tool_result_text
 from durable_agent_host.errors import CorruptStateError, LogError, TurnError, locate_error
-from durable_agent_host.model.journal_entry import ToolFinished, ToolKey
+from durable_agent_host.model.journal_entry import ToolCallCompletedEntry, ToolKey
 from durable_agent_host.tool_calls import APPROVED_BY, INNER_KEYS, RUNNING_CALL, InnerKeys, ToolCall
 from durable_agent_host.turn_log.journal import RecordedTool
 
@@ -412,7 +412,7 @@ class ToolCallMiddleware(FunctionMiddleware):
         )
 
 
-def _replay(context: FunctionInvocationContext, finished_call: ToolFinished) -> None:
+def _replay(context: FunctionInvocationContext, finished_call: ToolCallCompletedEntry) -> None:
     """Set a finished call's result, or raise the tool's error again."""
     result = finished_call.result
     if finished_call.outcome == "input_required":

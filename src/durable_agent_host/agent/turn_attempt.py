@@ -32,14 +32,14 @@ from durable_agent_host.agent.observer import (
 from durable_agent_host.agent.run_result import Ending
 from durable_agent_host.errors import FencedError, LogError, LogUnavailableError
 from durable_agent_host.model.ids import turn_log_id
-from durable_agent_host.model.turn import KeptBounds, TurnOutcome, TurnRequest
+from durable_agent_host.model.turn import RecordingLimits, TurnOutcome, TurnRequest
 from durable_agent_host.stream.live_events import HostedCallReader
 from durable_agent_host.turn.timeline import bounded_name
 from durable_agent_host.turn.trace_ids import trace_of
 from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn.turn_wire import decode_turn_outcome, encode_turn_outcome
 from durable_agent_host.turn_log.crash_points import reach
-from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
+from durable_agent_host.turn_log.journal import Journal, JournalState, read_journal
 from durable_agent_host.turn_log.protocol import TurnLog, missing_entries
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
@@ -123,7 +123,7 @@ _HINT: Final = ". The turn could not run without it: try again later"
 
 
 class TurnAttempt:
-    """An attempt of a turn. Made by `Attempt.open`.
+    """An attempt of a turn. Made by `TurnAttempt.open`.
 
     Args:
         log: of the process.
@@ -136,7 +136,7 @@ class TurnAttempt:
         number: of the attempt, from 1.
         label: names turn, agent, session, attempt and trace, for log lines.
         recorded: the log's records when the current run of the agent began.
-        audience: notified of what the attempt does.
+        observers: notified of what the attempt does.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class TurnAttempt:
             f"turn {request.turn_id} (agent {request.agent}, session {request.session_id!r}, attempt {self.number}, "
             f"trace {trace_of(request).name})"
         )
-        self.recorded = Recorded()
+        self.recorded = JournalState()
         self._log = log
         self._writer = TurnLogWriter(log, self.log_id, self.number, interval_seconds=log.interval_seconds)
         self._events = EventWriter(self._writer, redactor)
@@ -194,7 +194,7 @@ class TurnAttempt:
         if number > 1:
             attempt.recorded = await read_journal(log, attempt.log_id)
         if attempt.outcome is None:
-            await attempt.observers.notify(AttemptStarted(replayed=attempt.recorded.has_begun))
+            await attempt.observers.notify(AttemptStarted(replayed=attempt.recorded.has_started))
         return attempt
 
     @property
@@ -202,7 +202,7 @@ class TurnAttempt:
         """How an earlier attempt ended the turn, or None."""
         return decode_turn_outcome(self.recorded.outcome) if self.recorded.outcome is not None else None
 
-    def new_exchange_recorder(self, bounds: KeptBounds) -> ExchangeRecorder:
+    def new_exchange_recorder(self, bounds: RecordingLimits) -> ExchangeRecorder:
         """Keep the attempt's model calls in its log; see `ExchangeRecorder`.
 
         Args:
@@ -234,7 +234,7 @@ class TurnAttempt:
             len(self.recorded.tools) - finished_count,
         )
 
-    async def read_again(self) -> Recorded:
+    async def read_again(self) -> JournalState:
         """Read the current records, including everything this attempt has written."""
         await self._writer.flush()
         self.recorded = await read_journal(self._log, self.log_id)
@@ -281,8 +281,8 @@ class TurnAttempt:
                 if key.position >= 0 and call.starts and call.finished is None:
                     await self.observers.notify(ToolCallCompleted(key.call_id, "", "unknown", replayed=False))
         metrics = self._metrics.done()
-        committed_outcome = replace(committed_outcome, work=metrics)
-        notification = AttemptEnded(ending, replace(outcome, work=metrics))
+        committed_outcome = replace(committed_outcome, attempt_metrics=metrics)
+        notification = AttemptEnded(ending, replace(outcome, attempt_metrics=metrics))
         await self._events.observe(self._turn, notification)  # before the outcome, which is the log's last entry
         if outcome.status != "suspended":
             await self._journal.close(encode_turn_outcome(committed_outcome))
@@ -328,7 +328,7 @@ class TurnAttempt:
             async with asyncio.timeout(timeout_seconds), aclosing(pages):
                 async for page in pages:
                     for record in page.records:
-                        self.recorded.note(record)
+                        self.recorded.add(record)
                     if self.outcome is not None:
                         return self.outcome
         except TimeoutError:

@@ -39,7 +39,7 @@ class Event:
     @property
     def is_terminal(self) -> bool:
         """Whether it is the last one."""
-        return rule_of_stored(self.name).ends_turn
+        return rule_of_stored(self.name).is_terminal
 
 
 class TurnEvents:

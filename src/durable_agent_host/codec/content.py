@@ -41,9 +41,9 @@ def _text_of(public: json.JSONEncoder) -> Callable[[Any], str]:
     make: Any = getattr(encoder, "c_make_encoder", None)
     strings = encoder.encode_basestring_ascii if public.ensure_ascii else encoder.encode_basestring
     try:
-        kept = make(None, public.default, strings, None, public.key_separator, public.item_separator, *_NO)
-        if "".join(kept(_SAMPLE, 0)) == public.encode(_SAMPLE):
-            return lambda value: "".join(kept(value, 0))
+        stored_text = make(None, public.default, strings, None, public.key_separator, public.item_separator, *_NO)
+        if "".join(stored_text(_SAMPLE, 0)) == public.encode(_SAMPLE):
+            return lambda value: "".join(stored_text(value, 0))
     except TypeError:
         pass
     return public.encode
@@ -89,11 +89,11 @@ def stored_arguments(arguments: Any) -> tuple[Any, dict[str, Any]]:
     return cast("dict[str, Any]", value), {"argumentsText": arguments}
 
 
-def live_arguments(stored: Any, form: str | None) -> Any:
+def live_arguments(stored_arguments_json: Any, form: str | None) -> Any:
     """Decode arguments without a recorded text. Guarantee: pure.
 
     Args:
-        stored: the value in upstream's field.
+        stored_arguments_json: the value in upstream's field.
         form: from `stored_arguments`, or None.
 
     Returns:
@@ -102,9 +102,9 @@ def live_arguments(stored: Any, form: str | None) -> Any:
     Raises:
         TypeError, ValueError: the value cannot be written as JSON text.
     """
-    if form == OBJECT or isinstance(stored, str):
-        return stored
-    return (_COMPACT_TEXT if form == COMPACT else _SPACED_TEXT)(stored or {})
+    if form == OBJECT or isinstance(stored_arguments_json, str):
+        return stored_arguments_json
+    return (_COMPACT_TEXT if form == COMPACT else _SPACED_TEXT)(stored_arguments_json or {})
 
 
 OPAQUE: Final = "durable_agent_host.opaque"
@@ -187,7 +187,7 @@ def decode_agent_session(wire: Mapping[str, Any]) -> dict[str, Any]:
     return load_value(dict(wire))
 
 
-def _mapped(content_type: str, wire_type: str, names: Mapping[str, str]) -> ContentCodec:
+def _mapped_codec(content_type: str, wire_type: str, names: Mapping[str, str]) -> ContentCodec:
     pairs = tuple(names.items())
     size = 1 + len(pairs)
 
@@ -197,8 +197,8 @@ def _mapped(content_type: str, wire_type: str, names: Mapping[str, str]) -> Cont
             wire[wire_name] = fields.pop(name, None)
         return wire, fields
 
-    def decode(wire: Mapping[str, Any], beside: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        fields, exact = _known(beside, FIELDS) if beside else (beside, True)
+    def decode(wire: Mapping[str, Any], extension: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        fields, exact = _select_fields(extension, FIELDS) if extension else (extension, True)
         exact = exact and len(wire) == size + ("extensionData" in wire)
         for name, wire_name in pairs:
             if wire_name not in wire:
@@ -210,42 +210,42 @@ def _mapped(content_type: str, wire_type: str, names: Mapping[str, str]) -> Cont
     return ContentCodec(content_type, wire_type, encode, decode)
 
 
-def _whole(content_type: str) -> ContentCodec:
+def _nested_codec(content_type: str) -> ContentCodec:
     head, *tail = content_type.split("_")
     wire_type = head + "".join(word.capitalize() for word in tail)
 
     def encode(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"$type": wire_type, "content": {"type": content_type, **fields}}, {}
 
-    def decode(wire: Mapping[str, Any], beside: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    def decode(wire: Mapping[str, Any], extension: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         content = wire["content"]
         fields = {name: value for name, value in content.items() if name in FIELDS}
         exact = len(fields) + 1 == len(content) and content.get("type") == content_type
-        return fields, exact and not beside and len(wire) == 2  # noqa: PLR2004 - its two keys
+        return fields, exact and not extension and len(wire) == 2  # noqa: PLR2004 - its two keys
 
     return ContentCodec(content_type, wire_type, encode, decode)
 
 
 def _encode_function_call(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    stored, form = stored_arguments(fields.pop("arguments", None))
+    arguments, form = stored_arguments(fields.pop("arguments", None))
     wire: dict[str, Any] = {
         "$type": "functionCall",
         "callId": fields.pop("call_id", None),
         "name": fields.pop("name", None),
-        "arguments": stored,
+        "arguments": arguments,
     }
     fields.update(form)
     return wire, fields
 
 
-def _decode_function_call(wire: Mapping[str, Any], beside: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    fields, exact = _known(beside, _CALL_FIELDS)
-    stored: Any = wire.get("arguments")
-    exact = exact and "hosted" in fields and isinstance(stored, _DICT) and "callId" in wire and "name" in wire
+def _decode_function_call(wire: Mapping[str, Any], extension: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    fields, exact = _select_fields(extension, _CALL_FIELDS)
+    arguments: Any = wire.get("arguments")
+    exact = exact and "hosted" in fields and isinstance(arguments, _DICT) and "callId" in wire and "name" in wire
     form = fields.pop("argumentsForm", None)
     fields["call_id"] = wire.get("callId")
     fields["name"] = wire.get("name")
-    fields["arguments"] = fields.pop("argumentsText") if "argumentsText" in fields else live_arguments(stored, form)
+    fields["arguments"] = fields.pop("argumentsText") if "argumentsText" in fields else live_arguments(arguments, form)
     if "hosted" not in fields:
         fields["hosted"] = False
     return fields, exact and _has_only(wire, 3)
@@ -269,10 +269,10 @@ def encode_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         A `UsageWire`.
     """
-    known = known_counts(usage)
-    wire: dict[str, Any] = {wire_name: known.get(name) for name, wire_name in _USAGE_NAMES.items()}
-    if rest := {name: value for name, value in known.items() if name not in _USAGE_NAMES}:
-        wire["extensionData"] = rest
+    counts = known_counts(usage)
+    wire: dict[str, Any] = {wire_name: counts.get(name) for name, wire_name in _USAGE_NAMES.items()}
+    if further_counts := {name: value for name, value in counts.items() if name not in _USAGE_NAMES}:
+        wire["extensionData"] = further_counts
     return wire
 
 
@@ -293,19 +293,19 @@ def _encode_usage_content(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[
     return {"$type": "usage", "usage": encode_usage(fields.pop("usage_details", None) or {})}, fields
 
 
-def _decode_usage_content(wire: Mapping[str, Any], beside: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+def _decode_usage_content(wire: Mapping[str, Any], extension: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     usage = decode_usage(wire.get("usage") or {})
-    fields, exact = _known(beside, FIELDS)
+    fields, exact = _select_fields(extension, FIELDS)
     exact = exact and _has_only(wire, 1) and encode_usage(usage) == wire.get("usage")
     return {"usage_details": usage} | fields, exact
 
 
-def _known(beside: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, Any], bool]:
+def _select_fields(extension: dict[str, Any], names: frozenset[str]) -> tuple[dict[str, Any], bool]:
     """Return the fields that this program knows, and whether those are all."""
-    for name in beside:
+    for name in extension:
         if name not in names:
-            return {name: value for name, value in beside.items() if name in names}, False
-    return beside, True
+            return {name: value for name, value in extension.items() if name in names}, False
+    return extension, True
 
 
 def _has_only(wire: Mapping[str, Any], count: int) -> bool:
@@ -314,13 +314,13 @@ def _has_only(wire: Mapping[str, Any], count: int) -> bool:
 
 
 _OF_UPSTREAM: dict[str, ContentCodec] = {
-    **{content_type: _mapped(content_type, *row) for content_type, row in MAPPED.items()},
+    **{content_type: _mapped_codec(content_type, *row) for content_type, row in MAPPED.items()},
     "function_call": ContentCodec("function_call", "functionCall", _encode_function_call, _decode_function_call),
     "usage": ContentCodec("usage", "usage", _encode_usage_content, _decode_usage_content),
 }
 
 CONTENT_CODECS: Final[Mapping[str, ContentCodec]] = {
-    content_type: _OF_UPSTREAM.get(content_type) or _whole(content_type) for content_type in sorted(KNOWN_TYPES)
+    content_type: _OF_UPSTREAM.get(content_type) or _nested_codec(content_type) for content_type in sorted(KNOWN_TYPES)
 }
 """Type of content → how it is stored; every type of the installed framework."""
 
@@ -346,9 +346,9 @@ def encode_content(content: Content) -> ContentWire:
         return properties[OPAQUE]
     if STORED in properties:
         return cast("ContentWire", _encode_as_found(content, properties[STORED]))
-    wire, beside = (CONTENT_CODECS.get(content.type) or _whole(content.type)).encode(fields_of(content))
-    if beside:
-        wire["extensionData"] = {EXTENSION: beside}
+    wire, extension = (CONTENT_CODECS.get(content.type) or _nested_codec(content.type)).encode(fields_of(content))
+    if extension:
+        wire["extensionData"] = {EXTENSION: extension}
     return cast("ContentWire", wire)
 
 
@@ -381,21 +381,21 @@ def _decode(wire: Mapping[str, Any]) -> tuple[Content, bool]:
     if "extensionData" not in wire:
         fields, exact = codec.decode(wire, {})
     else:
-        beside = extension_of(wire)
-        fields, exact = codec.decode(wire, dict(beside))
-        exact = exact and bool(beside) and len(wire["extensionData"]) == 1
+        extension = extension_of(wire)
+        fields, exact = codec.decode(wire, dict(extension))
+        exact = exact and bool(extension) and len(wire["extensionData"]) == 1
     return content_of(codec.content_type, fields), exact
 
 
-def _encode_as_found(content: Content, stored: dict[str, Any]) -> dict[str, Any]:
+def _encode_as_found(content: Content, stored_content: dict[str, Any]) -> dict[str, Any]:
     """Encode a content read from unusual JSON: unchanged, or, if it changed, with unknown fields kept."""
     bare = copy.copy(content)
     bare.additional_properties = {k: v for k, v in content.additional_properties.items() if k != STORED}
     wire = cast("dict[str, Any]", encode_content(bare))
-    before = cast("dict[str, Any]", encode_content(_decode(stored)[0]))
+    before = cast("dict[str, Any]", encode_content(_decode(stored_content)[0]))
     if wire == before:
-        return stored
-    kept = {name: value for name, value in stored.items() if name not in before}
-    if isinstance(foreign := stored.get("extensionData"), dict):
+        return stored_content
+    extension = {name: value for name, value in stored_content.items() if name not in before}
+    if isinstance(foreign := stored_content.get("extensionData"), dict):
         wire["extensionData"] = cast("dict[str, Any]", foreign) | wire.get("extensionData", {})
-    return kept | wire
+    return extension | wire

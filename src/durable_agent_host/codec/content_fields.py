@@ -75,27 +75,27 @@ _NO_SHAPE: Final = _Shape({"hosted": None}, frozenset(), "type", bool)
 """For types unknown to the framework: their contents use the constructor."""
 
 
-class _Usual(NamedTuple):
+class _Defaults(NamedTuple):
     """The fields that most contents of a type have, and the attributes equal to an empty one's."""
 
     names: tuple[str, ...]
-    others: Callable[[dict[str, Any]], tuple[Any, ...]]
+    get_other_values: Callable[[dict[str, Any]], tuple[Any, ...]]
     unset: tuple[Any, ...]
 
 
-def _usual(content_type: str, *usual: str) -> _Usual:
+def _build_defaults(content_type: str, *common_names: str) -> _Defaults:
     empty = EMPTY[content_type]
-    names = tuple(name for name in empty if name in {*usual, "additional_properties"})
-    others: Any = itemgetter(*(empty.keys() - {*names, "type", "raw_representation"}))
-    return _Usual(names, others, others(empty))
+    names = tuple(name for name in empty if name in {*common_names, "additional_properties"})
+    get_other_values: Any = itemgetter(*(empty.keys() - {*names, "type", "raw_representation"}))
+    return _Defaults(names, get_other_values, get_other_values(empty))
 
 
 _SIZE: Final = len(EMPTY["text"])
-_USUAL: Final = {
-    "text": _usual("text", "text", "annotations"),
-    "text_reasoning": _usual("text_reasoning", "text", "annotations", "protected_data", "id"),
-    "function_call": _usual("function_call", "call_id", "name", "arguments", "hosted", "id"),
-    "function_result": _usual("function_result", "call_id", "result", "exception", "items", "id"),
+_DEFAULTS: Final = {
+    "text": _build_defaults("text", "text", "annotations"),
+    "text_reasoning": _build_defaults("text_reasoning", "text", "annotations", "protected_data", "id"),
+    "function_call": _build_defaults("function_call", "call_id", "name", "arguments", "hosted", "id"),
+    "function_result": _build_defaults("function_result", "call_id", "result", "exception", "items", "id"),
 }
 """Most contents set few of the forty attributes, and one comparison of the others is faster than checking each."""
 _CONTENT_LISTS: Final = frozenset({"inputs", "outputs", "items"})
@@ -120,9 +120,9 @@ def fields_of(content: Content) -> dict[str, Any]:
     """
     fields: dict[str, Any] = {}
     attributes = content.__dict__
-    usual = _USUAL.get(content.type)
-    is_usual = usual and len(attributes) == _SIZE and usual.others(attributes) == usual.unset
-    for name in usual.names if usual and is_usual else [name for name in attributes if name in FIELDS]:
+    defaults = _DEFAULTS.get(content.type)
+    has_defaults = defaults and len(attributes) == _SIZE and defaults.get_other_values(attributes) == defaults.unset
+    for name in defaults.names if defaults and has_defaults else [name for name in attributes if name in FIELDS]:
         if type(value := attributes[name]) in SCALARS:
             if value is not None:
                 fields[name] = value
@@ -130,7 +130,7 @@ def fields_of(content: Content) -> dict[str, Any]:
             fields[name] = _dump_field(name, value, f"{content.type}.{name}")
         elif name != "additional_properties" or value:
             fields[name] = dump_value(value, f"{content.type}.{name}")
-    if not is_usual and not (fields.get("informational_only") and content.type in _CALLS_FOR_INFORMATION):
+    if not has_defaults and not (fields.get("informational_only") and content.type in _CALLS_FOR_INFORMATION):
         fields.pop("informational_only", None)
     return fields
 
@@ -150,12 +150,12 @@ def content_of(content_type: str, fields: Mapping[str, Any]) -> Content:
     Raises:
         TypeError, ValueError, KeyError, AttributeError: the fields are not those of a content.
     """
-    empty, assigned, needed, hosted = _SHAPES.get(content_type) or _NO_SHAPE
+    empty, assigned_names, required_name, hosted_type = _SHAPES.get(content_type) or _NO_SHAPE
     attributes = empty.copy()
     attributes["additional_properties"] = {}
     for name, value in fields.items():
-        if name not in assigned:
-            return _constructed(content_type, fields)
+        if name not in assigned_names:
+            return _construct_content(content_type, fields)
         if type(value) in SCALARS:
             attributes[name] = value
         elif name in _WITH_CONTENTS:
@@ -163,21 +163,21 @@ def content_of(content_type: str, fields: Mapping[str, Any]) -> Content:
         else:
             attributes[name] = load_value(value)
     properties: Any = attributes["additional_properties"]
-    is_whole = (not needed or needed in fields) and type(attributes["hosted"]) is hosted
-    if not is_whole or type(properties) is not _DICT or "server_label" in properties:
-        return _constructed(content_type, fields)  # which derives missing fields
+    is_complete = (not required_name or required_name in fields) and type(attributes["hosted"]) is hosted_type
+    if not is_complete or type(properties) is not _DICT or "server_label" in properties:
+        return _construct_content(content_type, fields)  # which derives missing fields
     content = Content.__new__(Content)
     content.__dict__ = attributes
     return content
 
 
-def _constructed(content_type: str, fields: Mapping[str, Any]) -> Content:
-    loaded = {name: _load_field(name, value) for name, value in fields.items()}
-    if content_type == "function_approval_response" and type(loaded.get("approved")) is not bool:
-        loaded["approved"] = False
-    if content_type == "data" and "data" in loaded:
-        return Content.from_dict({"type": content_type, **loaded})
-    return Content(cast("Any", content_type), **loaded)
+def _construct_content(content_type: str, fields: Mapping[str, Any]) -> Content:
+    values = {name: _load_field(name, value) for name, value in fields.items()}
+    if content_type == "function_approval_response" and type(values.get("approved")) is not bool:
+        values["approved"] = False
+    if content_type == "data" and "data" in values:
+        return Content.from_dict({"type": content_type, **values})
+    return Content(cast("Any", content_type), **values)
 
 
 def dump_value(value: Any, path: str) -> Any:
@@ -293,8 +293,8 @@ def _dump_output(value: Any, path: str) -> Any:
         form = _framework_form(value)
         return form if _is_exact_form(form) else {CONTENT: form}
     plain: Any = dump_value(value, path)
-    looks_like_one = isinstance(plain, dict) and _is_exact_form(cast("dict[str, Any]", plain))
-    return {PLAIN: cast("Any", plain)} if looks_like_one else cast("Any", plain)
+    has_content_fields = isinstance(plain, dict) and _is_exact_form(cast("dict[str, Any]", plain))
+    return {PLAIN: cast("Any", plain)} if has_content_fields else cast("Any", plain)
 
 
 def _framework_form(content: Content) -> dict[str, Any]:

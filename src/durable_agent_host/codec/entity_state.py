@@ -11,10 +11,10 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
-from durable_agent_host.codec.session_schema import outline_faults
+from durable_agent_host.codec.session_schema import find_outline_violations
 from durable_agent_host.codec.wire_types import EXTENSION, ReceiptWire
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, UnknownSchemaVersionError
-from durable_agent_host.model.budget import Spent
+from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Receipt, Receipts, Session
 from durable_agent_host.model.turn import TurnStats
@@ -30,14 +30,14 @@ def last_use_of_document(state: Any) -> str:
         UTC, ISO-8601, whole seconds; for a session without that time, when its newest message or turn ended; empty when
         unknown.
     """
-    return max(_whole_seconds(time) for time in _times(state))
+    return max(_without_fraction(time) for time in _times(state))
 
 
 def _times(state: Any) -> Iterator[Any]:
     data = _field(state, "data")
-    ours = _field(_field(data, "extensionData"), EXTENSION)
-    yield _field(ours, "usedAt")
-    yield _field(_last(_field(ours, "receipts")), "endedAt")
+    extension = _field(_field(data, "extensionData"), EXTENSION)
+    yield _field(extension, "usedAt")
+    yield _field(_last(_field(extension, "receipts")), "endedAt")
     yield _field(_last(_field(data, "conversationHistory")), "createdAt")
 
 
@@ -49,7 +49,7 @@ def _last(of: Any) -> Any:
     return cast("Sequence[Any]", of)[-1] if isinstance(of, list) and of else None
 
 
-def _whole_seconds(text: Any) -> str:
+def _without_fraction(text: Any) -> str:
     if not isinstance(text, str):
         return ""
     try:
@@ -107,12 +107,12 @@ def owner_of_document(state: Any) -> Owner | None:
 
 EXTENSION_VERSION: Final = 1
 _READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")
-_SPENT_FIELDS: Final = tuple(field.name for field in fields(Spent))
+_USAGE_FIELDS: Final = tuple(field.name for field in fields(BudgetUsage))
 _STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))
 _STATS_ABSENT_WHEN_ZERO: Final = frozenset({"calls_refused"})
 """Written only when not zero; the last fields."""
-_USUAL_STATUS: Final = "completed"
-_OURS: Final = (
+_DEFAULT_STATUS: Final = "completed"
+_HOST_FIELDS: Final = (
     "version",
     "agentSession",
     "owner",
@@ -155,7 +155,7 @@ def decode_session(state: Any) -> Session:
         raise CorruptStateError(f"the stored session is {type(state).__name__}, not an object; nothing was changed")
     document = cast("dict[str, Any]", state)
     version = document.get("schemaVersion")
-    refuse_encrypted(document)
+    raise_if_encrypted(document)
     if version is None:
         raise CorruptStateError(
             "the stored session has no schemaVersion: see what 'durable-agent-host sessions verify' says of it; "
@@ -163,36 +163,36 @@ def decode_session(state: Any) -> Session:
         )
     if not isinstance(version, str) or not _READABLE.fullmatch(version):
         raise UnknownSchemaVersionError(version)
-    if (fault := next(outline_faults(document), None)) is not None:
+    if (violation := next(find_outline_violations(document), None)) is not None:
         raise CorruptStateError(
-            f"the stored session cannot be used: {fault.place} {fault.problem}; nothing was changed"
+            f"the stored session cannot be used: {violation.location} {violation.problem}; nothing was changed"
         )
-    ours = _extension(document)
-    if (extension_version := ours.get("version", EXTENSION_VERSION)) != EXTENSION_VERSION:
+    extension = _extension(document)
+    if (extension_version := extension.get("version", EXTENSION_VERSION)) != EXTENSION_VERSION:
         raise UnknownSchemaVersionError(f"{version}+{EXTENSION}.{extension_version}")
     return Session(
         entries=tuple(cast("list[dict[str, Any]]", document["data"]["conversationHistory"])),
-        agent_session=ours.get("agentSession"),
-        owner=decode_owner(ours.get("owner")),
-        running=ours.get("running"),
-        queue=tuple(ours.get("queue") or ()),
-        interrupting=ours.get("interrupting"),
-        requests=ours.get("requests") or {},
-        refused=tuple(ours.get("refused") or ()),
-        sealed=decode_sealed(ours.get("sealed")),
-        overlay=_object_or_none(ours.get("overlay")),
-        spent=decode_spent(ours.get("spent")),
-        erasing=ours.get("erasing") or "",
-        used_at=ours.get("usedAt") or "",
-        imported=max(ours.get("imported") or 0, 0),
-        app_state=load_value(ours.get("appState") or {}),
-        receipts=Receipts(cast("list[ReceiptWire]", ours.get("receipts") or []), decode_receipt),
+        agent_session=extension.get("agentSession"),
+        owner=decode_owner(extension.get("owner")),
+        running=extension.get("running"),
+        queue=tuple(extension.get("queue") or ()),
+        interrupting=extension.get("interrupting"),
+        requests=extension.get("requests") or {},
+        rejected_turn_ids=tuple(extension.get("refused") or ()),
+        sealed=decode_sealed(extension.get("sealed")),
+        overlay=_object_or_none(extension.get("overlay")),
+        budget_usage=decode_budget_usage(extension.get("spent")),
+        erasing=extension.get("erasing") or "",
+        used_at=extension.get("usedAt") or "",
+        imported=max(extension.get("imported") or 0, 0),
+        app_state=load_value(extension.get("appState") or {}),
+        receipts=Receipts(cast("list[ReceiptWire]", extension.get("receipts") or []), decode_receipt),
         schema_version=version,
         document=document,
     )
 
 
-def refuse_encrypted(state: Any) -> None:
+def raise_if_encrypted(state: Any) -> None:
     """Refuse an encrypted state that was not decrypted, because the app has no keys. Guarantee: pure.
 
     Raises:
@@ -200,8 +200,8 @@ def refuse_encrypted(state: Any) -> None:
     """
     if read_envelope(state) is not None:
         raise EncryptionKeyError(
-            "the stored session is encrypted, and the app has no keys: set DURABLE_AGENT_HOST_ENCRYPTION_KEYS; nothing "
-            "was changed"
+            "the stored session is encrypted, and the app has no keys: set DURABLE_AGENT_HOST_ENCRYPTION_KEYS; "
+            "nothing was changed"
         )
 
 
@@ -218,29 +218,31 @@ def encode_session(session: Session) -> dict[str, Any]:
     """
     document = session.document
     before = _extension(session.document)
-    ours = {name: value for name, value in before.items() if name not in _OURS} | {"version": EXTENSION_VERSION}
-    written: dict[str, Any] = {
+    extension = {name: value for name, value in before.items() if name not in _HOST_FIELDS} | {
+        "version": EXTENSION_VERSION
+    }
+    encoded_fields: dict[str, Any] = {
         "agentSession": session.agent_session,
         "owner": encode_owner(session.owner) if session.owner else None,
         "running": session.running,
         "queue": list(session.queue) or None,
         "interrupting": session.interrupting,
         "requests": dict(session.requests) or None,
-        "receipts": [encode_receipt(receipt) for receipt in kept_receipts(session.receipts)] or None,
-        "refused": list(session.refused) or None,
+        "receipts": [encode_receipt(receipt) for receipt in receipts_for_storage(session.receipts)] or None,
+        "refused": list(session.rejected_turn_ids) or None,
         "overlay": dict(session.overlay) if session.overlay else None,
-        "spent": encode_spent(session.spent) if session.spent is not None else None,
+        "spent": encode_budget_usage(session.budget_usage) if session.budget_usage is not None else None,
         "erasing": session.erasing or None,
         "usedAt": session.used_at or None,
         "imported": session.imported or None,
         "sealed": encode_sealed(session.sealed) or None,
         "appState": dump_value(session.app_state, "app_state") or None,
     }
-    ours |= {name: value for name, value in written.items() if value is not None}
+    extension |= {name: value for name, value in encoded_fields.items() if value is not None}
     data: dict[str, Any] = {**(document.get("data") or {}), "conversationHistory": list(session.entries)}
     is_of_upstream = bool(document) and not before
-    if not is_of_upstream or len(ours) > 1:  # a document of upstream without our data stays unchanged
-        data["extensionData"] = {**(data.get("extensionData") or {}), EXTENSION: ours}
+    if not is_of_upstream or len(extension) > 1:  # a document of upstream without our data stays unchanged
+        data["extensionData"] = {**(data.get("extensionData") or {}), EXTENSION: extension}
     return {**document, "schemaVersion": session.schema_version, "data": data}
 
 
@@ -266,9 +268,9 @@ def _object_or_none(value: Any) -> Mapping[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) and value else None
 
 
-def kept_receipts(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:
+def receipts_for_storage(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:
     """Return receipts for storage: those never decoded stay as stored. Guarantee: pure."""
-    return receipts.kept if isinstance(receipts, Receipts) else receipts
+    return receipts.stored if isinstance(receipts, Receipts) else receipts
 
 
 def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -277,12 +279,12 @@ def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
         return receipt
     wire: dict[str, Any] = {
         "turnId": receipt.turn_id,
-        "status": receipt.status if receipt.status != _USUAL_STATUS else None,
+        "status": receipt.status if receipt.status != _DEFAULT_STATUS else None,
         "endedAt": receipt.ended_at,
         "requestHash": receipt.request_hash,
         "error": receipt.error,
         "stats": list(encode_stats(receipt.stats).values()) if receipt.stats else None,
-        "spent": [getattr(receipt.spent, name) for name in _SPENT_FIELDS] if receipt.spent else None,
+        "spent": [getattr(receipt.budget_usage, name) for name in _USAGE_FIELDS] if receipt.budget_usage else None,
     }
     return {name: value for name, value in wire.items() if value or name == "turnId"}
 
@@ -290,33 +292,35 @@ def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
 def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
     """Decode a stored receipt. Guarantee: pure."""
     stats: Any = wire.get("stats")
-    spent: Any = wire.get("spent")
+    usage: Any = wire.get("spent")
     return Receipt(
         turn_id=wire["turnId"],
-        status=wire.get("status", _USUAL_STATUS),
+        status=wire.get("status", _DEFAULT_STATUS),
         ended_at=wire.get("endedAt", ""),
         request_hash=wire.get("requestHash", ""),
         error=wire.get("error"),
         stats=TurnStats(*cast("list[Any]", stats)[: len(_STATS_FIELDS)]) if isinstance(stats, list) else None,
-        spent=Spent(*cast("list[Any]", spent)[: len(_SPENT_FIELDS)]) if isinstance(spent, list) else None,
+        spent=BudgetUsage(*cast("list[Any]", usage)[: len(_USAGE_FIELDS)]) if isinstance(usage, list) else None,
     )
 
 
-def encode_spent(spent: Spent) -> dict[str, float]:
-    """Encode spending by the names of `Spent`, without an unknown cost. Guarantee: pure."""
-    return {name: figure for name, figure in asdict(spent).items() if figure is not None}
+def encode_budget_usage(usage: BudgetUsage) -> dict[str, float]:
+    """Encode spending by the names of `BudgetUsage`, without an unknown cost. Guarantee: pure."""
+    return {name: figure for name, figure in asdict(usage).items() if figure is not None}
 
 
-def decode_spent(wire: Any) -> Spent | None:
+def decode_budget_usage(wire: Any) -> BudgetUsage | None:
     """Decode spending. Guarantee: pure.
 
     Args:
-        wire: from `encode_spent`, or None; unknown names are ignored.
+        wire: from `encode_budget_usage`, or None; unknown names are ignored.
     """
     if not isinstance(wire, dict):
         return None
-    known = cast("dict[str, Any]", wire)
-    return Spent(**{field.name: known[field.name] for field in fields(Spent) if field.name in known})
+    fields_by_name = cast("dict[str, Any]", wire)
+    return BudgetUsage(
+        **{field.name: fields_by_name[field.name] for field in fields(BudgetUsage) if field.name in fields_by_name}
+    )
 
 
 def encode_stats(stats: TurnStats) -> dict[str, Any]:

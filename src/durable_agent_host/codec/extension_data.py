@@ -18,43 +18,43 @@ def extension_of(holder: Mapping[str, Any]) -> dict[str, Any]:
         The object itself, or an empty one.
     """
     extensions: Any = holder.get("extensionData")
-    ours: Any = extensions.get(EXTENSION) if isinstance(extensions, _DICT) else None
-    return ours if isinstance(ours, _DICT) else {}
+    extension: Any = extensions.get(EXTENSION) if isinstance(extensions, _DICT) else None
+    return extension if isinstance(extension, _DICT) else {}
 
 
-def set_extension(holder: dict[str, Any], ours: dict[str, Any]) -> None:
+def set_extension(holder: dict[str, Any], extension: dict[str, Any]) -> None:
     """Put our extension beside others' extensions.
 
     Args:
         holder: changed; its ``extensionData`` is replaced, not modified.
-        ours: our extension; an empty one removes it.
+        extension: our extension; an empty one removes it.
     """
     if "extensionData" not in holder:
-        if ours:
-            holder["extensionData"] = {EXTENSION: ours}
+        if extension:
+            holder["extensionData"] = {EXTENSION: extension}
         return
     found: dict[str, Any] = holder["extensionData"] or {}
     extensions = {name: value for name, value in found.items() if name != EXTENSION}
-    if ours:
-        extensions[EXTENSION] = ours
+    if extension:
+        extensions[EXTENSION] = extension
     if extensions:
         holder["extensionData"] = extensions
     else:
         del holder["extensionData"]
 
 
-def with_extension(holder: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+def with_extension(holder: Mapping[str, Any], extension: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of the holder with a different extension of ours.
 
     Guarantee: pure.
 
     Args:
         holder: not changed.
-        ours: our extension; an empty one omits it.
+        extension: our extension; an empty one omits it.
 
     Returns:
         The copy, which shares all but the extension.
     """
-    changed = dict(holder)
-    set_extension(changed, ours)
-    return changed
+    changed_object = dict(holder)
+    set_extension(changed_object, extension)
+    return changed_object

@@ -17,30 +17,30 @@ from durable_agent_host.codec.tool_result_text import value_text
 from durable_agent_host.errors import CorruptStateError, ProviderError
 from durable_agent_host.model.budget import Reservation
 from durable_agent_host.model.journal_entry import (
-    CallRaised,
-    CallReleased,
-    CallReserved,
-    InnerCallFinished,
+    BudgetReservedEntry,
+    CompactionCallCompletedEntry,
+    ElapsedTimeEntry,
     JournalStep,
-    ModelBegun,
-    ModelFinished,
-    SideCallFinished,
-    ToolFinished,
+    ModelCallCompletedEntry,
+    ModelCallStartedEntry,
+    NestedCallCompletedEntry,
+    ReservationRaisedEntry,
+    ReservationReleasedEntry,
+    ToolCallCompletedEntry,
+    ToolCallStartedEntry,
     ToolKey,
-    ToolStarted,
-    Worked,
 )
 from durable_agent_host.model.log_entry import (
     CALL_RAISED,
     CALL_RELEASED,
     CALL_RESERVED,
+    ELAPSED_TIME,
     INNER_CALL_FINISHED,
-    MODEL_BEGUN,
     MODEL_FINISHED,
+    MODEL_STARTED,
     SIDE_CALL_FINISHED,
     TOOL_FINISHED,
     TOOL_STARTED,
-    WORKED,
     LogEntry,
 )
 
@@ -48,27 +48,27 @@ from durable_agent_host.model.log_entry import (
 def encode_journal_entry(step: JournalStep) -> LogEntry:
     """Encode a step of a turn. Guarantee: pure."""
     match step:
-        case ModelBegun():
-            return LogEntry(MODEL_BEGUN, {"position": step.position, "continuation": step.continuation})
-        case ModelFinished():
+        case ModelCallStartedEntry():
+            return LogEntry(MODEL_STARTED, {"position": step.position, "continuation": step.continuation})
+        case ModelCallCompletedEntry():
             wire = {"position": step.position, "response": step.response}
             return LogEntry(MODEL_FINISHED, wire | _encode_state(step.state))
-        case ToolStarted():
+        case ToolCallStartedEntry():
             wire = {**step.key._asdict(), "name": step.name, "arguments": step.arguments}
             return LogEntry(TOOL_STARTED, wire)
-        case ToolFinished():
+        case ToolCallCompletedEntry():
             wire = {**step.key._asdict(), "outcome": step.outcome, "result": step.result}
             return LogEntry(TOOL_FINISHED, wire | _encode_state(step.state))
-        case SideCallFinished():
+        case CompactionCallCompletedEntry():
             wire = {"position": step.position, "number": step.number, "response": step.response}
             return LogEntry(SIDE_CALL_FINISHED, wire)
-        case InnerCallFinished():
+        case NestedCallCompletedEntry():
             usage = encode_usage(step.usage) if step.usage else None
-            known = {"usage": usage, "model": step.model}
-            said = {name: value for name, value in known.items() if value is not None}
-            return LogEntry(INNER_CALL_FINISHED, {"number": step.number} | said)
-        case CallReserved() | CallRaised() | CallReleased() | Worked():
-            return _encode_spending(step)
+            optional_fields = {"usage": usage, "model": step.model}
+            present_fields = {name: value for name, value in optional_fields.items() if value is not None}
+            return LogEntry(INNER_CALL_FINISHED, {"number": step.number} | present_fields)
+        case BudgetReservedEntry() | ReservationRaisedEntry() | ReservationReleasedEntry() | ElapsedTimeEntry():
+            return _encode_budget_step(step)
 
 
 def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
@@ -81,49 +81,53 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
         The step, or None when the entry is of another kind.
     """
     wire = entry.data
-    if entry.kind == MODEL_BEGUN:
-        return ModelBegun(wire["position"], wire["continuation"])
+    if entry.kind == MODEL_STARTED:
+        return ModelCallStartedEntry(wire["position"], wire["continuation"])
     if entry.kind == MODEL_FINISHED:
-        return ModelFinished(wire["position"], wire["response"], wire.get("state"))
+        return ModelCallCompletedEntry(wire["position"], wire["response"], wire.get("state"))
     if entry.kind == TOOL_STARTED:
-        return ToolStarted(_decode_tool_key(wire), wire["name"], wire["arguments"])
+        return ToolCallStartedEntry(_decode_tool_key(wire), wire["name"], wire["arguments"])
     if entry.kind == TOOL_FINISHED:
-        return ToolFinished(_decode_tool_key(wire), wire["outcome"], wire["result"], wire.get("state"))
+        return ToolCallCompletedEntry(_decode_tool_key(wire), wire["outcome"], wire["result"], wire.get("state"))
     if entry.kind == SIDE_CALL_FINISHED:
-        return SideCallFinished(wire["position"], wire["number"], wire["response"])
+        return CompactionCallCompletedEntry(wire["position"], wire["number"], wire["response"])
     if entry.kind == INNER_CALL_FINISHED:
         usage = wire.get("usage")
-        return InnerCallFinished(wire["number"], decode_usage(usage) if usage else None, wire.get("model"))
-    return _decode_spending(entry)
+        return NestedCallCompletedEntry(wire["number"], decode_usage(usage) if usage else None, wire.get("model"))
+    return _decode_budget_step(entry)
 
 
-def _encode_spending(step: CallReserved | CallRaised | CallReleased | Worked) -> LogEntry:
+def _encode_budget_step(
+    step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry | ElapsedTimeEntry,
+) -> LogEntry:
     match step:
-        case CallReserved():
+        case BudgetReservedEntry():
             spends = _encode_reservation(step.reservation) | {"seconds": step.seconds}
             return LogEntry(CALL_RESERVED, _encode_call(step) | spends)
-        case CallRaised():
+        case ReservationRaisedEntry():
             return LogEntry(CALL_RAISED, _encode_call(step) | _encode_reservation(step.reservation))
-        case CallReleased():
+        case ReservationReleasedEntry():
             return LogEntry(CALL_RELEASED, _encode_call(step))
-        case Worked():
-            return LogEntry(WORKED, {"seconds": step.seconds})
+        case ElapsedTimeEntry():
+            return LogEntry(ELAPSED_TIME, {"seconds": step.seconds})
 
 
-def _decode_spending(entry: LogEntry) -> CallReserved | CallRaised | CallReleased | Worked | None:
+def _decode_budget_step(
+    entry: LogEntry,
+) -> BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry | ElapsedTimeEntry | None:
     wire = entry.data
     if entry.kind == CALL_RESERVED:
-        return CallReserved(wire["position"], wire.get("number"), _decode_reservation(wire), wire["seconds"])
+        return BudgetReservedEntry(wire["position"], wire.get("number"), _decode_reservation(wire), wire["seconds"])
     if entry.kind == CALL_RAISED:
-        return CallRaised(wire["position"], wire.get("number"), _decode_reservation(wire))
+        return ReservationRaisedEntry(wire["position"], wire.get("number"), _decode_reservation(wire))
     if entry.kind == CALL_RELEASED:
-        return CallReleased(wire["position"], wire.get("number"))
-    if entry.kind == WORKED:
-        return Worked(wire["seconds"])
+        return ReservationReleasedEntry(wire["position"], wire.get("number"))
+    if entry.kind == ELAPSED_TIME:
+        return ElapsedTimeEntry(wire["seconds"])
     return None
 
 
-def _encode_call(step: CallReserved | CallRaised | CallReleased) -> dict[str, Any]:
+def _encode_call(step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry) -> dict[str, Any]:
     return {"position": step.position} | ({"number": step.number} if step.number is not None else {})
 
 
@@ -291,8 +295,8 @@ def encode_tool_result(result: Any) -> dict[str, Any]:
     """
     if isinstance(result, str):
         return {"items": [encode_content(Content.from_text(result))], "is_text": True}
-    shown = Content.from_function_result("", result=result)
-    return {"items": [encode_content(item) for item in shown.items or ()]}
+    result_content = Content.from_function_result("", result=result)
+    return {"items": [encode_content(item) for item in result_content.items or ()]}
 
 
 def decode_tool_result(wire: Mapping[str, Any]) -> list[Content] | str:

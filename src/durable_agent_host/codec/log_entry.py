@@ -57,17 +57,17 @@ def encode_compact(data: Mapping[str, Any]) -> str:
     members: list[str] = []
     for name, value in data.items():  # most events are texts, and texts in one object
         if type(name) is not str:
-            return _encoded(data)
+            return _encode_data(data)
         if type(value) is str:
             members.append(f"{encode_basestring_ascii(name)}:{encode_basestring_ascii(value)}")
         elif type(value) is dict:
             members.append(f"{encode_basestring_ascii(name)}:{encode_compact(cast('dict[str, Any]', value))}")
         else:
-            members.append(f"{encode_basestring_ascii(name)}:{_encoded(value)}")
+            members.append(f"{encode_basestring_ascii(name)}:{_encode_data(value)}")
     return "{" + ",".join(members) + "}"
 
 
-def _encoded(value: Any) -> str:
+def _encode_data(value: Any) -> str:
     try:
         return _ENCODER.encode(value)
     except ValueError:

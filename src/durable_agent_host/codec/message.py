@@ -76,12 +76,12 @@ def encode_message(message: Message) -> MessageWire:
     if message.author_name is not None:
         wire["authorName"] = message.author_name
     properties = message.additional_properties
-    stored = properties.get(STORED)
-    if stored is not None:
+    message_json = properties.get(STORED)
+    if message_json is not None:
         properties = {name: value for name, value in properties.items() if name != STORED}
     if extension := _message_extension(message.message_id, properties):
         wire["extensionData"] = {EXTENSION: extension}
-    return wire if stored is None else _with_unknown(wire, stored)
+    return wire if message_json is None else _with_unknown(wire, message_json)
 
 
 def _message_extension(message_id: str | None, properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def decode_message(wire: Mapping[str, Any]) -> Message:
     properties = extension.get("additionalProperties")
     message.message_id = extension.get("messageId")
     message.additional_properties = dict(load_value(properties)) if properties else {}
-    if not wire.keys() <= _MESSAGE_NAMES or not _is_only_ours(wire, _MESSAGE_EXTENSION):
+    if not wire.keys() <= _MESSAGE_NAMES or not _has_only_host_fields(wire, _MESSAGE_EXTENSION):
         unknown = {name: value for name, value in wire.items() if name not in _MESSAGE_NAMES}
         if "extensionData" in wire:
             unknown["extensionData"] = wire["extensionData"]
@@ -134,22 +134,22 @@ _MESSAGE_NAMES: Final = frozenset({"role", "createdAt", "contents", "authorName"
 _MESSAGE_EXTENSION: Final = frozenset({"messageId", "additionalProperties"})
 
 
-def _is_only_ours(wire: Mapping[str, Any], known: frozenset[str]) -> bool:
+def _has_only_host_fields(wire: Mapping[str, Any], known_names: frozenset[str]) -> bool:
     if "extensionData" not in wire:
         return True
-    ours = extension_of(wire)
-    return bool(ours) and ours.keys() <= known and len(wire["extensionData"]) == 1
+    extension = extension_of(wire)
+    return bool(extension) and extension.keys() <= known_names and len(wire["extensionData"]) == 1
 
 
-def _with_unknown(wire: MessageWire, stored: Mapping[str, Any]) -> MessageWire:
+def _with_unknown(wire: MessageWire, stored_json: Mapping[str, Any]) -> MessageWire:
     """Put unknown fields back in their places."""
-    merged: dict[str, Any] = {**stored, **wire}
-    if isinstance(found := stored.get("extensionData"), dict):
+    merged_json: dict[str, Any] = {**stored_json, **wire}
+    if isinstance(found := stored_json.get("extensionData"), dict):
         inner = {
-            name: value for name, value in extension_of(stored).items() if name not in _MESSAGE_EXTENSION
+            name: value for name, value in extension_of(stored_json).items() if name not in _MESSAGE_EXTENSION
         } | extension_of(wire)
-        merged["extensionData"] = {**found, EXTENSION: inner} if inner or EXTENSION in found else found
-    return cast("MessageWire", merged)
+        merged_json["extensionData"] = {**found, EXTENSION: inner} if inner or EXTENSION in found else found
+    return cast("MessageWire", merged_json)
 
 
 def encode_request_entry(request: TurnRequest) -> EntryWire:
@@ -180,7 +180,7 @@ def encode_request_entry(request: TurnRequest) -> EntryWire:
 
 
 def encode_response_entry(
-    turn_id: str, response: AgentResponse[Any], *, created_at: str, served: Mapping[str, str] | None = None
+    turn_id: str, response: AgentResponse[Any], *, created_at: str, model_info: Mapping[str, str] | None = None
 ) -> EntryWire:
     """Encode the entry of an agent's response, with the response's own id, finish reason and structured value.
 
@@ -190,7 +190,7 @@ def encode_response_entry(
         turn_id: the turn's id, the same as the request's.
         response: folded.
         created_at: when the response ended, UTC, ISO-8601.
-        served: ``model`` and ``service_tier`` that served it, as far as the provider reported them; see `served_by`.
+        model_info: ``model`` and ``service_tier`` of the response, as far as the provider reported them: `served_by`.
 
     Returns:
         An entry of type ``response``.
@@ -206,15 +206,15 @@ def encode_response_entry(
     }
     if response.usage_details:
         entry["usage"] = cast("Any", encode_usage(cast("Mapping[str, Any]", response.usage_details)))
-    if extension := _response_extension(response, served):
+    if extension := _response_extension(response, model_info):
         entry["extensionData"] = {EXTENSION: extension}
     return entry
 
 
-def _response_extension(response: AgentResponse[Any], served: Mapping[str, str] | None) -> dict[str, Any]:
+def _response_extension(response: AgentResponse[Any], model_info: Mapping[str, str] | None) -> dict[str, Any]:
     extension: dict[str, Any] = {}
-    if served:
-        extension["served"] = dict(served)
+    if model_info:
+        extension["served"] = dict(model_info)
     if response.response_id is not None:
         extension["responseId"] = response.response_id
     if response.agent_id is not None:
@@ -301,8 +301,8 @@ def served_by(entry: Mapping[str, Any]) -> dict[str, str] | None:
     Returns:
         ``model`` and ``service_tier``, as far as the provider reported them; None when the entry has neither.
     """
-    served: Any = extension_of(entry).get("served")
-    return cast("dict[str, str]", served) if isinstance(served, dict) and served else None
+    model_info: Any = extension_of(entry).get("served")
+    return cast("dict[str, str]", model_info) if isinstance(model_info, dict) and model_info else None
 
 
 def options_of(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Large texts of an entry outside of it: removed before the entry is stored, restored before it is read. Pure.
 
-The removed texts are listed in the entry's own extension, by path in the entry, and are empty in the entry. Only the
+The offloaded texts are listed in the entry's own extension, by path in the entry, and are empty in the entry. Only the
 list makes a reference: a text of a user, a tool or a model that looks like one is a text.
 """
 
@@ -17,31 +17,31 @@ STORED: Final = "stored"
 LARGE_CHARACTERS: Final = 16 * 1024
 """From this length on, a text is stored separately, outside the entry."""
 
-_LONGEST_PREFIX: Final = 256
+_MAX_PREFIX_CHARACTERS: Final = 256
 _PART_BYTES: Final = 192 * 1024
 """Characters encoded and decoded as base64 at once; a multiple of three. Other threads run between two parts."""
 _BASE64: Final = ";base64,"
-STAND_IN: Final = "QUJD" * 64
+PLACEHOLDER: Final = "QUJD" * 64
 """Characters converted between text and base64 at once, and longer than any id may be."""
 
 type _Path = tuple[str | int, ...]
 
 
-class Detached(NamedTuple):
+class OffloadedText(NamedTuple):
     """A text stored outside its entry.
 
     Attributes:
         path: of keys and list positions, from the entry.
         name: SHA-256 of the stored bytes.
-        home: of the piece; empty for the home of the entry.
-        prefix: precedes the bytes: of a data URL, all up to its comma.
+        namespace: of the blob; empty for the namespace of the entry.
+        prefix: the text before the bytes: of a data URL, all up to its comma.
         is_base64: the text is the stored bytes in base64; otherwise they are the text in UTF-8.
         size: in stored bytes.
     """
 
     path: _Path
     name: str
-    home: str
+    namespace: str
     prefix: str
     is_base64: bool
     size: int
@@ -52,40 +52,42 @@ class Detached(NamedTuple):
         return self.size * 4 // 3 if self.is_base64 else self.size
 
 
-def piece_name(data: bytes) -> str:
-    """Return a piece's name: SHA-256 of its bytes in hexadecimal digits. Guarantee: pure."""
+def blob_name(data: bytes) -> str:
+    """Return the name of a blob: SHA-256 of its bytes in hexadecimal digits. Guarantee: pure."""
     return hashlib.sha256(data).hexdigest()
 
 
-def detach(entry: Mapping[str, Any], *, least: int = LARGE_CHARACTERS) -> tuple[Mapping[str, Any], dict[str, bytes]]:
-    """Detach the large texts of an entry.
+def offload(
+    entry: Mapping[str, Any], *, min_characters: int = LARGE_CHARACTERS
+) -> tuple[Mapping[str, Any], dict[str, bytes]]:
+    """Offload the large texts of an entry.
 
-    Guarantee: pure; the given entry is not changed, and the returned one shares its small values.
+    Guarantee: pure; the entry is not modified, and the returned one shares its small values.
 
     Args:
-        entry: to be stored; it keeps texts that are already detached.
-        least: minimum length of a large text, in characters.
+        entry: to be stored; texts that are already offloaded stay so.
+        min_characters: minimum length of a large text, in characters.
 
     Returns:
-        The entry, unchanged when it has no large text, and the pieces to store: name → bytes.
+        The entry, unchanged when it has no large text, and the blobs to store: name → bytes.
     """
-    found = [*_large_texts(entry, (), least)]
-    if not found:
+    large_texts = [*_large_texts(entry, (), min_characters)]
+    if not large_texts:
         return entry, {}
-    pieces: dict[str, bytes] = {}
-    listed: list[dict[str, Any]] = []
-    small: Any = entry
-    for path, text in found:
-        taken, data = detach_text(text, path)
-        pieces[taken.name] = data
-        listed.append(_encode(taken))
-        small = _replaced(small, path, "")
-    before = cast("list[Any]", extension_of(small).get(STORED) or [])
-    return with_extension(small, {**extension_of(small), STORED: [*before, *listed]}), pieces
+    blobs: dict[str, bytes] = {}
+    text_records: list[dict[str, Any]] = []
+    short_entry: Any = entry
+    for path, text in large_texts:
+        text_record, data = offload_text(text, path)
+        blobs[text_record.name] = data
+        text_records.append(_encode(text_record))
+        short_entry = _with_text_at(short_entry, path, "")
+    before = cast("list[Any]", extension_of(short_entry).get(STORED) or [])
+    return with_extension(short_entry, {**extension_of(short_entry), STORED: [*before, *text_records]}), blobs
 
 
-def detached_of(entry: Mapping[str, Any]) -> list[Detached]:
-    """List the detached texts of an entry.
+def get_offloaded_texts(entry: Mapping[str, Any]) -> list[OffloadedText]:
+    """List the offloaded texts of an entry.
 
     Guarantee: pure.
 
@@ -95,245 +97,251 @@ def detached_of(entry: Mapping[str, Any]) -> list[Detached]:
     Raises:
         CorruptStateError: the list is malformed.
     """
-    listed: Any = extension_of(entry).get(STORED)
-    if listed is None:
+    text_records: Any = extension_of(entry).get(STORED)
+    if text_records is None:
         return []
     try:
-        return [_decode(one) for one in listed]
+        return [_decode(text_record) for text_record in text_records]
     except (TypeError, KeyError, ValueError) as error:
         raise CorruptStateError(
             f"an entry of turn {entry.get('correlationId')} lists its large contents in another shape"
         ) from error
 
 
-def attach(entry: Mapping[str, Any], pieces: Mapping[str, bytes]) -> Mapping[str, Any]:
+def restore(entry: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Mapping[str, Any]:
     """Restore the large texts of an entry.
 
-    Guarantee: pure; the inverse of `detach`; the given entry is not changed.
+    Guarantee: pure; the inverse of `offload`; the entry is not modified.
 
     Args:
         entry: as stored.
-        pieces: name → bytes, for all that the entry lists.
+        blobs: name → bytes, of all texts that the entry lists.
 
     Returns:
-        The complete entry; the same object when nothing was detached.
+        The complete entry; the same object when it has no offloaded text.
 
     Raises:
-        CorruptStateError: a piece is missing, or the entry lacks its place.
+        CorruptStateError: a blob is missing, or the entry does not have the path.
     """
-    listed = detached_of(entry)
-    if not listed:
+    texts = get_offloaded_texts(entry)
+    if not texts:
         return entry
-    whole: Any = without_list(entry)
-    for one in listed:
-        data = pieces.get(one.name)
+    restored_entry: Any = remove_text_list(entry)
+    for text in texts:
+        data = blobs.get(text.name)
         if data is None:
             raise CorruptStateError(
-                f"a large content of turn {entry.get('correlationId')} is missing: piece {one.name} of the session"
+                f"a large content of turn {entry.get('correlationId')} is missing: piece {text.name} of the session"
             )
-        whole = _put_back(whole, one.path, text_of(one, data), entry)
-    return whole
+        restored_entry = _replace_text(restored_entry, text.path, decode_text(text, data), entry)
+    return restored_entry
 
 
-def text_of(one: Detached, data: bytes) -> str:
+def decode_text(text: OffloadedText, data: bytes) -> str:
     """Restore a text. Guarantee: pure.
 
     Args:
-        one: its record.
+        text: its record.
         data: its bytes.
     """
-    if not one.is_base64:
-        return one.prefix + _decoded(data)
-    return "".join([one.prefix, *(base64.b64encode(part).decode() for part in _parts(data))])
+    if not text.is_base64:
+        return text.prefix + _decode_utf8(data)
+    return "".join([text.prefix, *(base64.b64encode(part).decode() for part in _parts(data))])
 
 
-def _decoded(data: bytes) -> str:
-    """Decode UTF-8 in parts: a call that decodes it all holds the interpreter for 2 ms a megabyte."""
+def _decode_utf8(data: bytes) -> str:
+    """Decode UTF-8 in parts: one call would block the interpreter for 2 ms per megabyte."""
     if len(data) <= _PART_BYTES:
         return data.decode("utf-8", "surrogatepass")
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
     return "".join([*map(decoder.decode, _parts(data)), decoder.decode(b"", True)])
 
 
-def _put_back(whole: Any, path: tuple[str | int, ...], text: str, entry: Mapping[str, Any]) -> Any:
+def _replace_text(entry_part: Any, path: tuple[str | int, ...], text: str, entry: Mapping[str, Any]) -> Any:
     try:
-        return _replaced(whole, path, text)
+        return _with_text_at(entry_part, path, text)
     except (KeyError, IndexError, TypeError) as error:
         raise CorruptStateError(
             f"an entry of turn {entry.get('correlationId')} has no place {path!r} for its large content"
         ) from error
 
 
-def without_list(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Drop the list of detached texts, so that the placeholders are all that remains. Guarantee: pure."""
-    kept = {name: value for name, value in extension_of(entry).items() if name != STORED}
-    return with_extension(entry, kept)
+def remove_text_list(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Remove the list of offloaded texts; the empty texts remain. Guarantee: pure."""
+    extension = {name: value for name, value in extension_of(entry).items() if name != STORED}
+    return with_extension(entry, extension)
 
 
-def stand_in(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Put short texts in place of large ones, so that an entry can be checked without reading them.
+def with_placeholders(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replace offloaded texts by placeholders, so that an entry can be checked without reading them.
 
-    Guarantee: pure; the given entry is not changed.
+    Guarantee: pure; the entry is not modified.
 
     Args:
         entry: as stored.
 
     Returns:
-        An entry with the shape of the complete one.
+        An entry with the schema of the complete one.
 
     Raises:
-        CorruptStateError: the entry lacks the place of a large text.
+        CorruptStateError: the entry does not have the path of a large text.
     """
-    return put_texts(entry, {one.path: one.prefix + STAND_IN for one in detached_of(entry)})
+    return replace_texts(entry, {text.path: text.prefix + PLACEHOLDER for text in get_offloaded_texts(entry)})
 
 
-def put_texts(entry: Mapping[str, Any], texts: Mapping[tuple[str | int, ...], str]) -> Mapping[str, Any]:
-    """Put texts in place of the detached ones, and remove those from the list.
+def replace_texts(entry: Mapping[str, Any], texts: Mapping[tuple[str | int, ...], str]) -> Mapping[str, Any]:
+    """Insert texts at the paths of offloaded ones, and remove the list.
 
-    Guarantee: pure; the given entry is not changed.
+    Guarantee: pure; the entry is not modified.
 
     Args:
         entry: as stored.
         texts: by the path of each.
 
     Raises:
-        CorruptStateError: the entry lacks a place.
+        CorruptStateError: the entry does not have a path.
     """
     if not texts:
         return entry
-    whole: Any = without_list(entry)
+    restored_entry: Any = remove_text_list(entry)
     for path, text in texts.items():
-        whole = _put_back(whole, path, text, entry)
-    return whole
+        restored_entry = _replace_text(restored_entry, path, text, entry)
+    return restored_entry
 
 
-def leave_out(entry: Mapping[str, Any], *, most_bytes: int) -> tuple[Mapping[str, Any], tuple[Detached, ...]]:
-    """Drop the large texts of an entry that exceed a limit, so that their placeholders remain.
+def drop_large_texts(
+    entry: Mapping[str, Any], *, max_bytes: int
+) -> tuple[Mapping[str, Any], tuple[OffloadedText, ...]]:
+    """Drop the large texts of an entry that exceed a limit; the empty texts remain.
 
-    Guarantee: pure; the given entry is not changed.
+    Guarantee: pure; the entry is not modified.
 
     Args:
         entry: as stored.
-        most_bytes: total size of the texts to keep, the first ones first.
+        max_bytes: total size of the texts to keep, the first ones first.
 
     Returns:
         The entry, unchanged when all stay, and the dropped texts.
     """
-    kept: list[Detached] = []
-    out: list[Detached] = []
-    for one in detached_of(entry):
-        most_bytes -= one.text_size
-        (kept if most_bytes >= 0 else out).append(one)
-        most_bytes += one.text_size if most_bytes < 0 else 0
-    if not out:
+    retained_texts: list[OffloadedText] = []
+    dropped_texts: list[OffloadedText] = []
+    for text in get_offloaded_texts(entry):
+        max_bytes -= text.text_size
+        (retained_texts if max_bytes >= 0 else dropped_texts).append(text)
+        max_bytes += text.text_size if max_bytes < 0 else 0
+    if not dropped_texts:
         return entry, ()
-    ours = {name: value for name, value in extension_of(entry).items() if name != STORED}
-    if kept:
-        ours[STORED] = [_encode(one) for one in kept]
-    return with_extension(entry, ours), tuple(out)
+    extension = {name: value for name, value in extension_of(entry).items() if name != STORED}
+    if retained_texts:
+        extension[STORED] = [_encode(text) for text in retained_texts]
+    return with_extension(entry, extension), tuple(dropped_texts)
 
 
-def listing(entry: Mapping[str, Any], texts: Sequence[Detached]) -> Mapping[str, Any]:
-    """Record the detached texts in an entry. Guarantee: pure.
+def with_text_list(entry: Mapping[str, Any], texts: Sequence[OffloadedText]) -> Mapping[str, Any]:
+    """Record the offloaded texts in an entry. Guarantee: pure.
 
     Args:
-        entry: with empty texts in their places.
+        entry: with empty texts at their paths.
         texts: all of them.
     """
     if not texts:
         return entry
-    return with_extension(entry, {**extension_of(entry), STORED: [_encode(one) for one in texts]})
+    return with_extension(entry, {**extension_of(entry), STORED: [_encode(text) for text in texts]})
 
 
-def detach_text(text: str, path: tuple[str | int, ...]) -> tuple[Detached, bytes]:
-    """Detach one text. Guarantee: pure.
+def offload_text(text: str, path: tuple[str | int, ...]) -> tuple[OffloadedText, bytes]:
+    """Offload one text. Guarantee: pure.
 
     Args:
-        text: a large one.
+        text: a large text.
         path: of keys and list positions, from its entry.
 
     Returns:
         The record for the entry, and the bytes to store.
     """
     prefix, data, is_base64 = _bytes_of(text)
-    return Detached(path, piece_name(data), "", prefix, is_base64, len(data)), data
+    return OffloadedText(path, blob_name(data), "", prefix, is_base64, len(data)), data
 
 
-def at_home(entry: Mapping[str, Any], home: str) -> Mapping[str, Any]:
-    """Set the home of an entry's detached texts, so that the entry can move to another home. Guarantee: pure."""
-    listed = detached_of(entry)
-    if not listed:
+def with_namespace(entry: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
+    """Set the namespace of an entry's offloaded texts, so that another session can use it. Guarantee: pure."""
+    texts = get_offloaded_texts(entry)
+    if not texts:
         return entry
-    moved = [_encode(one if one.home else one._replace(home=home)) for one in listed]
-    return with_extension(entry, {**extension_of(entry), STORED: moved})
+    text_records = [_encode(text if text.namespace else text._replace(namespace=namespace)) for text in texts]
+    return with_extension(entry, {**extension_of(entry), STORED: text_records})
 
 
-def _large_texts(value: Any, path: _Path, least: int) -> Generator[tuple[_Path, str]]:
-    waiting: list[tuple[Any, _Path]] = [(value, path)]
-    while waiting:
-        value, path = waiting.pop()
+def _large_texts(value: Any, path: _Path, min_characters: int) -> Generator[tuple[_Path, str]]:
+    pending_values: list[tuple[Any, _Path]] = [(value, path)]
+    while pending_values:
+        value, path = pending_values.pop()
         if isinstance(value, str):
-            if len(value) >= least:
+            if len(value) >= min_characters:
                 yield path, value
         elif isinstance(value, Mapping):
-            waiting += [(one, (*path, key)) for key, one in cast("Mapping[str, Any]", value).items()]
+            pending_values += [
+                (inner_value, (*path, key)) for key, inner_value in cast("Mapping[str, Any]", value).items()
+            ]
         elif isinstance(value, Sequence):
-            waiting += [(one, (*path, place)) for place, one in enumerate(cast("Sequence[Any]", value))]
+            pending_values += [
+                (inner_value, (*path, index)) for index, inner_value in enumerate(cast("Sequence[Any]", value))
+            ]
 
 
 def _bytes_of(text: str) -> tuple[str, bytes, bool]:
     """Split a text into prefix and bytes; base64 only when it is exactly as Python writes it."""
-    comma = text.find(_BASE64, 0, _LONGEST_PREFIX) if text.startswith("data:") else -1
+    comma = text.find(_BASE64, 0, _MAX_PREFIX_CHARACTERS) if text.startswith("data:") else -1
     prefix = text[: comma + len(_BASE64)] if comma >= 0 else ""
     try:
-        return prefix, b"".join(_of_base64(text, len(prefix))), True
+        return prefix, b"".join(_decode_base64(text, len(prefix))), True
     except ValueError:
         return "", b"".join(part.encode("utf-8", "surrogatepass") for part in _parts(text)), False
 
 
-def _parts[T: (str, bytes)](whole: T, *, start: int = 0, size: int = _PART_BYTES) -> Generator[T]:
-    for place in range(start, len(whole), size):
-        yield whole[place : place + size]
+def _parts[T: (str, bytes)](data: T, *, start: int = 0, size: int = _PART_BYTES) -> Generator[T]:
+    for offset in range(start, len(data), size):
+        yield data[offset : offset + size]
 
 
-def _of_base64(text: str, start: int) -> Generator[bytes]:
-    left = len(text) - start
+def _decode_base64(text: str, start: int) -> Generator[bytes]:
+    remaining_characters = len(text) - start
     for characters in _parts(text, start=start, size=_PART_BYTES // 3 * 4):
-        left -= len(characters)
+        remaining_characters -= len(characters)
         part = characters.encode("ascii")
         data = base64.b64decode(part, validate=True)
-        if base64.b64encode(data) != part or (len(data) < _PART_BYTES and left):
+        if base64.b64encode(data) != part or (len(data) < _PART_BYTES and remaining_characters):
             raise ValueError("not as Python writes it")
         yield data
 
 
-def _replaced(value: Any, path: Sequence[str | int], text: str) -> Any:
+def _with_text_at(value: Any, path: Sequence[str | int], text: str) -> Any:
     if not path:
         if not isinstance(value, str):
             raise TypeError(type(value).__name__)
         return text
-    key, *rest = path
+    key, *remaining_path = path
     if isinstance(key, int):
-        listed = [*value]
-        listed[key] = _replaced(listed[key], rest, text)
-        return listed
-    return {**value, key: _replaced(value[key], rest, text)}
+        items = [*value]
+        items[key] = _with_text_at(items[key], remaining_path, text)
+        return items
+    return {**value, key: _with_text_at(value[key], remaining_path, text)}
 
 
-def _encode(one: Detached) -> dict[str, Any]:
-    wire: dict[str, Any] = {"at": [*one.path], "name": one.name, "size": one.size}
-    if one.home:
-        wire["home"] = one.home
-    if one.prefix:
-        wire["prefix"] = one.prefix
-    if one.is_base64:
+def _encode(text: OffloadedText) -> dict[str, Any]:
+    wire: dict[str, Any] = {"at": [*text.path], "name": text.name, "size": text.size}
+    if text.namespace:
+        wire["home"] = text.namespace
+    if text.prefix:
+        wire["prefix"] = text.prefix
+    if text.is_base64:
         wire["base64"] = True
     return wire
 
 
-def _decode(wire: Any) -> Detached:
+def _decode(wire: Any) -> OffloadedText:
     path = tuple(part if isinstance(part, int) else str(part) for part in wire["at"])
-    return Detached(
+    return OffloadedText(
         path,
         str(wire["name"]),
         str(wire.get("home") or ""),

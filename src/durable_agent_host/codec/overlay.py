@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from durable_agent_host.codec.message import decode_message
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.overlay import Overlay, Place, Span, StandIn
+from durable_agent_host.model.overlay import MessagePosition, MessageRange, Overlay, SummaryMessage
 
 
 def encode_overlay(overlay: Overlay) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def encode_overlay(overlay: Overlay) -> dict[str, Any]:
         A JSON object.
     """
     wire: dict[str, Any] = {
-        "madeBy": overlay.made_by,
+        "madeBy": overlay.compaction_id,
         "entries": overlay.entries,
         "turnId": overlay.turn_id,
         "tail": list(overlay.tail),
@@ -41,21 +41,21 @@ def decode_overlay(wire: Any) -> Overlay | None:
     """
     if not isinstance(wire, Mapping):
         return None
-    stored = cast("Mapping[str, Any]", wire)
+    overlay_json = cast("Mapping[str, Any]", wire)
     try:
         return Overlay(
-            pieces=tuple(_decode_piece(piece) for piece in stored.get("pieces") or ()),
-            tail=_place(stored["tail"]),
-            made_by=str(stored["madeBy"]),
-            entries=int(stored["entries"]),
-            turn_id=str(stored.get("turnId") or ""),
+            pieces=tuple(_decode_piece(piece) for piece in overlay_json.get("pieces") or ()),
+            tail=_decode_position(overlay_json["tail"]),
+            compaction_id=str(overlay_json["madeBy"]),
+            entries=int(overlay_json["entries"]),
+            turn_id=str(overlay_json.get("turnId") or ""),
         )
     except (AttributeError, CorruptStateError, IndexError, KeyError, TypeError, ValueError):
         return None
 
 
-def _encode_piece(piece: Span | StandIn) -> Any:
-    if isinstance(piece, Span):
+def _encode_piece(piece: MessageRange | SummaryMessage) -> Any:
+    if isinstance(piece, MessageRange):
         return [*piece.first, *piece.last]
     return {
         "name": piece.name,
@@ -66,20 +66,22 @@ def _encode_piece(piece: Span | StandIn) -> Any:
     }
 
 
-def _decode_piece(wire: Any) -> Span | StandIn:
+def _decode_piece(wire: Any) -> MessageRange | SummaryMessage:
     if isinstance(wire, list):
         numbers = cast("list[Any]", wire)
-        return Span(_place(numbers[:2]), _place(numbers[2:]))
+        return MessageRange(_decode_position(numbers[:2]), _decode_position(numbers[2:]))
     decode_message(wire["message"])
-    stands_for = wire["standsFor"]
+    positions = wire["standsFor"]
     turns = wire["turns"]
-    first = _place(stands_for[:2])
-    last = _place(stands_for[2:])
-    return StandIn(str(wire["name"]), wire["message"], first, last, int(wire["count"]), str(turns[0]), str(turns[1]))
+    first = _decode_position(positions[:2])
+    last = _decode_position(positions[2:])
+    return SummaryMessage(
+        str(wire["name"]), wire["message"], first, last, int(wire["count"]), str(turns[0]), str(turns[1])
+    )
 
 
-def _place(numbers: Any) -> Place:
+def _decode_position(numbers: Any) -> MessagePosition:
     entry, message = numbers
     if not (isinstance(entry, int) and isinstance(message, int)) or entry < 0 or message < 0:
         raise ValueError(f"{numbers!r} is no place in a conversation")
-    return Place(entry, message)
+    return MessagePosition(entry, message)

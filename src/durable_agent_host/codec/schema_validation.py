@@ -22,7 +22,7 @@ _NAMES: Final[Mapping[type, str]] = {
 }
 
 
-class Fault(NamedTuple):
+class SchemaViolation(NamedTuple):
     """Where a document does not match its shape.
 
     Attributes:
@@ -36,12 +36,12 @@ class Fault(NamedTuple):
     unit: Path
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The path as text, as in ``data.conversationHistory[3].messages[0].role``."""
-        return place_of(self.path)
+        return format_json_path(self.path)
 
 
-def place_of(path: Path) -> str:
+def format_json_path(path: Path) -> str:
     """Format a path as text. Guarantee: pure.
 
     Args:
@@ -50,33 +50,33 @@ def place_of(path: Path) -> str:
     Returns:
         For example ``data.conversationHistory[3]``; ``the document`` for an empty path.
     """
-    text = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path)
+    text = "".join(f"[{segment}]" if isinstance(segment, int) else f".{segment}" for segment in path)
     return text.removeprefix(".") or "the document"
 
 
 @dataclass(frozen=True)
-class Shape:
+class Schema:
     """The required form of a value.
 
     Attributes:
         types: the Python types of its JSON; none for any.
         fields: shapes of the fields of an object.
-        needed: the required fields of an object.
+        required: the required fields of an object.
         each: the shape of each item of a list, or of each field of an object that ``fields`` does not name.
         further: returns one more shape that this value must have, or None.
     """
 
     types: tuple[type, ...] = ()
-    fields: Mapping[str, "Shape"] = field(default_factory=dict[str, "Shape"])
-    needed: tuple[str, ...] = ()
-    each: "Shape | None" = None
-    further: Callable[[Any], "Shape | None"] | None = None
+    fields: Mapping[str, "Schema"] = field(default_factory=dict[str, "Schema"])
+    required: tuple[str, ...] = ()
+    each: "Schema | None" = None
+    further: Callable[[Any], "Schema | None"] | None = None
 
 
-ANYTHING: Final = Shape()
+ANYTHING: Final = Schema()
 
 
-def find_faults(value: Any, shape: Shape, path: Path = (), unit: Path = ()) -> Iterator[Fault]:
+def find_violations(value: Any, shape: Schema, path: Path = (), unit: Path = ()) -> Iterator[SchemaViolation]:
     """Check a value against a shape.
 
     Guarantee: pure.
@@ -91,30 +91,30 @@ def find_faults(value: Any, shape: Shape, path: Path = (), unit: Path = ()) -> I
         The faults, in the order of the document.
     """
     if shape.types and type(value) not in shape.types:
-        yield Fault(path, f"is {_said(value)}: {_words(shape.types)} is expected", unit)
+        yield SchemaViolation(path, f"is {_type_name(value)}: {_type_names(shape.types)} is expected", unit)
         return
     if isinstance(value, dict):
-        yield from _faults_of_object(cast("dict[str, Any]", value), shape, path, unit)
+        yield from _find_object_violations(cast("dict[str, Any]", value), shape, path, unit)
     elif isinstance(value, list) and shape.each is not None:
         for number, item in enumerate(cast("list[Any]", value)):
             here = (*path, number)
-            yield from find_faults(item, shape.each, here, here)
+            yield from find_violations(item, shape.each, here, here)
     if shape.further is not None and (more := shape.further(value)) is not None:
-        yield from find_faults(value, more, path, unit)
+        yield from find_violations(value, more, path, unit)
 
 
-def _faults_of_object(value: dict[str, Any], shape: Shape, path: Path, unit: Path) -> Iterator[Fault]:
-    for name in shape.needed:
+def _find_object_violations(value: dict[str, Any], shape: Schema, path: Path, unit: Path) -> Iterator[SchemaViolation]:
+    for name in shape.required:
         if name not in value:
-            yield Fault(path, f"has no {name!r}", unit)
+            yield SchemaViolation(path, f"has no {name!r}", unit)
     for name, inner in value.items():
-        wanted = shape.fields.get(name, shape.each)
-        if wanted is not None:
+        field_schema = shape.fields.get(name, shape.each)
+        if field_schema is not None:
             here = (*path, name)
-            yield from find_faults(inner, wanted, here, unit if name in shape.needed else here)
+            yield from find_violations(inner, field_schema, here, unit if name in shape.required else here)
 
 
-def find_limits(value: Any) -> Iterator[Fault]:
+def find_limit_violations(value: Any) -> Iterator[SchemaViolation]:
     """Find values that JSON documents or this program cannot hold: excessive depth, and numbers that are not finite.
 
     Guarantee: pure; does not recurse.
@@ -125,24 +125,24 @@ def find_limits(value: Any) -> Iterator[Fault]:
     Yields:
         The faults.
     """
-    waiting: list[tuple[Path, Any]] = [((), value)]
-    while waiting:
-        path, inner = waiting.pop()
+    pending_values: list[tuple[Path, Any]] = [((), value)]
+    while pending_values:
+        path, inner = pending_values.pop()
         if isinstance(inner, float) and not abs(inner) < float("inf"):
-            yield Fault(path, f"is {inner}: a finite number is expected", path)
+            yield SchemaViolation(path, f"is {inner}: a finite number is expected", path)
         if not isinstance(inner, dict | list):
             continue
         if len(path) >= MAX_DEPTH:
-            yield Fault(path[:8], f"is nested more than {MAX_DEPTH} levels deep: make it flatter", path[:8])
+            yield SchemaViolation(path[:8], f"is nested more than {MAX_DEPTH} levels deep: make it flatter", path[:8])
             return
         items: Any = cast("Any", inner).items() if isinstance(inner, dict) else enumerate(cast("list[Any]", inner))
-        waiting += [((*path, name), item) for name, item in items if isinstance(item, dict | list | float)]
+        pending_values += [((*path, name), item) for name, item in items if isinstance(item, dict | list | float)]
 
 
-def _said(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return _NAMES.get(cast("type[Any]", type(value)), "a number")
 
 
-def _words(types: tuple[type, ...]) -> str:
-    names = list(dict.fromkeys(_NAMES.get(one, "a number") for one in types))
+def _type_names(types: tuple[type, ...]) -> str:
+    names = list(dict.fromkeys(_NAMES.get(json_type, "a number") for json_type in types))
     return " or ".join(names)

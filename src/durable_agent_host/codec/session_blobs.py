@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.segment_refs import Sealed, Sealing, SegmentRef
+from durable_agent_host.model.segment_refs import SealPlan, SegmentList, SegmentRef
 
 _DECODER: Final = json.JSONDecoder()
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
@@ -33,12 +33,12 @@ def json_bytes_of(value: Any) -> bytes:
     return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
-def json_of_bytes(data: bytes, what: str) -> Any:
+def json_of_bytes(data: bytes, description: str) -> Any:
     """Decode the JSON of a piece. Guarantee: pure.
 
     Args:
         data: of the piece.
-        what: the kind of piece, for the error.
+        description: the kind of piece, for the error.
 
     Raises:
         CorruptStateError: it is not JSON.
@@ -48,7 +48,7 @@ def json_of_bytes(data: bytes, what: str) -> Any:
         value, end = _DECODER.raw_decode(text)
         return value if end == len(text) else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CorruptStateError(f"{what} cannot be read: it is no JSON; nothing was changed") from error
+        raise CorruptStateError(f"{description} cannot be read: it is no JSON; nothing was changed") from error
 
 
 def encode_segment(segment: Segment) -> tuple[bytes, int]:
@@ -92,25 +92,25 @@ def _decompress(data: bytes, size: int) -> bytes:
             "upgrade durable-agent-host; nothing was changed"
         )
     try:
-        found = zlib.decompressobj().decompress(data[len(_ZLIB) :], size + 1)
+        decompressed = zlib.decompressobj().decompress(data[len(_ZLIB) :], size + 1)
     except zlib.error as error:
         raise CorruptStateError(
             f"a segment of the session cannot be decompressed ({error}): restore a copy; nothing was changed"
         ) from error
-    if len(found) != size:
+    if len(decompressed) != size:
         raise CorruptStateError(
             f"a segment of the session does not have the {size} bytes that its reference says: restore a copy; "
             "nothing was changed"
         )
-    return found
+    return decompressed
 
 
-def encode_index(refs: Sequence[SegmentRef], home: str) -> bytes:
+def encode_index(refs: Sequence[SegmentRef], namespace: str) -> bytes:
     """Encode an index of segments, to be stored in a home. Guarantee: pure."""
-    return json_bytes_of({"refs": [_encode_ref(ref, home) for ref in refs]})
+    return json_bytes_of({"refs": [_encode_ref(ref, namespace) for ref in refs]})
 
 
-def decode_index(data: bytes, home: str) -> tuple[SegmentRef, ...]:
+def decode_index(data: bytes, namespace: str) -> tuple[SegmentRef, ...]:
     """Decode an index of segments stored in a home. Guarantee: pure.
 
     Raises:
@@ -118,17 +118,17 @@ def decode_index(data: bytes, home: str) -> tuple[SegmentRef, ...]:
     """
     wire = json_of_bytes(data, "an index of the session")
     try:
-        return tuple(_decode_ref(one, home) for one in wire["refs"])
+        return tuple(_decode_ref(ref_json, namespace) for ref_json in wire["refs"])
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise CorruptStateError("an index of the session has another shape; nothing was changed") from error
 
 
-def encode_homes(homes: Sequence[str]) -> bytes:
+def encode_namespaces(namespaces: Sequence[str]) -> bytes:
     """Encode a list of homes as a piece. Guarantee: pure."""
-    return json_bytes_of({"homes": list(homes)})
+    return json_bytes_of({"homes": list(namespaces)})
 
 
-def decode_homes(data: bytes) -> tuple[str, ...]:
+def decode_namespaces(data: bytes) -> tuple[str, ...]:
     """Decode a list of homes. Guarantee: pure.
 
     Raises:
@@ -136,30 +136,30 @@ def decode_homes(data: bytes) -> tuple[str, ...]:
     """
     wire = json_of_bytes(data, "the list of a session's homes")
     try:
-        return tuple(str(one) for one in wire["homes"])
+        return tuple(str(namespace) for namespace in wire["homes"])
     except (KeyError, TypeError) as error:
         raise CorruptStateError("the list of a session's homes has another shape; nothing was changed") from error
 
 
-def encode_sealed(sealed: Sealed) -> dict[str, Any]:
+def encode_sealed(segment_list: SegmentList) -> dict[str, Any]:
     """Encode the sealed part of a session for its head. Guarantee: pure."""
     wire: dict[str, Any] = {
-        "home": sealed.home,
-        "homes": [home for home in sealed.homes if home != sealed.home],
-        "refs": [_encode_ref(ref, sealed.home) for ref in sealed.refs],
-        "seen": sealed.seen,
-        "agentSession": list(sealed.agent_session) if sealed.agent_session else None,
-        "homesAt": list(sealed.homes_at) if sealed.homes_at else None,
-        "overlay": list(sealed.overlay) if sealed.overlay else None,
+        "home": segment_list.namespace,
+        "homes": [namespace for namespace in segment_list.namespaces if namespace != segment_list.namespace],
+        "refs": [_encode_ref(ref, segment_list.namespace) for ref in segment_list.refs],
+        "seen": segment_list.seen,
+        "agentSession": list(segment_list.agent_session) if segment_list.agent_session else None,
+        "homesAt": list(segment_list.namespaces_at) if segment_list.namespaces_at else None,
+        "overlay": list(segment_list.overlay) if segment_list.overlay else None,
     }
     return {name: value for name, value in wire.items() if value}
 
 
-def _decode_piece(stored: Any) -> tuple[str, str] | None:
-    return (str(stored[0]), str(stored[1])) if stored else None
+def _decode_blob_location(blob_json: Any) -> tuple[str, str] | None:
+    return (str(blob_json[0]), str(blob_json[1])) if blob_json else None
 
 
-def decode_sealed(wire: Any) -> Sealed:
+def decode_sealed(wire: Any) -> SegmentList:
     """Decode the sealed part of a session. Guarantee: pure.
 
     Args:
@@ -169,24 +169,24 @@ def decode_sealed(wire: Any) -> Sealed:
         CorruptStateError: it is malformed.
     """
     if not wire:
-        return Sealed()
+        return SegmentList()
     try:
-        home = str(wire.get("home") or "")
-        homes = (*((home,) if home else ()), *(str(one) for one in wire.get("homes") or ()))
-        return Sealed(
-            home=home,
-            homes=homes,
-            refs=tuple(_decode_ref(one, home) for one in wire.get("refs") or ()),
+        namespace = str(wire.get("home") or "")
+        namespaces = (*((namespace,) if namespace else ()), *(str(value) for value in wire.get("homes") or ()))
+        return SegmentList(
+            namespace=namespace,
+            namespaces=namespaces,
+            refs=tuple(_decode_ref(value, namespace) for value in wire.get("refs") or ()),
             seen=str(wire.get("seen") or ""),
-            agent_session=_decode_piece(wire.get("agentSession")),
-            homes_at=_decode_piece(wire.get("homesAt")),
-            overlay=_decode_piece(wire.get("overlay")),
+            agent_session=_decode_blob_location(wire.get("agentSession")),
+            namespaces_at=_decode_blob_location(wire.get("homesAt")),
+            overlay=_decode_blob_location(wire.get("overlay")),
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise CorruptStateError("the session's references have another shape; nothing was changed") from error
 
 
-def has_pieces(state: Any) -> bool:
+def has_blobs(state: Any) -> bool:
     """Return whether a session has parts outside of its entity. Guarantee: pure.
 
     Args:
@@ -197,27 +197,27 @@ def has_pieces(state: Any) -> bool:
     return bool(state)
 
 
-def encode_sealing(sealing: Sealing) -> dict[str, Any]:
+def encode_sealing(sealing: SealPlan) -> dict[str, Any]:
     """Encode what a turn's end moves out of the head. Guarantee: pure."""
     return {
         "instead_of": sealing.instead_of,
-        "taken": sealing.taken,
+        "taken": sealing.entry_count,
         "receipts": sealing.receipts,
         "sealed": encode_sealed(sealing.sealed),
     }
 
 
-def decode_sealing(wire: Mapping[str, Any]) -> Sealing:
+def decode_sealing(wire: Mapping[str, Any]) -> SealPlan:
     """Decode what a turn's end moves out of the head. Guarantee: pure."""
-    return Sealing(wire["instead_of"], wire["taken"], wire["receipts"], decode_sealed(wire["sealed"]))
+    return SealPlan(wire["instead_of"], wire["taken"], wire["receipts"], decode_sealed(wire["sealed"]))
 
 
-def _encode_ref(ref: SegmentRef, home: str) -> list[Any]:
+def _encode_ref(ref: SegmentRef, namespace: str) -> list[Any]:
     wire: list[Any] = [ref.name, ref.entries, ref.size, ref.depth, ref.turns, int(ref.has_contents)]
-    return wire if ref.home == home else [*wire, ref.home]
+    return wire if ref.namespace == namespace else [*wire, ref.namespace]
 
 
-def _decode_ref(wire: Any, home: str) -> SegmentRef:
+def _decode_ref(wire: Any, namespace: str) -> SegmentRef:
     fields = cast("list[Any]", wire)
     return SegmentRef(
         name=str(fields[0]),
@@ -226,5 +226,5 @@ def _decode_ref(wire: Any, home: str) -> SegmentRef:
         depth=int(fields[3]),
         turns=str(fields[4]),
         has_contents=bool(fields[5]),
-        home=str(fields[6]) if len(fields) > 6 else home,  # noqa: PLR2004 - the last field is present when it differs
+        namespace=str(fields[6]) if len(fields) > 6 else namespace,  # noqa: PLR2004 - the last field is present when it differs
     )

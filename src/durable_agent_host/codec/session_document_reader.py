@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from durable_agent_host.codec.offloaded_text import LARGE_CHARACTERS, Detached, detach_text
-from durable_agent_host.codec.schema_validation import MAX_DEPTH, place_of
+from durable_agent_host.codec.offloaded_text import LARGE_CHARACTERS, OffloadedText, offload_text
+from durable_agent_host.codec.schema_validation import MAX_DEPTH, format_json_path
 from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import RequestError, RequestTooLargeError
 
@@ -26,16 +26,16 @@ _TOKEN: Final = re.compile(r'[ \t\n\r]*(?:([{}\[\],:"])|([^ \t\n\r{}\[\],:"]+)|$
 _TO_THE_END: Final = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 """All of a string but its quotation marks; an escape may be cut off after its backslash."""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_WORDS: Final = {"true": True, "false": False, "null": None}
-_LONGEST_WORD: Final = 10_000
+_LITERALS: Final = {"true": True, "false": False, "null": None}
+_MAX_NUMBER_CHARACTERS: Final = 10_000
 _LONG_CHARACTERS: Final = 256 * 1024
 """A longer text is parsed in parts, between which other threads run."""
-_LONGEST_ESCAPE: Final = len(r"\ud83d\ude00")
+_MAX_ESCAPE_CHARACTERS: Final = len(r"\ud83d\ude00")
 
 Kind = Literal["object", "list", "end", "key", "value"]
 
 
-class Event(NamedTuple):
+class JsonEvent(NamedTuple):
     """A parser event.
 
     Attributes:
@@ -47,7 +47,7 @@ class Event(NamedTuple):
     value: Any = None
 
 
-class JsonEvents:
+class JsonStreamParser:
     """Reads one JSON text."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class JsonEvents:
         self._awaits: frozenset[str] = _A_VALUE
         self._read = 0
 
-    def feed(self, data: bytes, *, is_end: bool = False) -> Iterator[Event]:
+    def feed(self, data: bytes, *, is_end: bool = False) -> Iterator[JsonEvent]:
         """Parse more bytes; exhaust the iterator before the next call.
 
         Args:
@@ -73,81 +73,81 @@ class JsonEvents:
             ValueError: it is not JSON; says why.
         """
         text = self._text + self._decoder.decode(data, is_end)
-        events: list[Event] = []
-        place = 0
-        while place < len(text):
+        events: list[JsonEvent] = []
+        offset = 0
+        while offset < len(text):
             yield from events
             events.clear()
             if self._string is not None:
-                place = self._read_string(text, place, events)
+                offset = self._read_string(text, offset, events)
                 continue
-            found = _TOKEN.match(text, place)
-            if found is None:  # nothing else can occur anywhere
-                raise ValueError(f"unexpected text at character {self._read + place}")
-            sign, word = found.groups()
-            if word is not None and found.end() == len(text) and not is_end:
-                if len(word) > _LONGEST_WORD:
-                    raise ValueError(f"a number of more than {_LONGEST_WORD} digits")
+            match = _TOKEN.match(text, offset)
+            if match is None:  # nothing else can occur anywhere
+                raise ValueError(f"unexpected text at character {self._read + offset}")
+            sign, word = match.groups()
+            if word is not None and match.end() == len(text) and not is_end:
+                if len(word) > _MAX_NUMBER_CHARACTERS:
+                    raise ValueError(f"a number of more than {_MAX_NUMBER_CHARACTERS} digits")
                 break
             if sign == '"':
-                self._expect('"', self._read + found.end())
+                self._expect('"', self._read + match.end())
                 self._string = ['"']
             elif sign is not None:
-                self._take_sign(sign, events, self._read + found.end())
+                self._handle_sign(sign, events, self._read + match.end())
             elif word is not None:
-                self._expect("value", self._read + found.end())
-                events.append(Event("value", _value_of(word)))
+                self._expect("value", self._read + match.end())
+                events.append(JsonEvent("value", _value_of(word)))
                 self._after_value()
-            place = found.end()
+            offset = match.end()
         yield from events
-        self._text = text[place:]
-        self._read += place
+        self._text = text[offset:]
+        self._read += offset
         if is_end and (self._awaits is not _NOTHING or self._string is not None):
             raise ValueError("its end is missing")
 
-    def _read_string(self, text: str, place: int, events: list[Event]) -> int:
+    def _read_string(self, text: str, offset: int, events: list[JsonEvent]) -> int:
         """Read a string up to its end, or the end of the text; return the place after it."""
         parts = self._string
         assert parts is not None
-        found = _TO_THE_END.match(text, place + self._is_escaped)
-        end = found.end() if found is not None else len(text)
+        match = _TO_THE_END.match(text, offset + self._is_escaped)
+        end = match.end() if match is not None else len(text)
         if text[end : end + 1] != '"':
-            parts.append(text[place:])
+            parts.append(text[offset:])
             self._is_escaped = end < len(text)
             return len(text)
-        parts.append(text[place : end + 1])
+        parts.append(text[offset : end + 1])
         raw = "".join(parts)
         self._string = None
         self._is_escaped = False
         parts.clear()
         value = json.loads(raw) if len(raw) <= _LONG_CHARACTERS else _long_text(raw)
         if self._awaits is _A_COLON:
-            events.append(Event("key", value))
+            events.append(JsonEvent("key", value))
         else:
-            events.append(Event("value", value))
+            events.append(JsonEvent("value", value))
             self._after_value()
         return end + 1
 
-    def _take_sign(self, sign: str, events: list[Event], place: int) -> None:
-        self._expect(sign, place)
+    def _handle_sign(self, sign: str, events: list[JsonEvent], offset: int) -> None:
+        self._expect(sign, offset)
         if sign in "{[":
             self._open.append(sign)
-            events.append(Event("object" if sign == "{" else "list"))
+            events.append(JsonEvent("object" if sign == "{" else "list"))
             self._awaits = _A_KEY_OR_END if sign == "{" else _A_VALUE_OR_END
         elif sign in "}]":
             self._open.pop()
-            events.append(Event("end"))
+            events.append(JsonEvent("end"))
             self._after_value()
         elif sign == ",":
             self._awaits = _A_KEY if self._open[-1] == "{" else _A_VALUE
         else:
             self._awaits = _A_VALUE
 
-    def _expect(self, what: str, place: int) -> None:
-        if what not in self._awaits:
-            wanted = " or ".join(sorted(self._awaits)) or "nothing more"
-            raise ValueError(f"{what} at character {place}, where {wanted} is expected")
-        if what == '"' and "key" in self._awaits:
+    def _expect(self, symbol: str, offset: int) -> None:
+        if symbol not in self._awaits:
+            expected = " or ".join(sorted(self._awaits)) or "nothing more"
+            raise ValueError(f"{symbol} at character {offset}, where {expected} is expected")
+        if symbol == '"' and "key" in self._awaits:
             self._awaits = _A_COLON
 
     def _after_value(self) -> None:
@@ -167,12 +167,12 @@ _MORE_OF_A_LIST: Final = frozenset({",", "]"})
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
-def _ends_escaping(text: str, first: int, end: int) -> bool:
+def _is_next_escaped(text: str, first: int, end: int) -> bool:
     """Return whether the text before a place escapes the next character."""
-    place = end
-    while place > first and text[place - 1] == "\\":
-        place -= 1
-    return (end - place) % 2 == 1
+    offset = end
+    while offset > first and text[offset - 1] == "\\":
+        offset -= 1
+    return (end - offset) % 2 == 1
 
 
 def _long_text(raw: str) -> str:
@@ -193,21 +193,21 @@ def _long_text(raw: str) -> str:
 
 def _before_escape(raw: str, start: int, cut: int) -> int:
     """Return the last place before a cut that is not inside an escape or a surrogate pair."""
-    place = raw.rfind("\\", cut - _LONGEST_ESCAPE, cut)
-    if place < 0:
+    offset = raw.rfind("\\", cut - _MAX_ESCAPE_CHARACTERS, cut)
+    if offset < 0:
         return cut
-    if _ends_escaping(raw, start, place):
-        place -= 1
-    half = place - _LONGEST_ESCAPE // 2
-    is_low = raw[place : place + 3].lower() == "\\ud" and raw[place + 3 : place + 4].lower() in "cdef"
-    if is_low and raw[half : half + 2] == "\\u" and not _ends_escaping(raw, start, half):
+    if _is_next_escaped(raw, start, offset):
+        offset -= 1
+    half = offset - _MAX_ESCAPE_CHARACTERS // 2
+    is_low = raw[offset : offset + 3].lower() == "\\ud" and raw[offset + 3 : offset + 4].lower() in "cdef"
+    if is_low and raw[half : half + 2] == "\\u" and not _is_next_escaped(raw, start, half):
         return half
-    return place
+    return offset
 
 
 def _value_of(word: str) -> Any:
-    if word in _WORDS:
-        return _WORDS[word]
+    if word in _LITERALS:
+        return _LITERALS[word]
     if not _NUMBER.fullmatch(word):
         raise ValueError(f"{word[:20]!r} is no value")
     return json.loads(word)
@@ -217,7 +217,7 @@ HISTORY: Final = ("data", "conversationHistory")
 RECEIPTS: Final = ("data", "extensionData", EXTENSION, "receipts")
 REST_BYTES: Final = 16 * 1024 * 1024
 """Maximum size of a document besides its entries and receipts."""
-_OF_EVENT: Final = 16
+_BYTES_PER_VALUE: Final = 16
 """Bytes counted for a value besides its text."""
 
 
@@ -233,7 +233,7 @@ class ReadEntry:
 
     number: int
     entry: Any
-    texts: Sequence[Detached]
+    texts: Sequence[OffloadedText]
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class DocumentReader:
     """Reads one document."""
 
     def __init__(self) -> None:
-        self._json = JsonEvents()
+        self._json = JsonStreamParser()
         self._builder = _Builder()
         self._size = 0
 
@@ -306,8 +306,8 @@ class DocumentReader:
             for event in self._json.feed(data, is_end=is_end):
                 self._builder.add(event)
         except ValueError as error:
-            raise RequestError(f"the body is not valid JSON: {error}, in {self._builder.place}") from None
-        return self._builder.taken()
+            raise RequestError(f"the body is not valid JSON: {error}, in {self._builder.location}") from None
+        return self._builder.take_values()
 
 
 class _Streamed(list[Any]):
@@ -315,7 +315,7 @@ class _Streamed(list[Any]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.given = 0
+        self.item_count = 0
 
 
 class _Builder:
@@ -325,23 +325,23 @@ class _Builder:
         self.document: Any = None
         self._open: list[Any] = []
         self._keys: list[str | int] = []
-        self._texts: list[Detached] = []
-        self._taken: list[Read] = []
+        self._texts: list[OffloadedText] = []
+        self._completed: list[Read] = []
         self._rest_bytes = 0
         self._seen: set[tuple[str | int, ...]] = set()
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The parser's current position."""
-        return place_of(tuple(self._keys))
+        return format_json_path(tuple(self._keys))
 
-    def taken(self) -> list[Read]:
+    def take_values(self) -> list[Read]:
         """Return the completed values, once."""
-        taken = self._taken
-        self._taken = []
-        return taken
+        values = self._completed
+        self._completed = []
+        return values
 
-    def add(self, event: Event) -> None:
+    def add(self, event: JsonEvent) -> None:
         """Handle one event of the parser."""
         kind, value = event
         if kind == "key":
@@ -368,24 +368,25 @@ class _Builder:
         if path not in (HISTORY, RECEIPTS):
             return []
         if path in self._seen:
-            raise RequestError(f"the body is not a valid session: {self.place} comes twice")
+            raise RequestError(f"the body is not a valid session: {self.location} comes twice")
         self._seen.add(path)
         return _Streamed()
 
     def _begin(self, value: Any) -> None:
         if len(self._open) >= MAX_DEPTH:
-            place = place_of(tuple(self._keys[:8]))
+            location = format_json_path(tuple(self._keys[:8]))
             raise RequestError(
-                f"the body is not a valid session: {place} is nested more than {MAX_DEPTH} levels deep: make it flatter"
+                f"the body is not a valid session: {location} is nested more than {MAX_DEPTH} levels deep: "
+                "make it flatter"
             )
         self._open.append(value)
         self._keys.append(0 if isinstance(value, list) else "")
 
     def _detach(self, text: str) -> str:
         at = cast("int", self._entry_at)
-        found, data = detach_text(text, tuple(self._keys[at:]))
-        self._texts.append(found)
-        self._taken.append(ReadText(found.name, data))
+        text_record, data = offload_text(text, tuple(self._keys[at:]))
+        self._texts.append(text_record)
+        self._completed.append(ReadText(text_record.name, data))
         return ""
 
     def _put(self, value: Any) -> None:
@@ -394,27 +395,27 @@ class _Builder:
             return
         holder = self._open[-1]
         if isinstance(holder, _Streamed):
-            self._give(holder, value)
+            self._emit(holder, value)
         elif isinstance(holder, list):
             cast("list[Any]", holder).append(value)
             self._keys[-1] = len(cast("list[Any]", holder))
         else:
             holder[self._keys[-1]] = [] if isinstance(value, _Streamed) else value
         if isinstance(holder, _Streamed):
-            self._keys[-1] = holder.given
-        elif not any(isinstance(one, _Streamed) for one in self._open[2:5]):
+            self._keys[-1] = holder.item_count
+        elif not any(isinstance(container, _Streamed) for container in self._open[2:5]):
             self._count(value)
 
-    def _give(self, holder: _Streamed, value: Any) -> None:
+    def _emit(self, holder: _Streamed, value: Any) -> None:
         if tuple(self._keys[:-1]) == HISTORY:
-            self._taken.append(ReadEntry(holder.given, value, tuple(self._texts)))
+            self._completed.append(ReadEntry(holder.item_count, value, tuple(self._texts)))
             self._texts = []
         else:
-            self._taken.append(ReadReceipt(holder.given, value))
-        holder.given += 1
+            self._completed.append(ReadReceipt(holder.item_count, value))
+        holder.item_count += 1
 
     def _count(self, value: Any) -> None:
-        self._rest_bytes += _OF_EVENT + (len(value) if isinstance(value, str) else 0)
+        self._rest_bytes += _BYTES_PER_VALUE + (len(value) if isinstance(value, str) else 0)
         if self._rest_bytes > REST_BYTES:
             raise RequestTooLargeError(
                 f"the document has more than {REST_BYTES} bytes beside its conversation: leave out what is not needed"

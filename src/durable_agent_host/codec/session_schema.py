@@ -13,28 +13,36 @@ from agent_framework import AgentSession
 from durable_agent_host.codec.content import CONTENT_CODECS, MAPPED
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import REQUEST, RESPONSE, decode_messages, decode_response
-from durable_agent_host.codec.schema_validation import ANYTHING, Fault, Path, Shape, find_faults, find_limits, place_of
+from durable_agent_host.codec.schema_validation import (
+    ANYTHING,
+    Path,
+    Schema,
+    SchemaViolation,
+    find_limit_violations,
+    find_violations,
+    format_json_path,
+)
 from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.provider_item import STAMP
 
 SOURCE: Final = "durable_agent_host"
-"""Where the framework's session remembers what a model's service has forgotten."""
+"""Key in the state of the framework's session: what a model's service has lost."""
 
 _NONE: Final = type(None)
-_TEXT: Final = Shape((str,))
-_TEXT_OR_NULL: Final = Shape((str, _NONE))
-_SCALAR: Final = Shape((str, int, float, bool, _NONE))
-_NUMBER: Final = Shape((int, float))
-_NUMBER_OR_NULL: Final = Shape((int, float, _NONE))
-_FLAG: Final = Shape((bool, _NONE))
-_OBJECT: Final = Shape((dict, _NONE))
-_LIST: Final = Shape((list, _NONE))
+_TEXT: Final = Schema((str,))
+_TEXT_OR_NULL: Final = Schema((str, _NONE))
+_SCALAR: Final = Schema((str, int, float, bool, _NONE))
+_NUMBER: Final = Schema((int, float))
+_NUMBER_OR_NULL: Final = Schema((int, float, _NONE))
+_FLAG: Final = Schema((bool, _NONE))
+_OBJECT: Final = Schema((dict, _NONE))
+_LIST: Final = Schema((list, _NONE))
 
-_OBJECTS: Final = Shape((list, _NONE), each=Shape((dict,)))
-_STAMP: Final = Shape((dict,), {"provider": _TEXT_OR_NULL, "type": _TEXT_OR_NULL, "id": _TEXT_OR_NULL})
-_PROPERTIES: Final = Shape((dict, _NONE), {STAMP: _STAMP})
-CONTENT_FIELDS: Final[dict[str, Shape]] = {
+_OBJECTS: Final = Schema((list, _NONE), each=Schema((dict,)))
+_STAMP: Final = Schema((dict,), {"provider": _TEXT_OR_NULL, "type": _TEXT_OR_NULL, "id": _TEXT_OR_NULL})
+_PROPERTIES: Final = Schema((dict, _NONE), {STAMP: _STAMP})
+CONTENT_FIELDS: Final[dict[str, Schema]] = {
     **dict.fromkeys(("text", "protected_data", "uri", "media_type", "message", "call_id", "name"), _TEXT_OR_NULL),
     **dict.fromkeys(("exception", "file_id", "vector_store_id", "id"), _TEXT_OR_NULL),
     **dict.fromkeys(("error_code", "error_details", "image_id", "status", "stdout", "stderr"), _SCALAR),
@@ -46,59 +54,59 @@ CONTENT_FIELDS: Final[dict[str, Shape]] = {
     **dict.fromkeys(("pending_safety_checks", "acknowledged_safety_checks"), _OBJECTS),
     "additional_properties": _PROPERTIES,
     "commands": _LIST,
-    "arguments": Shape((str, dict, _NONE)),
+    "arguments": Schema((str, dict, _NONE)),
     **dict.fromkeys(("result", "output", "outputs"), ANYTHING),
 }
 """The values of the fields of the framework's contents, by name."""
 
-_CONTENT_EXTENSION: Final = Shape(
+_CONTENT_EXTENSION: Final = Schema(
     (dict,), CONTENT_FIELDS | {"argumentsForm": _TEXT_OR_NULL, "argumentsText": _TEXT_OR_NULL}
 )
-_MESSAGE_EXTENSION: Final = Shape((dict,), {"messageId": _TEXT_OR_NULL, "additionalProperties": _OBJECT})
+_MESSAGE_EXTENSION: Final = Schema((dict,), {"messageId": _TEXT_OR_NULL, "additionalProperties": _OBJECT})
 
 
-def _extended(ours: Shape) -> Shape:
+def _extension_schema(host_schema: Schema) -> Schema:
     """Return the shape of an ``extensionData`` in which our part has a shape."""
-    return Shape((dict, _NONE), {EXTENSION: ours})
+    return Schema((dict, _NONE), {EXTENSION: host_schema})
 
 
 _COUNTS: Final = dict.fromkeys(("inputTokenCount", "outputTokenCount", "totalTokenCount"), _NUMBER_OR_NULL)
-_USAGE: Final = Shape((dict, _NONE), _COUNTS | {"extensionData": _OBJECT})
-_UPSTREAMS: Final[dict[str, dict[str, Shape]]] = {
+_USAGE: Final = Schema((dict, _NONE), _COUNTS | {"extensionData": _OBJECT})
+_UPSTREAMS: Final[dict[str, dict[str, Schema]]] = {
     **{wire_type: {wire: CONTENT_FIELDS[name] for name, wire in row.items()} for wire_type, row in MAPPED.values()},
     "functionCall": {"callId": _TEXT_OR_NULL, "name": _TEXT_OR_NULL, "arguments": CONTENT_FIELDS["arguments"]},
     "usage": {"usage": _USAGE},
 }
-_WHOLE: Final = Shape((dict,), CONTENT_FIELDS)
+_CONTENT_OBJECT: Final = Schema((dict,), CONTENT_FIELDS)
 
 
-_BESIDE: Final = {"extensionData": _extended(_CONTENT_EXTENSION)}
+_CONTENT_EXTENSION_DATA: Final = {"extensionData": _extension_schema(_CONTENT_EXTENSION)}
 _CONTENTS: Final = {
-    codec.wire_type: Shape((dict,), _UPSTREAMS[codec.wire_type] | _BESIDE)
+    codec.wire_type: Schema((dict,), _UPSTREAMS[codec.wire_type] | _CONTENT_EXTENSION_DATA)
     if codec.wire_type in _UPSTREAMS
-    else Shape((dict,), {"content": _WHOLE}, ("content",))
+    else Schema((dict,), {"content": _CONTENT_OBJECT}, ("content",))
     for codec in CONTENT_CODECS.values()
 }
 
 
-def _content_of_type(content: Any) -> Shape | None:
+def _content_of_type(content: Any) -> Schema | None:
     kind: Any = content.get("$type")
     return _CONTENTS.get(kind) if isinstance(kind, str) else None
 
 
-_CONTENT: Final = Shape((dict,), {"$type": _TEXT}, ("$type",), further=_content_of_type)
-_MESSAGE: Final = Shape(
+_CONTENT: Final = Schema((dict,), {"$type": _TEXT}, ("$type",), further=_content_of_type)
+_MESSAGE: Final = Schema(
     (dict,),
     {
         "role": _TEXT,
-        "contents": Shape((list,), each=_CONTENT),
+        "contents": Schema((list,), each=_CONTENT),
         "authorName": _TEXT_OR_NULL,
         "createdAt": _TEXT_OR_NULL,
-        "extensionData": _extended(_MESSAGE_EXTENSION),
+        "extensionData": _extension_schema(_MESSAGE_EXTENSION),
     },
     ("role", "contents"),
 )
-_ENTRY_EXTENSION: Final = Shape(
+_ENTRY_EXTENSION: Final = Schema(
     (dict,),
     {
         "additionalProperties": _OBJECT,
@@ -107,34 +115,34 @@ _ENTRY_EXTENSION: Final = Shape(
         "finishReason": _TEXT_OR_NULL,
     },
 )
-_KNOWN_ENTRY: Final = Shape(
+_KNOWN_ENTRY: Final = Schema(
     (dict,),
     {
         "createdAt": _TEXT_OR_NULL,
-        "messages": Shape((list, _NONE), each=_MESSAGE),
+        "messages": Schema((list, _NONE), each=_MESSAGE),
         "responseType": _TEXT_OR_NULL,
         "responseSchema": _OBJECT,
         "orchestrationId": _TEXT_OR_NULL,
         "usage": _USAGE,
-        "extensionData": _extended(_ENTRY_EXTENSION),
+        "extensionData": _extension_schema(_ENTRY_EXTENSION),
     },
 )
 
 
-def _entry_of_type(entry: Any) -> Shape | None:
+def _entry_of_type(entry: Any) -> Schema | None:
     return _KNOWN_ENTRY if entry.get("$type") in (REQUEST, RESPONSE) else None
 
 
-_ENTRY: Final = Shape((dict,), {"$type": _TEXT, "correlationId": _TEXT_OR_NULL}, ("$type",), further=_entry_of_type)
-_STATS: Final = Shape((list, _NONE), each=_NUMBER)
-_ERROR: Final = Shape((dict, _NONE), {"type": _TEXT_OR_NULL, "message": _TEXT_OR_NULL})
-_RECEIPT: Final = Shape(
+_ENTRY: Final = Schema((dict,), {"$type": _TEXT, "correlationId": _TEXT_OR_NULL}, ("$type",), further=_entry_of_type)
+_STATS: Final = Schema((list, _NONE), each=_NUMBER)
+_ERROR: Final = Schema((dict, _NONE), {"type": _TEXT_OR_NULL, "message": _TEXT_OR_NULL})
+_RECEIPT: Final = Schema(
     (dict,),
     {"turnId": _TEXT, "status": _TEXT, "endedAt": _TEXT, "requestHash": _TEXT, "error": _ERROR, "stats": _STATS}
-    | {"spent": Shape((list, _NONE), each=Shape((int, float, _NONE)))},
+    | {"spent": Schema((list, _NONE), each=Schema((int, float, _NONE)))},
     ("turnId",),
 )
-_REQUEST: Final = Shape(
+_REQUEST: Final = Schema(
     (dict,),
     {
         **dict.fromkeys(("agent", "session_id", "turn_id", "message", "role", "policy", "created_at"), _TEXT),
@@ -145,46 +153,46 @@ _REQUEST: Final = Shape(
         "owner": _OBJECT,
     },
 )
-_AGENT_SESSION: Final = Shape(
+_AGENT_SESSION: Final = Schema(
     (dict, _NONE),
     {
         "session_id": _TEXT,
-        "service_session_id": Shape((str, dict, _NONE)),
-        "state": Shape((dict, _NONE), {SOURCE: _OBJECT}),
+        "service_session_id": Schema((str, dict, _NONE)),
+        "state": Schema((dict, _NONE), {SOURCE: _OBJECT}),
     },
     ("session_id",),
 )
-_OURS: Final = {
+_HOST_FIELDS: Final = {
     "agentSession": _AGENT_SESSION,
-    "owner": Shape((dict, _NONE), {"principal": _TEXT, "tenant": _TEXT}, ("principal",)),
+    "owner": Schema((dict, _NONE), {"principal": _TEXT, "tenant": _TEXT}, ("principal",)),
     "running": _TEXT_OR_NULL,
-    "queue": Shape((list, _NONE), each=_TEXT),
+    "queue": Schema((list, _NONE), each=_TEXT),
     "interrupting": _TEXT_OR_NULL,
-    "refused": Shape((list, _NONE), each=_TEXT),
+    "refused": Schema((list, _NONE), each=_TEXT),
     "erasing": _TEXT_OR_NULL,
     "usedAt": _TEXT_OR_NULL,
-    "imported": Shape((int, _NONE)),
-    "requests": Shape((dict, _NONE), each=_REQUEST),
-    "spent": Shape((dict, _NONE), dict.fromkeys(("tokens", "cost", "model_calls", "tool_calls", "seconds"), _NUMBER)),
+    "imported": Schema((int, _NONE)),
+    "requests": Schema((dict, _NONE), each=_REQUEST),
+    "spent": Schema((dict, _NONE), dict.fromkeys(("tokens", "cost", "model_calls", "tool_calls", "seconds"), _NUMBER)),
     "appState": _OBJECT,
 }
 
 
-def _document(entry: Shape, receipt: Shape) -> Shape:
-    ours = Shape((dict, _NONE), _OURS | {"receipts": Shape((list, _NONE), each=receipt)})
-    history = Shape((list,), each=entry)
-    data = {"conversationHistory": history, "extensionData": Shape((dict, _NONE), {EXTENSION: ours})}
-    needed = ("schemaVersion", "data")
-    return Shape((dict,), {"data": Shape((dict,), data, ("conversationHistory",))}, needed)
+def _document(entry: Schema, receipt: Schema) -> Schema:
+    host_schema = Schema((dict, _NONE), _HOST_FIELDS | {"receipts": Schema((list, _NONE), each=receipt)})
+    history = Schema((list,), each=entry)
+    data = {"conversationHistory": history, "extensionData": Schema((dict, _NONE), {EXTENSION: host_schema})}
+    required = ("schemaVersion", "data")
+    return Schema((dict,), {"data": Schema((dict,), data, ("conversationHistory",))}, required)
 
 
 _DOCUMENT: Final = _document(_ENTRY, _RECEIPT)
 _OUTLINE: Final = _document(
-    Shape((dict,), {"correlationId": _TEXT_OR_NULL}), Shape((dict,), {"turnId": _TEXT}, ("turnId",))
+    Schema((dict,), {"correlationId": _TEXT_OR_NULL}), Schema((dict,), {"turnId": _TEXT}, ("turnId",))
 )
 
 
-def outline_faults(document: Any) -> Iterator[Fault]:
+def find_outline_violations(document: Any) -> Iterator[SchemaViolation]:
     """Find where a document lacks the shape that admission and commit rely on, which read no message.
 
     Guarantee: pure.
@@ -199,15 +207,15 @@ def outline_faults(document: Any) -> Iterator[Fault]:
     entries: Any = cast("dict[str, Any]", data).get("conversationHistory") if isinstance(data, dict) else None
     if isinstance(entries, list) and all(map(_has_outline, cast("list[Any]", entries))):  # a session has many
         outer: dict[str, Any] = {"conversationHistory": []}
-        return find_faults(cast("Any", document | {"data": data | outer}), _OUTLINE)
-    return find_faults(document, _OUTLINE)
+        return find_violations(cast("Any", document | {"data": data | outer}), _OUTLINE)
+    return find_violations(document, _OUTLINE)
 
 
 def _has_outline(entry: Any) -> bool:
     return type(entry) is dict and type(cast("dict[str, Any]", entry).get("correlationId")) in (str, _NONE)
 
 
-def document_faults(document: Any) -> list[Fault]:
+def find_schema_violations(document: Any) -> list[SchemaViolation]:
     """List everything that makes a document unreadable, one by one where it lacks the shape of a session.
 
     Guarantee: pure.
@@ -218,11 +226,11 @@ def document_faults(document: Any) -> list[Fault]:
     Returns:
         The faults; none for a readable document, whatever unknown values it contains.
     """
-    faults = [*find_limits(document)] or [*find_faults(document, _DOCUMENT)]
-    return faults or [*_unread(cast("dict[str, Any]", document))]
+    violations = [*find_limit_violations(document)] or [*find_violations(document, _DOCUMENT)]
+    return violations or [*_find_unreadable_parts(cast("dict[str, Any]", document))]
 
 
-def entry_fault(entry: Any) -> str | None:
+def find_entry_violation(entry: Any) -> str | None:
     """Return why an entry of a known type cannot be read, by reading it. Guarantee: pure.
 
     Args:
@@ -240,48 +248,53 @@ def entry_fault(entry: Any) -> str | None:
     return None
 
 
-def _unread(document: dict[str, Any]) -> Iterator[Fault]:
+def _find_unreadable_parts(document: dict[str, Any]) -> Iterator[SchemaViolation]:
     """Read what the schema leaves to its readers."""
     data = cast("dict[str, Any]", document["data"])
-    for number, entry in enumerate(cast("list[Any]", data["conversationHistory"])):
-        known = entry.get("$type") in (REQUEST, RESPONSE)
-        if known and (reason := entry_fault(entry)) is not None:
-            path = ("data", "conversationHistory", number)
-            yield Fault(path, reason, path)
-    ours = extension_of(data).get("agentSession")
-    if ours is not None:
+    for index, entry in enumerate(cast("list[Any]", data["conversationHistory"])):
+        is_known_type = entry.get("$type") in (REQUEST, RESPONSE)
+        if is_known_type and (reason := find_entry_violation(entry)) is not None:
+            path = ("data", "conversationHistory", index)
+            yield SchemaViolation(path, reason, path)
+    agent_session = extension_of(data).get("agentSession")
+    if agent_session is not None:
         path = ("data", "extensionData", EXTENSION, "agentSession")
         try:
-            AgentSession.from_dict(copy.deepcopy(ours))
+            AgentSession.from_dict(copy.deepcopy(agent_session))
         except Exception as error:  # noqa: BLE001 - the framework's readers raise any error
-            yield Fault(path, f"cannot be read: {_reason(error)}", path)
+            yield SchemaViolation(path, f"cannot be read: {_reason(error)}", path)
 
 
 def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, CorruptStateError) else f"{type(error).__name__}: {error}"
 
 
-def move_entry(path: Path, first: int, listed: Path = ("data", "conversationHistory")) -> Path:
+def shift_list_index(path: Path, first: int, list_path: Path = ("data", "conversationHistory")) -> Path:
     """Shift the index of a list in a path, for a part of a document. Guarantee: pure.
 
     Args:
         path: in a document that has a part of the list.
         first: position of the part's first item in the whole list, from 0.
-        listed: path of the list.
+        list_path: path of the list.
     """
-    number = path[len(listed)] if len(path) > len(listed) and path[: len(listed)] == listed else None
-    return (*listed, first + number, *path[len(listed) + 1 :]) if isinstance(number, int) else path
+    index = path[len(list_path)] if len(path) > len(list_path) and path[: len(list_path)] == list_path else None
+    return (*list_path, first + index, *path[len(list_path) + 1 :]) if isinstance(index, int) else path
 
 
-def shape_error(faults: list[Fault], shown: int = 5) -> str:
+def format_violations(violations: list[SchemaViolation], max_violations: int = 5) -> str:
     """Format faults as one sentence. Guarantee: pure.
 
     Args:
-        faults: at least one.
-        shown: maximum faults listed.
+        violations: at least one.
+        max_violations: maximum faults listed.
 
     Returns:
         The places and their problems.
     """
-    more = f"; and {len(faults) - shown} more" if len(faults) > shown else ""
-    return "; ".join(f"{place_of(fault.path)} {fault.problem}" for fault in faults[:shown]) + more
+    more = f"; and {len(violations) - max_violations} more" if len(violations) > max_violations else ""
+    return (
+        "; ".join(
+            f"{format_json_path(violation.path)} {violation.problem}" for violation in violations[:max_violations]
+        )
+        + more
+    )

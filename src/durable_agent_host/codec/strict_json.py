@@ -5,7 +5,7 @@ from json.encoder import encode_basestring_ascii
 from math import isfinite
 from typing import Any, Final, cast
 
-MOST_LEVELS: Final = 100
+MAX_LEVELS: Final = 100
 """Objects and lists within each other; tools' arguments and schemas have fewer than twenty."""
 
 
@@ -26,14 +26,14 @@ def names_python_class(text: str) -> bool:
     """
     found = False
 
-    def look(fields: dict[str, Any]) -> dict[str, Any]:
+    def check_object(fields: dict[str, Any]) -> dict[str, Any]:
         nonlocal found
         found = found or fields.keys() >= CLASS_FIELDS
         return fields
 
     if "__" in text or "\\u" in text:  # few texts are parsed for this
         try:
-            json.loads(text, object_hook=look)
+            json.loads(text, object_hook=check_object)
         except (ValueError, RecursionError):  # the SDK cannot read it either
             return found
     return found
@@ -49,16 +49,16 @@ def has_python_class(value: Any) -> bool:
     return False
 
 
-def is_nested_too_deeply(value: Any, most: int = MOST_LEVELS) -> bool:
-    """Tell whether JSON has more levels than any part of a request needs. Guarantee: pure; does not recurse.
+def is_nested_too_deeply(value: Any, max_levels: int = MAX_LEVELS) -> bool:
+    """Return whether JSON has more levels than any part of a request needs. Guarantee: pure; does not recurse.
 
     Args:
-        value: what JSON can hold.
-        most: levels allowed.
+        value: JSON.
+        max_levels: levels allowed.
     """
     level: list[Any] = [value]
-    for _ in range(most + 1):
-        level = [inner for one in level for inner in _within(one)]
+    for _ in range(max_levels + 1):
+        level = [inner for value_of_level in level for inner in _within(value_of_level)]
         if not level:
             return False
     return True
@@ -85,7 +85,7 @@ def parse_strict(text: str | bytes) -> Any:
         ValueError: it is not JSON, or has NaN, Infinity or a number that is too large to be read.
         RecursionError: it is nested too deeply.
     """
-    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    return json.loads(text, parse_constant=_reject, parse_float=_finite)
 
 
 def encode_strict(value: Any) -> str:
@@ -107,14 +107,14 @@ def encode_strict(value: Any) -> str:
 def with_nulls(value: Any) -> Any:
     """Return a copy of a JSON value with null for numbers that are not finite. Guarantee: pure."""
     if isinstance(value, dict):
-        return {name: with_nulls(one) for name, one in cast("dict[str, Any]", value).items()}
+        return {name: with_nulls(inner_value) for name, inner_value in cast("dict[str, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return [with_nulls(one) for one in cast("list[Any]", value)]
+        return [with_nulls(inner_value) for inner_value in cast("list[Any]", value)]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON number")
+def _reject(word: str) -> Any:
+    raise ValueError(f"{word} is not a JSON number")
 
 
 def _finite(text: str) -> float:

@@ -19,9 +19,9 @@ def result_text(content: Content) -> str:
     Returns:
         Its outputs, one after the other; files and media as a name in brackets; empty when there is nothing.
     """
-    said = [_RESULTS.get(content.type, _of_output)(content)]
+    texts = [_RESULTS.get(content.type, _of_output)(content)]
     failure = content.exception or content.additional_properties.get("error")
-    return "\n".join(text for text in (*said, value_text(failure)) if text)
+    return "\n".join(text for text in (*texts, value_text(failure)) if text)
 
 
 def short_text(text: str) -> str:
@@ -51,9 +51,9 @@ def value_text(value: Any) -> str:
     if isinstance(value, Content):
         return result_text(value)
     if isinstance(value, Mapping):
-        known = cast("Mapping[str, Any]", value)
-        if known.get("type") == "text" and isinstance(known.get("text"), str):
-            return known["text"]
+        contents = cast("Mapping[str, Any]", value)
+        if contents.get("type") == "text" and isinstance(contents.get("text"), str):
+            return contents["text"]
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         parts = cast("Sequence[Any]", value)
         if all(isinstance(part, Content) or _is_text_part(part) for part in parts):
@@ -86,9 +86,9 @@ def _of_output(content: Content) -> str:
 
 
 def _of_command(content: Content) -> str:
-    said = [content.stdout, content.stderr, "timed out" if content.timed_out else ""]
+    output = [content.stdout, content.stderr, "timed out" if content.timed_out else ""]
     code = f"exit code {content.exit_code}" if content.exit_code else ""
-    return "\n".join(text for text in (*said, code) if text)
+    return "\n".join(text for text in (*output, code) if text)
 
 
 _RESULTS: Final[dict[str, Callable[[Content], str]]] = {

@@ -11,8 +11,7 @@ EXTENSION = "durableAgentHost"
 """Our object's key in every ``extensionData``."""
 
 ContentWire = TypedDict(
-    "ContentWire",
-    {"$type": str, "extensionData": NotRequired[dict[str, Any]], "content": NotRequired[dict[str, Any]]},
+    "ContentWire", {"$type": str, "extensionData": NotRequired[dict[str, Any]], "content": NotRequired[dict[str, Any]]}
 )
 """One content. The further keys depend on ``$type``: see `durable_agent_host.codec.content`."""
 
@@ -56,7 +55,7 @@ EntryWire = TypedDict(
 class ReceiptWire(TypedDict):
     """How a turn ended; without a status, it was completed.
 
-    ``stats`` are the numbers in the order of `TurnStats`, ``spent`` those of `Spent`.
+    ``stats`` are the numbers in the order of `TurnStats`, ``spent`` those of `BudgetUsage`.
     """
 
     turnId: str

@@ -1,1 +1,4 @@
-"""Crossing threads and event loops: `waiters` wakes loops, `loop_thread` calls into one, `ticks` aligns writes."""
+"""Work across threads and event loops.
+
+`thread_safe_waiters` wakes loops, `event_loop_thread` calls into one, `thread_offload` computes in a thread.
+"""

@@ -9,7 +9,7 @@ _SWITCH_SECONDS: Final = 0.0005
 _STRETCH_SECONDS: Final = 0.001
 
 
-def switch_often() -> None:
+def set_switch_interval() -> None:
     """Let threads switch after half a millisecond. Guarantee: idempotent; never lengthens the interval.
 
     A turn releases the interpreter at each of its some hundred system calls, and then waits for this interval while
@@ -18,7 +18,7 @@ def switch_often() -> None:
     sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
 
 
-class Stretch:
+class TaskSlice:
     """The work of one task between two points at which other tasks of its loop run.
 
     Data that has already arrived is taken without waiting: a stream that arrives faster than it is processed holds its

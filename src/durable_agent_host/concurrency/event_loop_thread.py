@@ -1,7 +1,7 @@
 """An event loop in its own thread, for clients that belong to one loop and are called from many.
 
-Calls posted while the loop is busy cross with one wake-up, and so do the answers to each loop that waits; see
-`waiters` for why.
+Calls posted while the loop is busy cross threads with one wake-up, and so do the results for each loop that waits; see
+`thread_safe_waiters` for the reason.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from durable_agent_host.errors import LogError
 _CLOSE_SECONDS: Final = 5.0
 
 
-class StepBatches[T]:
+class LoopBatcher[T]:
     """Collects what is added during one step of a loop and hands it over together, at the end of the step.
 
     Args:
@@ -58,7 +58,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._is_closed = False
         self._posted_calls: list[tuple[Callable[[Any], object], Any]] = []
-        self._done_promises = StepBatches[Promise](wake_all)
+        self._done_promises = LoopBatcher[Promise](wake_all)
 
     def post(self, call: Callable[[Any], object], argument: Any) -> None:
         """Call a function in the loop soon, in the order of the posts; callable from any thread.

@@ -12,7 +12,7 @@ MANY_CHARACTERS: Final = 16 * 1024
 """From this many characters, searching them takes longer than crossing threads twice."""
 
 
-async def aside[T](count: int, do: Callable[[], T], *, many: int = MANY) -> T:
+async def run_in_thread_if_many[T](count: int, do: Callable[[], T], *, many: int = MANY) -> T:
     """Compute in a thread when there are many items, otherwise at once.
 
     Args:
@@ -36,7 +36,7 @@ async def run_in_thread_if_long[T](texts: object, do: Callable[[], T]) -> T:
     Returns:
         What it returns; raises what it raises.
     """
-    return await aside(_characters_in(texts), do, many=MANY_CHARACTERS)
+    return await run_in_thread_if_many(_characters_in(texts), do, many=MANY_CHARACTERS)
 
 
 def _characters_in(value: object) -> int:

@@ -2,7 +2,7 @@
 
 Theory of operation. Waking a loop takes a system call and usually a thread switch, which costs more than most of what
 the loop then does. So code with news for many waiters wakes each of their loops once, with `wake_all`. Everything
-here that waits for another thread is a `Waiter`: a `Promise`, a waiter of `Wakeups`, a follower of a turn log.
+here that waits for another thread is a `Waiter`: a `Promise`, a waiter of `Notifier`, a follower of a turn log.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class Promise(Waiter):
             self.future.set_exception(self._error)
 
 
-class Wakeups:
+class Notifier:
     """Waiters by key. A notification may be early or repeated; none come from other processes, so waiters also poll.
 
     Every method may be called from any thread.

@@ -20,7 +20,7 @@ from durable_agent_host.errors import FencedError, LogError, StateError, TurnErr
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
-from durable_agent_host.segments.turn_data_storage import RECORD, TRAVELS_BYTES, SessionName, TurnDataStorage
+from durable_agent_host.segments.turn_data_storage import RECORD, TRAVELS_BYTES, SessionKey, TurnDataStorage
 from durable_agent_host.session.receipts import KEY_REUSED, RESPONSE_EXPIRED, is_same_request
 from durable_agent_host.session.sealing import has_mark
 from durable_agent_host.turn.plan import CLEANUP_SCHEDULED, ENDED_BEFORE
@@ -151,7 +151,7 @@ async def _find_stored_outcome(
     turn_id = request.turn_id
     if session.receipt_of(turn_id) is None and not has_mark(session.sealed.seen, turn_id):
         return None
-    completed_turn = await storage.record(session, SessionName(request.agent, request.session_id)).ended(turn_id)
+    completed_turn = await storage.record(session, SessionKey(request.agent, request.session_id)).find_turn_end(turn_id)
     if completed_turn is not None and not is_same_request(completed_turn.outcome.request_hash, request.request_hash):
         return encode_turn_outcome(TurnOutcome(turn_id, "rejected", error=KEY_REUSED)) | {ENDED_BEFORE: True}
     if completed_turn is None or completed_turn.has_lost_response:

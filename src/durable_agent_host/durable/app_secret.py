@@ -23,7 +23,7 @@ from azure.durable_functions import DurableOrchestrationContext
 from durable_agent_host.codec.strict_json import names_python_class
 from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE, wait_for
 from durable_agent_host.errors import RequestError
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.protocol import BlobStore
 
 type MarkPurpose = tuple[str, ...]
 """What a mark is for, and where: the same value is not marked in another place."""
@@ -45,7 +45,7 @@ class AppSecret:
         open_store: returns the piece store, unencrypted.
     """
 
-    def __init__(self, open_store: Callable[[], SegmentStore]) -> None:
+    def __init__(self, open_store: Callable[[], BlobStore]) -> None:
         self._open_store = open_store
         self._secret = b""
 
@@ -58,7 +58,7 @@ class AppSecret:
         if self._secret:
             return
         store = await asyncio.to_thread(self._open_store)
-        if not [piece async for piece in store.pieces(SECRET_NAMESPACE)]:
+        if not [piece async for piece in store.list_blobs(SECRET_NAMESPACE)]:
             await store.hold(SECRET_NAMESPACE, _HOLDER)
             await store.put(SECRET_NAMESPACE, {_NAME: secrets.token_bytes(32)})
         self._secret = (await store.get(SECRET_NAMESPACE, [_NAME]))[_NAME]

@@ -7,7 +7,7 @@ from azure.durable_functions import DurableOrchestrationClient, EntityId, Orches
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.errors import StateError
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.garbage_collection import Keeps
+from durable_agent_host.segments.garbage_collection import RetainedNamespace
 from durable_agent_host.segments.turn_data_storage import is_session, orchestration_of
 
 END_STATUSES: Final = frozenset(
@@ -21,7 +21,7 @@ END_STATUSES: Final = frozenset(
 """The statuses of an orchestration that no longer runs."""
 
 
-class Holders:
+class BlobReferrers:
     """Reads holders, with the durable client of one function call.
 
     Args:
@@ -31,7 +31,7 @@ class Holders:
     def __init__(self, client: DurableOrchestrationClient) -> None:
         self._client = client
 
-    async def read(self, holder: str) -> Session | Keeps:
+    async def read(self, holder: str) -> Session | RetainedNamespace:
         """Read a holder.
 
         Args:
@@ -45,12 +45,12 @@ class Holders:
             try:
                 state = await self._client.read_entity_state(EntityId(name, key))
                 if not state.entity_exists or state.entity_state is None:
-                    return Keeps.NOTHING
+                    return RetainedNamespace.NOTHING
                 return decode_session(state.entity_state)
             except StateError:
-                return Keeps.EVERYTHING
+                return RetainedNamespace.EVERYTHING
         instance_id = orchestration_of(holder)
         if instance_id is None:
-            return Keeps.EVERYTHING  # of a later version
+            return RetainedNamespace.EVERYTHING  # of a later version
         status = (await self._client.get_status(instance_id)).runtime_status
-        return Keeps.NOTHING if status is None or status in END_STATUSES else Keeps.EVERYTHING
+        return RetainedNamespace.NOTHING if status is None or status in END_STATUSES else RetainedNamespace.EVERYTHING

@@ -20,13 +20,13 @@ from azure.durable_functions.models import TaskBase
 
 from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.durable.app_secret import AppSecret, Orchestrate
-from durable_agent_host.durable.task_hub import Hub, MarkingClient, Steps, Unreadable, read_entity, state_in
-from durable_agent_host.encryption.cipher import Cipher, Place
+from durable_agent_host.durable.task_hub import MarkingClient, Steps, TaskHub, UnreadableValue, read_entity, state_in
+from durable_agent_host.encryption.cipher import AssociatedData, Cipher
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, StateError
 
 
-class EncryptedHub(Hub):
+class EncryptedHub(TaskHub):
     """Encrypts data in the task hub.
 
     Args:
@@ -145,7 +145,7 @@ class _Client:
                 except CorruptStateError as error:
                     if field == "input":  # without it, nobody can tell whose it is
                         raise
-                    plain_value = Unreadable(error)
+                    plain_value = UnreadableValue(error)
                 setattr(status, f"_{field}", plain_value)
         return status
 
@@ -193,7 +193,7 @@ class _Orchestration:
         self._context: Any = context
         self._cipher = cipher
         self._id = str(context.instance_id)
-        self._data_by_task: dict[int, tuple[Any, Place]] = {}
+        self._data_by_task: dict[int, tuple[Any, AssociatedData]] = {}
         self._is_encrypted = True
 
     def __getattr__(self, name: str) -> Any:
@@ -228,7 +228,7 @@ class _Orchestration:
     def wait_for_external_event(self, name: str) -> Any:
         return self._bind_result(self._context.wait_for_external_event(name), _event(self._id, name))
 
-    def _bind_result(self, task: Any, associated_data: Place) -> Any:
+    def _bind_result(self, task: Any, associated_data: AssociatedData) -> Any:
         self._data_by_task[id(task)] = task, associated_data
         return task
 
@@ -250,12 +250,12 @@ def _decrypt_state(cipher: Cipher, entity: str, key: str, state: Any) -> Any:
     return cipher.read_json(_state(entity, key), state)
 
 
-def _call(cipher: Cipher, associated_data: Place, caller: str, value: Any) -> Mapping[str, Any]:
+def _call(cipher: Cipher, associated_data: AssociatedData, caller: str, value: Any) -> Mapping[str, Any]:
     """Encrypt the input of a call, with the orchestration that receives the result."""
     return cipher.encrypt_json(associated_data, [caller, value])
 
 
-def _decrypt_input(cipher: Cipher, associated_data: Place, payload: Any) -> tuple[str | None, Any]:
+def _decrypt_input(cipher: Cipher, associated_data: AssociatedData, payload: Any) -> tuple[str | None, Any]:
     """Decrypt the input of a call; the caller is None if it was not encrypted."""
     if read_envelope(payload) is None:
         return None, payload
@@ -263,29 +263,29 @@ def _decrypt_input(cipher: Cipher, associated_data: Place, payload: Any) -> tupl
     return caller, value
 
 
-def _start(instance_id: str) -> Place:
+def _start(instance_id: str) -> AssociatedData:
     return ("hub", "start", instance_id)
 
 
-def _end(instance_id: str) -> Place:
+def _end(instance_id: str) -> AssociatedData:
     return ("hub", "end", instance_id)
 
 
-def _custom_status(instance_id: str) -> Place:
+def _custom_status(instance_id: str) -> AssociatedData:
     return ("hub", "status", instance_id)
 
 
-def _event(instance_id: str, name: str) -> Place:
+def _event(instance_id: str, name: str) -> AssociatedData:
     return ("hub", "event", instance_id, name)
 
 
-def _activity_result(activity: str, caller: str) -> Place:
+def _activity_result(activity: str, caller: str) -> AssociatedData:
     return ("hub", "returned", activity, caller)
 
 
-def _state(entity: str, key: str) -> Place:
+def _state(entity: str, key: str) -> AssociatedData:
     return ("state", entity.lower(), key)
 
 
-def _operation(entity: str, key: str, operation: str) -> Place:
+def _operation(entity: str, key: str, operation: str) -> AssociatedData:
     return ("operation", entity.lower(), key, operation)

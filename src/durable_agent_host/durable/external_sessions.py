@@ -13,8 +13,8 @@ from durable_agent_host.agent.run_history_providers import VOID_TURNS
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.segments.conversation_reader import ReadExternalMessages, Record
-from durable_agent_host.segments.turn_data_storage import SessionName
+from durable_agent_host.segments.conversation_reader import ConversationReader, ReadExternalMessages
+from durable_agent_host.segments.turn_data_storage import SessionKey
 from durable_agent_host.session.external_messages import messages_of, without_messages
 from durable_agent_host.session.ownership import external_session_id, stored_external_session_id
 from durable_agent_host.session.transcript import as_imported
@@ -46,7 +46,7 @@ class ExternalSessions:
         """
         return external_session_id(session_id, owner) if self.has_owner(agent) else session_id
 
-    def reader(self, name: SessionName, record: Record) -> ReadExternalMessages | None:
+    def reader(self, name: SessionKey, record: ConversationReader) -> ReadExternalMessages | None:
         """Return a reader of the session's messages; None when the host keeps them."""
         history = self._histories.get(name.agent)
         if history is None or history.primary_provider is None:
@@ -58,7 +58,7 @@ class ExternalSessions:
 
         return read
 
-    def to_store(self, name: SessionName, document: Any) -> Any:
+    def to_store(self, name: SessionKey, document: Any) -> Any:
         """Return the part of a whole document that the entity holds: everything, or all but the messages.
 
         Guarantee: pure.
@@ -97,7 +97,13 @@ class ExternalSessions:
             await _on_loop(history.store(provider_id, as_imported(messages) if session.imported else messages))
 
     async def copy(
-        self, name: SessionName, record: Record, copy_provider_id: str, *, at_turn: str | None, is_before: bool = False
+        self,
+        name: SessionKey,
+        record: ConversationReader,
+        copy_provider_id: str,
+        *,
+        at_turn: str | None,
+        is_before: bool = False,
     ) -> None:
         """Copy a conversation within the providers that own it. Guarantee: idempotent.
 
@@ -120,7 +126,7 @@ class ExternalSessions:
             await _on_loop(history.copy(provider_id, copy_provider_id, at_turn=at_turn, is_before=is_before, void=void))
             reach("history.after_copy")
 
-    async def clear(self, name: SessionName, record: Record) -> None:
+    async def clear(self, name: SessionKey, record: ConversationReader) -> None:
         """Delete a conversation from the providers that own it. Guarantee: idempotent.
 
         Args:
@@ -134,12 +140,12 @@ class ExternalSessions:
         history = self._histories.get(name.agent)
         if history is None or not history.where.owners:
             return
-        history.where.refuse(name.agent, "delete")
+        history.where.reject_unsupported(name.agent, "delete")
         await _on_loop(history.clear(await _get_provider_id(name, record)))
         reach("history.after_clear")
 
 
-async def _get_provider_id(name: SessionName, record: Record) -> str:
+async def _get_provider_id(name: SessionKey, record: ConversationReader) -> str:
     """Return the id by which providers know a session."""
     try:
         agent_session = await record.agent_session()
@@ -148,7 +154,7 @@ async def _get_provider_id(name: SessionName, record: Record) -> str:
     return stored_external_session_id(name.session_id, record.session.owner, agent_session)
 
 
-async def _void_turns(record: Record) -> set[str]:
+async def _void_turns(record: ConversationReader) -> set[str]:
     """List the turns that are not part of the conversation, although a provider may have messages of them."""
     session = record.session
     state: Any = (await record.agent_session() or {}).get("state") or {}

@@ -9,13 +9,13 @@ import azure.durable_functions as df
 import azure.functions as func
 
 from durable_agent_host.agent.agent_runner import AgentRunner
-from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
+from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable import agent_turn_activity, session_erasure, session_queue_activity, turn_orchestrator
 from durable_agent_host.durable.maintenance import MAINTENANCE_FUNCTION, Maintenance
 from durable_agent_host.durable.session_entity import DurableAgentEntity, entity_handle, reject_foreign_signal
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.session_queue_activity import TurnStopper
-from durable_agent_host.durable.task_hub import Hub
+from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.durable.turn_data_cleanup import (
     CLEANUP_ACTIVITY,
@@ -39,14 +39,14 @@ TurnsOf = Callable[[df.DurableOrchestrationClient], TurnClient]
 def register_turn_functions(
     app: df.DFApp,
     runners: Mapping[str, AgentRunner],
-    wakeups: Wakeups,
+    wakeups: Notifier,
     report_end: ReportEnd,
     *,
     stopper: TurnStopper,
     cleanup: TurnDataCleanup,
     times: PlanTimes,
     storage: TurnDataStorage,
-    hub: Hub,
+    hub: TaskHub,
 ) -> None:
     """Register the orchestration ``agent_turn`` and its activities.
 
@@ -83,14 +83,20 @@ def register_turn_functions(
     @bind.durable_client_input(client_name="client")
     async def tend_agent_turn(turn: dict, client: df.DurableOrchestrationClient) -> Any:  # pyright: ignore[reportMissingTypeArgument, reportUnknownParameterType] - the worker refuses dict[str, Any]
         arguments = {"client": hub.client(client), "cleanup": cleanup}
-        manage = partial(session_queue_activity.tend_agent_turn, stopper=stopper, **arguments)
+        manage = partial(session_queue_activity.manage_queued_turn, stopper=stopper, **arguments)
         return await hub.run_activity(turn_orchestrator.QUEUE_ACTIVITY, turn, manage)
 
     _ = (agent_turn, run_agent_turn, tend_agent_turn)
 
 
 def register_maintenance(
-    app: df.DFApp, settings: Settings, storage: TurnDataStorage, *, eraser: Eraser, ttls: Mapping[str, float], hub: Hub
+    app: df.DFApp,
+    settings: Settings,
+    storage: TurnDataStorage,
+    *,
+    eraser: Eraser,
+    ttls: Mapping[str, float],
+    hub: TaskHub,
 ) -> None:
     """Register the erasure of sessions, and the timer function that deletes expired data.
 
@@ -107,7 +113,7 @@ def register_maintenance(
         _register_maintenance(app, Maintenance(ttls, storage, settings), settings.maintenance_schedule, hub)
 
 
-def _register_erasure(app: df.DFApp, eraser: Eraser, hub: Hub) -> None:
+def _register_erasure(app: df.DFApp, eraser: Eraser, hub: TaskHub) -> None:
     bind: Any = app
 
     @bind.function_name(session_erasure.ERASE_ORCHESTRATION)
@@ -126,7 +132,7 @@ def _register_erasure(app: df.DFApp, eraser: Eraser, hub: Hub) -> None:
     _ = (erase_session, erase_agent_session)
 
 
-def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: TurnDataStorage, hub: Hub) -> None:
+def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: TurnDataStorage, hub: TaskHub) -> None:
     """Register the orchestration ``forget_turn`` and its activity.
 
     Args:
@@ -152,7 +158,7 @@ def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: Tu
     _ = (forget_turn, forget_agent_turn)
 
 
-def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str, hub: Hub) -> None:
+def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str, hub: TaskHub) -> None:
     bind: Any = app
 
     @bind.function_name(MAINTENANCE_FUNCTION)
@@ -165,7 +171,9 @@ def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str
     _ = agent_maintenance
 
 
-def register_agent_entity(app: df.DFApp, name: str, entity: DurableAgentEntity, hub: Hub, *, has_owners: bool) -> None:
+def register_agent_entity(
+    app: df.DFApp, name: str, entity: DurableAgentEntity, hub: TaskHub, *, has_owners: bool
+) -> None:
     """Register the entity that holds an agent's sessions.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 
 from durable_agent_host.durable.blob_referrers import END_STATUSES
-from durable_agent_host.durable.task_hub import Unreadable
+from durable_agent_host.durable.task_hub import UnreadableValue
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.ids import can_be_instance
@@ -88,7 +88,7 @@ def turn_of_status(turn_id: str, status: Any) -> Turn | None:
             raise
         pending = ()
         approvals = {}
-    return Turn(request=request, outcome=outcome, pending=() if outcome else pending, answers=approvals)
+    return Turn(request=request, outcome=outcome, pending=() if outcome else pending, approvals=approvals)
 
 
 def _request(turn_id: str, status: Any) -> TurnRequest | None:
@@ -127,7 +127,7 @@ def _read[T](turn_id: str, value: Any, decode: Callable[[Any], T]) -> T:
 
 
 def _parse_json(value: Any) -> Any:
-    if isinstance(value, Unreadable):
+    if isinstance(value, UnreadableValue):
         raise value.error
     return json.loads(value) if isinstance(value, str) else value
 

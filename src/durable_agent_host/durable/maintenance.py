@@ -16,7 +16,7 @@ from typing import Any, Final
 from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.codec.entity_state import document_digest
-from durable_agent_host.durable.blob_referrers import Holders
+from durable_agent_host.durable.blob_referrers import BlobReferrers
 from durable_agent_host.durable.instance_listing import InstanceListItem, ended_instance_pages, entity_pages, read_time
 from durable_agent_host.durable.session_documents import raise_if_busy, read_entity_json
 from durable_agent_host.durable.session_erasure import ERASE_ORCHESTRATION, Erasures
@@ -24,7 +24,7 @@ from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, RegistrationError, TurnRejectedError
 from durable_agent_host.model.ids import entity_name
-from durable_agent_host.segments.garbage_collection import CleanNamespaces, Sweeper, Swept
+from durable_agent_host.segments.garbage_collection import CleanNamespaces, GarbageCollector, SweepResult
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.settings import Settings
 
@@ -202,10 +202,10 @@ class Maintenance:
         """Delete unreferenced pieces."""
         del now
         store = self._storage.open_store()
-        swept = Swept()
+        swept = SweepResult()
         started_at = time.monotonic()
         grace = self._storage.grace_seconds
-        sweeper = Sweeper(store, Holders(client).read, grace_seconds=grace, unheld_seconds=self._unheld)
+        sweeper = GarbageCollector(store, BlobReferrers(client).read, grace_seconds=grace, unheld_seconds=self._unheld)
         if not self._namespaces:
             async for namespace in store.list_namespaces():
                 self._namespaces.append(namespace)
@@ -216,9 +216,7 @@ class Maintenance:
             try:
                 swept += await sweeper.sweep(namespace, self._clean)
             except CorruptStateError as error:
-                _LOGGER.warning(
-                    "maintenance: the pieces of %s are kept, for all that can be told: %s", namespace, error
-                )
+                _LOGGER.warning("maintenance: kept all pieces of %s; its state could not be read: %s", namespace, error)
         return swept.pieces
 
 

@@ -27,10 +27,10 @@ from durable_agent_host.agent.agent_event_loop import submit
 from durable_agent_host.agent.outcome_builder import rebuild_error
 from durable_agent_host.codec.message import decode_response
 from durable_agent_host.durable.session_entity import read_run_request
-from durable_agent_host.durable.task_hub import Hub
+from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_orchestrator import TURN_ORCHESTRATION
 from durable_agent_host.errors import RequestError
-from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id
+from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id
 from durable_agent_host.model.turn import Caller
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage
 from durable_agent_host.turn.turn_wire import encode_turn_request
@@ -82,7 +82,7 @@ class _TurnExecutor(DurableAgentExecutor[Any]):
         upstream: DurableAgentExecutor[Any],
         caller: Caller,
         storage: TurnDataStorage,
-        hub: Hub,
+        hub: TaskHub,
     ) -> None:
         self._context: Any = hub.caller(context)
         self._storage = storage
@@ -129,7 +129,7 @@ class OrchestrationAgent(DurableAIAgent[Any]):
         agent: DurableAIAgent[Any],
         caller: Caller,
         storage: TurnDataStorage,
-        hub: Hub,
+        hub: TaskHub,
     ) -> None:
         upstream = agent._executor  # noqa: SLF001 - upstream's own subclasses have no other way
         super().__init__(_TurnExecutor(context, upstream, caller, storage, hub), agent.name)
@@ -190,4 +190,4 @@ class OrchestrationAgent(DurableAIAgent[Any]):
                     f"the session {session_id!r} belongs to agent {agent!r}, and this is {self.name!r}: give the "
                     "id of a session of this agent"
                 )
-        return check_session_id(session_id, most=MAX_WHOLE_ID_CHARACTERS)
+        return check_session_id(session_id, max_characters=MAX_FULL_ID_CHARACTERS)

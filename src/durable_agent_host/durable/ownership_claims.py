@@ -116,7 +116,7 @@ class OwnershipClaims:
         exists, owner = await self._read(agent, name)
         if not access.has_own_names:
             return SessionTarget(name, await self._seen(agent, name, owner, exists=exists) or access.owner)
-        # Both are read whoever has the name: how long it takes to find one's own session tells nothing.
+        # Both are always read, so that the time to find a session reveals nothing.
         has_marked, marked_owner = await self._read(agent, marked_name)
         for session_id, stored_owner in ((name, owner), (marked_name, marked_owner)):
             if stored_owner == access.owner:
@@ -159,11 +159,11 @@ class OwnershipClaims:
         access = self._documents.access
         if access is None:
             return None
-        if await access.sees(agent, session_id, owner, exists=exists):
+        if await access.can_access(agent, session_id, owner, exists=exists):
             return (owner or access.owner) if exists else None
         may_know = exists
         if access.has_own_names:
-            may_know = await access.sees(agent, session_id, owner, exists=exists, to_read=True) and exists
+            may_know = await access.can_access(agent, session_id, owner, exists=exists, to_read=True) and exists
         if may_know:
             raise unknown_session(agent, session_id)
         return None
@@ -198,7 +198,7 @@ class OwnershipClaims:
         storage = self._documents.storage
         owner = request.session_owner
         self._owner_cache.evict(request.agent, request.session_id)
-        await storage.forget_turn(request)
+        await storage.delete_turn_data(request)
         if (access := self._documents.access) is None or not access.has_own_names:  # else the name is still free
             await SessionFiles(storage, request.agent, request.session_id, None, owner=owner).uploads.delete()
         raise unknown_session(request.agent, request.session_id)

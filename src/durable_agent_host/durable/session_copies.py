@@ -9,16 +9,16 @@ from typing import Any, Final
 
 from durable_agent_host.agent.transcript_provider import TranscriptProvider
 from durable_agent_host.codec.entity_state import decode_session, encode_session
-from durable_agent_host.codec.session_blobs import has_pieces
+from durable_agent_host.codec.session_blobs import has_blobs
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.session_documents import SessionDocuments, uncached_conversation
 from durable_agent_host.errors import ForbiddenError, StateError, TurnRejectedError
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.segments.conversation_export import begun, export_document, one_part
+from durable_agent_host.segments.conversation_export import export_document, one_part, prefetch_first
 from durable_agent_host.segments.conversation_fork import make_fork
 from durable_agent_host.segments.conversation_import import Imported, InMemoryWriter, read_document
-from durable_agent_host.segments.conversation_writer import RecordWriter
-from durable_agent_host.segments.turn_data_storage import SessionName, holder_of
+from durable_agent_host.segments.conversation_writer import ConversationWriter
+from durable_agent_host.segments.turn_data_storage import SessionKey, holder_of
 from durable_agent_host.turn_log.crash_points import reach
 
 _TRIES: Final = 5
@@ -54,11 +54,11 @@ class SessionCopier:
         if state is None:
             return None
         state = await self._documents.with_messages(agent, session_id, state)
-        if not has_pieces(state):
+        if not has_blobs(state):
             return one_part(encode_strict(state).encode())
         record = uncached_conversation(self._storage, state)
-        record.read_external_messages = self._external_sessions.reader(SessionName(agent, session_id), record)
-        return await begun(export_document(record))
+        record.read_external_messages = self._external_sessions.reader(SessionKey(agent, session_id), record)
+        return await prefetch_first(export_document(record))
 
     async def import_document(
         self,
@@ -96,11 +96,9 @@ class SessionCopier:
         if self._external_sessions.has_owner(agent):
             import_result = await read_document(body, InMemoryWriter(), max_bytes=max_bytes, owner=owner)
             await self._reject_untrusted(agent, session_id, import_result)
-            return await self._put_with_provider(
-                SessionName(agent, session_id), import_result, id_in_use_error, free_id
-            )
+            return await self._put_with_provider(SessionKey(agent, session_id), import_result, id_in_use_error, free_id)
         is_new = now in (None, {})
-        writer = RecordWriter(
+        writer = ConversationWriter(
             self._storage.open_store if is_new else None,
             uuid.uuid4().hex if is_new else _get_namespace(now),
             holder=holder_of(agent, session_id),
@@ -160,7 +158,7 @@ class SessionCopier:
 
     async def _put_with_provider(
         self,
-        name: SessionName,
+        name: SessionKey,
         import_result: Imported,
         id_in_use_error: TurnRejectedError,
         free_id: Callable[[], Awaitable[str]] | None,
@@ -170,11 +168,11 @@ class SessionCopier:
         except TurnRejectedError:
             if (other := await _other_id(name.session_id, free_id)) is None:
                 raise
-            await self._import_with_provider(SessionName(name.agent, other), import_result, id_in_use_error)
+            await self._import_with_provider(SessionKey(name.agent, other), import_result, id_in_use_error)
         return import_result
 
     async def _import_with_provider(
-        self, name: SessionName, import_result: Imported, id_in_use_error: TurnRejectedError
+        self, name: SessionKey, import_result: Imported, id_in_use_error: TurnRejectedError
     ) -> None:
         """Store a document whose messages go to a history provider in one call."""
         now = await self._documents.read_state(name.agent, name.session_id)  # others may have begun it meanwhile
@@ -224,7 +222,7 @@ class SessionCopier:
                 lasting_state={TranscriptProvider.SOURCE_ID},
             )
             if has_owner := self._external_sessions.has_owner(agent):
-                name = SessionName(agent, session_id)
+                name = SessionKey(agent, session_id)
                 await self._external_sessions.copy(
                     name, record, provider_session_id, at_turn=at_turn, is_before=is_before
                 )
@@ -257,6 +255,6 @@ async def _other_id(session_id: str, free_id: Callable[[], Awaitable[str]] | Non
 def _get_namespace(state: Any) -> str:
     """Return the home of a stored session; empty when it has none, or cannot be read."""
     try:
-        return decode_session(state).sealed.home
+        return decode_session(state).sealed.namespace
     except StateError:
         return ""

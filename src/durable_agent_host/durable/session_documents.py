@@ -13,9 +13,9 @@ from durable_agent_host.codec.entity_state import (
     encode_session,
     last_use_of_document,
     owner_of_document,
-    refuse_encrypted,
+    raise_if_encrypted,
 )
-from durable_agent_host.codec.session_blobs import has_pieces
+from durable_agent_host.codec.session_blobs import has_blobs
 from durable_agent_host.codec.strict_json import has_python_class
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_listing import SessionListItem, entity_pages
@@ -24,13 +24,13 @@ from durable_agent_host.model.ids import entity_name
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.blob_cache import PieceCache
+from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_fork import keep_original
 from durable_agent_host.segments.conversation_pages import Page, read_page
-from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.conversation_repair import find_problems, repair_record
 from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
-from durable_agent_host.segments.turn_data_storage import SessionName, TurnDataStorage, holder_of
+from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, holder_of
 from durable_agent_host.session.admission import is_erasing, raise_if_busy
 from durable_agent_host.session.repair import (
     RepairChange,
@@ -72,7 +72,7 @@ async def list_owned(
                 continue
             entity_state: Any = state.entity_state
             if not state.entity_exists:
-                await owner_index.forget(agent, session_id, owner, is_erased=False)
+                await owner_index.remove(agent, session_id, owner, is_erased=False)
             elif owner_of_document(entity_state) == owner:
                 items.append(SessionListItem(last_use_of_document(entity_state), session_id))
 
@@ -93,7 +93,7 @@ class Access(Protocol):
         """Whether the request may use a name that somebody else has chosen."""
         ...
 
-    async def sees(
+    async def can_access(
         self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, to_read: bool = False
     ) -> bool:
         """Return whether a session exists for the request.
@@ -193,7 +193,9 @@ class SessionDocuments:
         exists = state is not None
         access = self.access
         return (
-            exists if access is None else await access.sees(agent, session_id, owner_of_document(state), exists=exists)
+            exists
+            if access is None
+            else await access.can_access(agent, session_id, owner_of_document(state), exists=exists)
         )
 
     async def read(self, agent: str, session_id: str) -> Any:
@@ -252,7 +254,7 @@ class SessionDocuments:
         raise_if_busy(state)
         if self.external_sessions.has_owner(agent):
             await self.external_sessions.clear(
-                SessionName(agent, session_id), self.storage.record(readable_session(state))
+                SessionKey(agent, session_id), self.storage.record(readable_session(state))
             )
 
     async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any) -> None:
@@ -296,7 +298,7 @@ class SessionDocuments:
     async def _record_owner(self, agent: str, session_id: str, document: Any, before: Any) -> None:
         owner = owner_of_document(document)
         if owner is not None and owner != owner_of_document(before):
-            await self.storage.owned.note(agent, session_id, owner)
+            await self.storage.owned.add(agent, session_id, owner)
 
     async def verify(
         self, agent: str, session_id: str, *, rules: RepairRules, on_difference: ReportDifference = ignore_differences
@@ -318,7 +320,7 @@ class SessionDocuments:
         """
         if (state := await self.read(agent, session_id)) is None:
             return None, []
-        if self.external_sessions.has_owner(agent) or not has_pieces(state):
+        if self.external_sessions.has_owner(agent) or not has_blobs(state):
             return state, repair_document(await self.with_messages(agent, session_id, state), rules, on_difference)[1]
         head, changes = make_head_readable(state)
         return state, changes + await find_problems(uncached_conversation(self.storage, head), rules, on_difference)
@@ -337,8 +339,8 @@ class SessionDocuments:
         """Put the messages kept by a history provider into the entries of a session."""
         if not self.external_sessions.has_owner(agent):
             return session
-        record = self.storage.record(session, SessionName(agent, session_id))
-        entries = await record.attached(session.entries, session.sealed.home)
+        record = self.storage.record(session, SessionKey(agent, session_id))
+        entries = await record.attached(session.entries, session.sealed.namespace)
         return replace(session, entries=(*await record.entries_of_others(), *entries))
 
     async def read_best_effort(
@@ -382,7 +384,7 @@ class SessionDocuments:
         session, changes = await self.read_best_effort(agent, session_id, has_messages=True)
         if session is None:
             return None
-        record = self.storage.record(session, SessionName(agent, session_id))
+        record = self.storage.record(session, SessionKey(agent, session_id))
         page = await read_page(record, before=before, limit=limit)
         return session, replace(page, problems=[*changes, *page.problems])
 
@@ -404,7 +406,7 @@ class SessionDocuments:
             LogError: the piece store does not answer.
         """
         state = await self.read(agent, session_id)
-        if not has_pieces(state):
+        if not has_blobs(state):
             document, changes = repair_document(state, rules)
             if not changes:
                 return []
@@ -448,7 +450,7 @@ async def read_entity_json(client: DurableOrchestrationClient, agent: str, sessi
         EncryptionKeyError: it is encrypted, and the app does not have the key.
     """
     state = await client.read_entity_state(EntityId(entity_name(agent), session_id))
-    refuse_encrypted(state.entity_state)
+    raise_if_encrypted(state.entity_state)
     return state.entity_state if state.entity_exists else None
 
 
@@ -465,7 +467,7 @@ def decode_best_effort(state: Any) -> tuple[Session | None, list[RepairChange]]:
     return decode_session(document), changes
 
 
-def uncached_conversation(storage: TurnDataStorage, document: Any) -> Record:
+def uncached_conversation(storage: TurnDataStorage, document: Any) -> ConversationReader:
     """Return a conversation for reading in full: directly from the store, without evicting others from the cache.
 
     Args:
@@ -475,7 +477,7 @@ def uncached_conversation(storage: TurnDataStorage, document: Any) -> Record:
     Raises:
         StateError: it cannot be read.
     """
-    return Record(storage.open_store, decode_session(document), cache=PieceCache(0))
+    return ConversationReader(storage.open_store, decode_session(document), cache=BlobCache(0))
 
 
 def readable_session(state: Any) -> Session:

@@ -20,9 +20,9 @@ from durable_agent_host.agent.agent_runner import AgentRunner
 from durable_agent_host.agent.outcome_builder import rebuild_error, utc_now
 from durable_agent_host.codec.content_fields import dump_value
 from durable_agent_host.codec.entity_state import (
+    decode_budget_usage,
     decode_owner,
     decode_session,
-    decode_spent,
     document_digest,
     encode_session,
 )
@@ -32,12 +32,12 @@ from durable_agent_host.durable.app_secret import AppSecret, signal_purpose
 from durable_agent_host.durable.session_documents import PUT_OPERATION, raise_if_busy
 from durable_agent_host.durable.store_health import CHECK_OPERATION
 from durable_agent_host.errors import IdempotencyKeyReusedError, RequestError, StateError, TurnError, TurnRejectedError
-from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id
+from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import TurnRecord
-from durable_agent_host.segments.turn_data_storage import SessionName, TurnDataStorage
+from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage
 from durable_agent_host.session.admission import (
     MAX_REJECTED_TURNS,
     ReceiptWindow,
@@ -215,7 +215,7 @@ class DurableAgentEntity:
         name = context.operation_name
         if name == CHECK_OPERATION:
             return
-        check_session_id(str(context.entity_key), most=MAX_WHOLE_ID_CHARACTERS)
+        check_session_id(str(context.entity_key), max_characters=MAX_FULL_ID_CHARACTERS)
         if name == PUT_OPERATION:
             self._put_document(_input_of(context), context)
             return
@@ -290,7 +290,7 @@ class DurableAgentEntity:
         check_turn_named(payload)
         check_figures(payload)
         is_cancelled = payload.get("cancelled") is True
-        usage = decode_spent(payload.get("spent"))
+        usage = decode_budget_usage(payload.get("spent"))
         changed_session, following = leave_session(
             session, payload["turn_id"], window=self._window(), is_cancelled=is_cancelled, usage=usage
         )
@@ -301,7 +301,7 @@ class DurableAgentEntity:
         changed_session = reset_session(session)
         history = self.runner.history
         if history.where.owners:
-            history.where.refuse(self.runner.name, "reset")
+            history.where.reject_unsupported(self.runner.name, "reset")
             agent_session = submit(self.storage.record(session).agent_session()).result()
             submit(
                 history.clear(stored_external_session_id(str(context.entity_key), session.owner, agent_session))
@@ -339,7 +339,7 @@ class DurableAgentEntity:
 
     def _turn_of(self, session: Session, request: TurnRequest) -> TurnRecord:
         return submit(
-            self.storage.record(session, SessionName(request.agent, request.session_id)).turn(request.turn_id)
+            self.storage.record(session, SessionKey(request.agent, request.session_id)).turn(request.turn_id)
         ).result()
 
     def _run_later(self, session: Session, request: TurnRequest, context: DurableEntityContext) -> tuple[Session, Any]:

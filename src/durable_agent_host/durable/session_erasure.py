@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 from azure.durable_functions import DurableOrchestrationClient, DurableOrchestrationContext, OrchestrationRuntimeStatus
 
 from durable_agent_host.codec.entity_state import decode_owner, document_digest, encode_owner, encode_session
-from durable_agent_host.durable.blob_referrers import END_STATUSES, Holders
+from durable_agent_host.durable.blob_referrers import END_STATUSES, BlobReferrers
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import status_of_turn
 from durable_agent_host.durable.session_documents import SessionDocuments, read_entity_json, readable_session
@@ -38,10 +38,10 @@ from durable_agent_host.errors import (
 from durable_agent_host.model.ids import derived_id, turn_log_id, without_any_mark
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.conversation_reader import Record
-from durable_agent_host.segments.garbage_collection import Sweeper, turns_of
-from durable_agent_host.segments.protocol import SegmentStore
-from durable_agent_host.segments.turn_data_storage import SessionName, TurnDataStorage, holder_of
+from durable_agent_host.segments.conversation_reader import ConversationReader
+from durable_agent_host.segments.garbage_collection import GarbageCollector, turns_of
+from durable_agent_host.segments.protocol import BlobStore
+from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, holder_of
 from durable_agent_host.segments.uploads import upload_namespaces
 from durable_agent_host.session.admission import raise_if_busy
 from durable_agent_host.session.ownership import unknown_session
@@ -230,7 +230,7 @@ class Eraser:
         session = readable_session(state)
         store = self._storage.open_store()
         grace = self._storage.grace_seconds
-        sweeper = Sweeper(store, Holders(client).read, grace_seconds=grace, unheld_seconds=grace)
+        sweeper = GarbageCollector(store, BlobReferrers(client).read, grace_seconds=grace, unheld_seconds=grace)
         erasing = _Erasing(client, agent, session_id, log=self._open_log(), store=store, sweeper=sweeper)
         if not wire.get(_MARKED):
             owner = decode_owner(wire.get("if_owner"))
@@ -246,11 +246,11 @@ class Eraser:
         reach("erasure.after_mark")
         if not wire.get("keeps_history"):
             with suppress(HistoryElsewhereError):  # expires here even if it stays elsewhere
-                await self._external_sessions.clear(SessionName(agent, session_id), self._storage.record(session))
+                await self._external_sessions.clear(SessionKey(agent, session_id), self._storage.record(session))
         await erasing.erase_turns(session)
         await erasing.delete_blobs(session)
         if session.owner is not None:
-            await self._storage.owned.forget(agent, session_id, session.owner, is_erased=True)
+            await self._storage.owned.remove(agent, session_id, session.owner, is_erased=True)
         reach("erasure.before_head")
         try:
             await documents.put(agent, session_id, None, instead_of=state)
@@ -314,8 +314,8 @@ class _Erasing:
         session_id: str,
         *,
         log: TurnLog,
-        store: SegmentStore,
-        sweeper: Sweeper,
+        store: BlobStore,
+        sweeper: GarbageCollector,
     ) -> None:
         self._client = client
         self._agent = agent
@@ -356,9 +356,9 @@ class _Erasing:
     async def delete_blobs(self, session: Session) -> None:
         """Delete the pieces that only this session refers to, and its uploads."""
         try:
-            namespaces = await Record(lambda: self._store, session).namespaces()
+            namespaces = await ConversationReader(lambda: self._store, session).namespaces()
         except CorruptStateError:  # an earlier attempt deleted the list of them, as its last piece
-            namespaces = session.sealed.homes
+            namespaces = session.sealed.namespaces
         for namespace in reversed(namespaces):
             await self._sweep(namespace, holder_of(self._agent, self._session_id))
             reach("erasure.between_homes")
@@ -376,7 +376,9 @@ class _Erasing:
         try:
             sweep_result = await self._sweeper.erase(namespace, holder)
         except CorruptStateError as error:
-            _LOGGER.warning("pieces that an erased session shared are kept, for all that can be told: %s", error)
+            _LOGGER.warning(
+                "kept the shared pieces of an erased session; their references could not be determined: %s", error
+            )
             return
         self.erased_counts["pieces"] += sweep_result.pieces
         self.erased_counts["bytes"] += sweep_result.size

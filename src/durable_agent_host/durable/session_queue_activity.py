@@ -11,12 +11,12 @@ from azure.durable_functions import DurableOrchestrationClient
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_runner import CANCELLATIONS
 from durable_agent_host.agent.budget_accounting import usage_from_journal
-from durable_agent_host.codec.entity_state import encode_spent
+from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.durable.instance_status import status_of_turn
 from durable_agent_host.durable.turn_data_cleanup import TurnDataCleanup
 from durable_agent_host.durable.turn_orchestrator import CANCEL_EVENT, GRANT_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import LogError
-from durable_agent_host.model.budget import Budgets, Spent
+from durable_agent_host.model.budget import Budgets, BudgetUsage
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import OUTCOME, LogEntry
 from durable_agent_host.session.admission import terminated_outcome
@@ -60,7 +60,7 @@ class TurnStopper:
             await self._open_log().request_cancel(turn_log_id(agent, session_id, turn_id))
         CANCELLATIONS.notify(turn_id)
 
-    async def finalize(self, agent: str, session_id: str, turn_id: str) -> Spent | None:
+    async def finalize(self, agent: str, session_id: str, turn_id: str) -> BudgetUsage | None:
         """Count the spending of a turn that no agent has ended, and end it in its log, so that it spends no more.
 
         Guarantee: idempotent; work still done by the turn's activity is fenced, and ends as the log says.
@@ -85,10 +85,10 @@ class TurnStopper:
         journal = await read_journal(log, log_id)
         usage = usage_from_journal(journal, budgets)
         if journal.outcome is not None:
-            return decode_turn_outcome(journal.outcome).spent or usage
+            return decode_turn_outcome(journal.outcome).budget_usage or usage
         outcome = terminated_outcome(turn_id, usage)
         await log.append(log_id, [LogEntry(OUTCOME, encode_turn_outcome(outcome))], attempt=attempt)
-        return outcome.spent
+        return outcome.budget_usage
 
     async def stop(self, client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> None:
         """Ask a turn to stop, wherever it is: queued, in its agent, or waiting for a person.
@@ -109,7 +109,7 @@ class TurnStopper:
             await client.raise_event(turn_id, CANCEL_EVENT)
 
 
-async def tend_agent_turn(
+async def manage_queued_turn(
     wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, cleanup: TurnDataCleanup
 ) -> bool | dict[str, Any]:
     """Wake, check or cancel another turn of the session, or finish this one.
@@ -158,7 +158,7 @@ async def _manage(
     if wire["do"] == "settle":
         async with asyncio.timeout(_FINALIZE_SECONDS):
             usage = await stopper.finalize(agent, session_id, turn_id)
-        return {"spent": encode_spent(usage)} if usage is not None else {}
+        return {"spent": encode_budget_usage(usage)} if usage is not None else {}
     status = await status_of_turn(client, turn_id)
     state = status.runtime_status if status else None
     if state is None and wire.get("request"):
@@ -168,7 +168,7 @@ async def _manage(
         if wire["do"] != "wake":  # work left in its activity would run beside the next turn
             await _mark_soon(stopper, agent, session_id, turn_id)
         usage = await stopper.finalize(agent, session_id, turn_id) if wire["do"] == "check" else None
-        return {"spent": encode_spent(usage)} if usage is not None else False
+        return {"spent": encode_budget_usage(usage)} if usage is not None else False
     if wire["do"] == "cancel":
         await stopper.stop(client, agent, session_id, turn_id)
     elif wire["do"] == "wake":

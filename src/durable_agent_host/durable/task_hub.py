@@ -1,6 +1,6 @@
 """The task hub's data of turns and sessions: inputs, results, events, custom statuses, and states of entities.
 
-All data passes here on its way into or out of the task hub: unchanged, or encrypted (`encrypted_hub`).
+All data passes here on its way into or out of the task hub: unchanged, or encrypted (`encrypted_task_hub`).
 """
 
 import json
@@ -15,14 +15,14 @@ from azure.durable_functions.models.EntityStateResponse import EntityStateRespon
 
 from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.durable.app_secret import AppSecret, Orchestrate, signal_purpose, start_purpose
-from durable_agent_host.encryption.data_key_storage import NoKeys
+from durable_agent_host.encryption.data_key_storage import PlaintextGuard
 from durable_agent_host.errors import CorruptStateError
 
 type Steps = Generator[Any, Any, Any]
 
 
-class Unreadable:
-    """A value of the task hub that is damaged; only who needs it is told.
+class UnreadableValue:
+    """A damaged value of the task hub; raises an error where it is used.
 
     Args:
         error: the reason.
@@ -36,7 +36,7 @@ class Unreadable:
         return str(self.error)
 
 
-class Hub:
+class TaskHub:
     """Passes everything unchanged.
 
     Args:
@@ -171,7 +171,7 @@ def _not_json(entity: str, key: str) -> CorruptStateError:
 # Without this check, an app that lost its setting would begin new plaintext sessions beside the encrypted ones.
 
 
-class PlainHub(Hub):
+class PlainHub(TaskHub):
     """Passes everything unchanged, once the store has reported that it has no data keys.
 
     Args:
@@ -179,7 +179,7 @@ class PlainHub(Hub):
         secret: of the app.
     """
 
-    def __init__(self, no_keys: NoKeys, secret: AppSecret) -> None:
+    def __init__(self, no_keys: PlaintextGuard, secret: AppSecret) -> None:
         super().__init__(secret)
         self._no_keys = no_keys
 
@@ -230,7 +230,7 @@ class _Damaged:
 class _Client:
     """The SDK's client; checks the store before it acts."""
 
-    def __init__(self, client: DurableOrchestrationClient, no_keys: NoKeys) -> None:
+    def __init__(self, client: DurableOrchestrationClient, no_keys: PlaintextGuard) -> None:
         self._client: Any = client
         self._no_keys = no_keys
 

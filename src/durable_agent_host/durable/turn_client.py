@@ -13,7 +13,7 @@ from azure.durable_functions import DurableOrchestrationClient
 
 from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.overlay import decode_overlay
-from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
+from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, approval_purpose
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
@@ -29,7 +29,7 @@ from durable_agent_host.durable.session_documents import (
 from durable_agent_host.durable.session_erasure import Erasures
 from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
-from durable_agent_host.durable.task_hub import Hub
+from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_orchestrator import APPROVAL_EVENT, TURN_ORCHESTRATION
 from durable_agent_host.errors import CorruptStateError, IdempotencyKeyReusedError, StateError, TurnTimedOutError
 from durable_agent_host.model.principal import Owner
@@ -37,7 +37,7 @@ from durable_agent_host.model.session import Session, without_overlay
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import entries_of_context, stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
-from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, SessionName, TurnDataStorage
+from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, SessionKey, TurnDataStorage
 from durable_agent_host.session.context_selection import StoredContext
 from durable_agent_host.session.receipts import is_same_request, turn_from_receipt
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
@@ -87,7 +87,7 @@ class TurnReader:
             CorruptStateError: what the task hub stores of it is damaged.
         """
         access = self._documents.access
-        # The same reads in the same order for a stranger, whatever exists: how long an answer takes tells nothing.
+        # The same reads in the same order for any caller, so that the time of a response reveals nothing.
         lookup = await self._documents.lookup(agent, session_id) if access is not None else None
         try:
             turn = await self._read_orchestration(turn_id)
@@ -122,7 +122,7 @@ class TurnReader:
         """Read a turn whose orchestration no longer exists, or does not exist yet."""
         if request_document := session.requests.get(turn_id):  # it arrived as a signal
             return await self._complete(Turn(request=decode_turn_request(request_document), outcome=None))
-        completed_turn = await self._storage.record(session, SessionName(agent, session_id)).ended(turn_id)
+        completed_turn = await self._storage.record(session, SessionKey(agent, session_id)).find_turn_end(turn_id)
         return turn_from_receipt(agent, session_id, completed_turn) if completed_turn is not None else None
 
 
@@ -171,9 +171,9 @@ class SessionContexts:
         if state is None:
             return None
         session = decode_session(state)
-        record = self._storage.record(session, SessionName(agent, session_id))
+        record = self._storage.record(session, SessionKey(agent, session_id))
         overlay = decode_overlay(await stored_overlay(record))
-        if overlay is None or compaction_id is None or not overlay.holds_for(compaction_id, session.message_count):
+        if overlay is None or compaction_id is None or not overlay.applies_to(compaction_id, session.message_count):
             overlay = None
         return StoredContext(session, overlay, await entries_of_context(record, overlay))
 
@@ -227,20 +227,20 @@ class TurnClient:
     Attributes:
         documents, copies, contexts, erasures: stored sessions, copies of them, what of them the model gets, their end.
         claims: whose sessions turns run in.
-        check_keys: tells whether what is stored can be read; see `Hub.check`.
+        check_keys: checks whether the stored data can be read; see `TaskHub.check`.
     """
 
     def __init__(
         self,
         client: DurableOrchestrationClient,
-        wakeups: Wakeups,
+        wakeups: Notifier,
         stopper: TurnStopper | None = None,
         probes: StoreProbes | None = None,
         *,
         storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
         external_sessions: ExternalSessions | None = None,
         owner_cache: OwnerCache | None = None,
-        hub: Hub,
+        hub: TaskHub,
     ) -> None:
         self.check_keys = hub.check
         client = hub.client(client)
@@ -420,7 +420,7 @@ class TurnClient:
         with suppress(Exception):  # the SDK has no type for an orchestration that has ended
             await self._client.raise_event(turn_id, APPROVAL_EVENT, payload)
         changed_turn = await self._poll(
-            turn_id, lambda turn: turn.outcome is not None or approvals.keys() <= turn.answers.keys(), seconds=seconds
+            turn_id, lambda turn: turn.outcome is not None or approvals.keys() <= turn.approvals.keys(), seconds=seconds
         )
         return changed_turn or turn
 
@@ -437,7 +437,7 @@ class TurnClient:
         """
         changed_turn = await self._poll(
             turn_id,
-            lambda turn: turn.outcome is not None or bool(turn.pending) or call_ids <= turn.answers.keys(),
+            lambda turn: turn.outcome is not None or bool(turn.pending) or call_ids <= turn.approvals.keys(),
             seconds=seconds,
         )
         return changed_turn or await self.read(turn_id)

@@ -23,7 +23,7 @@ from durable_agent_host.durable.instance_status import has_ended
 from durable_agent_host.errors import FencedError
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.log_entry import ENDED_TURN, LogEntry
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.segments.turn_data_storage import TurnDataStorage, unredacted_namespace
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import TurnLog
@@ -171,13 +171,13 @@ async def _turns_of(log: TurnLog, batch: str) -> list[Mapping[str, Any]]:
     return list(turns.values())
 
 
-async def _delete_pieces(store: SegmentStore, namespaces: Sequence[str]) -> None:
+async def _delete_pieces(store: BlobStore, namespaces: Sequence[str]) -> None:
     """Delete all pieces of homes concurrently, so that the deletions share one cleaning of the file."""
     slots = asyncio.Semaphore(_MAX_DELETIONS)
 
     async def delete(namespace: str) -> None:
         async with slots:
-            if names := [piece.name async for piece in store.pieces(namespace)]:
+            if names := [piece.name async for piece in store.list_blobs(namespace)]:
                 await store.delete(namespace, names)
 
     await asyncio.gather(*map(delete, namespaces))

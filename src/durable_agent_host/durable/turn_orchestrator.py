@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from azure.durable_functions import DurableOrchestrationContext, EntityId
 
-from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
+from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret, approval_purpose
 from durable_agent_host.model.ids import entity_name
 from durable_agent_host.turn.pending_approvals import encode_pending, without_foreign_names
@@ -50,7 +50,7 @@ _HAPPENED_KINDS: Final = {CANCEL_EVENT: "cancel", GRANT_EVENT: "granted", APPROV
 
 
 def run_turn_orchestration(
-    context: DurableOrchestrationContext, wakeups: Wakeups, times: PlanTimes, report_end: ReportEnd, secret: AppSecret
+    context: DurableOrchestrationContext, wakeups: Notifier, times: PlanTimes, report_end: ReportEnd, secret: AppSecret
 ) -> Generator[Any, Any, dict[str, Any]]:
     """Run one turn, as an orchestration whose instance id is the turn's id.
 
@@ -61,7 +61,7 @@ def run_turn_orchestration(
         wakeups: notified just before the outcome, or a wait for a person, is committed.
         times: time limits of the turn's waits.
         report_end: notified of the turn's end, unless it had ended before.
-        secret: of the app; tells which answers are the host's.
+        secret: of the app; verifies that an approval comes from the host.
 
     Returns:
         The outcome as JSON: the orchestration's output.
@@ -80,14 +80,14 @@ def run_turn_orchestration(
     while True:
         started_at = _now(context)
         try:
-            result: Any = yield from turn.carry_out(step)
+            result: Any = yield from turn.run_step(step)
         except Exception as error:  # noqa: BLE001 - the plan decides what a failed step means
             advance = plan.throw
             value = error
         else:
             advance = plan.send
             value = result
-        timeline.note(step, started_at, _now(context), value)
+        timeline.add_step(step, started_at, _now(context), value)
         if isinstance(step, SetCustomStatus):
             wakeups.notify(turn.request.turn_id)
         try:
@@ -121,7 +121,7 @@ class _TurnSteps:
         self._events: dict[str, Any] = {}
         self._round: tuple[WaitForApproval, Any] | None = None
 
-    def carry_out(self, step: Step) -> Generator[Any, Any, Any]:
+    def run_step(self, step: Step) -> Generator[Any, Any, Any]:
         """Run a step, and return its result."""
         if not isinstance(step, WaitForApproval | SetCustomStatus):
             self._end_round()

@@ -33,7 +33,7 @@ from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.codec.strict_json import CLASS_FIELDS, names_python_class
 from durable_agent_host.durable.blob_referrers import END_STATUSES
 from durable_agent_host.errors import NotFoundError, TurnError
-from durable_agent_host.model.turn import ModelBounds
+from durable_agent_host.model.turn import ResponseLimits
 
 _NOT_OPEN = (
     "the run does not wait for an answer to this request: it was answered, or never asked, or the run has ended. The "
@@ -134,7 +134,7 @@ def _without_classes(result: str) -> str:
 
 
 def register_executor_activity(
-    app: df.DFApp, workflow: Workflow, executor_id: str, provider_for: ProviderFor, bounds: ModelBounds
+    app: df.DFApp, workflow: Workflow, executor_id: str, provider_for: ProviderFor, bounds: ResponseLimits
 ) -> None:
     """Register the activity of an executor, under upstream's name.
 

@@ -26,7 +26,7 @@ from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.encryption.key_wrapping import PLAINTEXT_SETTING
 from durable_agent_host.errors import CorruptStateError
 
-type Place = tuple[str, ...]
+type AssociatedData = tuple[str, ...]
 """Where a value is kept: the kind of place, which one, and where in it. At least two parts."""
 
 KEY_BYTES: Final = 32
@@ -113,10 +113,10 @@ class Cipher:
         self._keys = keys
         self._refuses_plaintext = refuses_plaintext
         # An orchestration replays with every step and encrypts again most of what it puts into the task hub.
-        self._texts = _Newest[tuple[DataKey, Place, bytes], str]()
-        self._data = _Newest[tuple[Place, str], bytes]()
+        self._texts = _Newest[tuple[DataKey, AssociatedData, bytes], str]()
+        self._data = _Newest[tuple[AssociatedData, str], bytes]()
 
-    def encrypt(self, location: Place, data: bytes) -> bytes:
+    def encrypt(self, location: AssociatedData, data: bytes) -> bytes:
         """Encrypt data for a place. The same data at the same place gives the same result.
 
         Raises:
@@ -124,7 +124,7 @@ class Cipher:
         """
         return _encrypt_bytes(self._keys.all()[0], location, data)
 
-    def decrypt(self, location: Place, data: bytes) -> bytes:
+    def decrypt(self, location: AssociatedData, data: bytes) -> bytes:
         """Decrypt data found at a place.
 
         Raises:
@@ -135,23 +135,23 @@ class Cipher:
             raise _modified_error(location)
         return _decrypt_bytes(self._keys.find(data[:_ID_BYTES]), location, data)
 
-    def encrypt_to_envelope(self, location: Place, data: bytes) -> dict[str, Any]:
+    def encrypt_to_envelope(self, location: AssociatedData, data: bytes) -> dict[str, Any]:
         """Encrypt data into a JSON object; see `encrypt`."""
         return encode_envelope(b2a_base64(self.encrypt(location, data), newline=False).decode())
 
-    def decrypt_value(self, location: Place, value: Any) -> bytes | None:
+    def decrypt_value(self, location: AssociatedData, value: Any) -> bytes | None:
         """Decrypt the data of a JSON object; None when it is not encrypted. See `decrypt`."""
         text = read_envelope(value)
         return None if text is None else self._decrypt_text(location, text)
 
-    def _decrypt_text(self, location: Place, text: str) -> bytes:
+    def _decrypt_text(self, location: AssociatedData, text: str) -> bytes:
         try:
             data = a2b_base64(text)  # the tag detects what this decoder skips
         except ValueError as error:
             raise CorruptStateError(f"the encrypted value at {'/'.join(location)} is no base64") from error
         return self.decrypt(location, data)
 
-    def encrypt_json(self, location: Place, value: Any) -> dict[str, Any]:
+    def encrypt_json(self, location: AssociatedData, value: Any) -> dict[str, Any]:
         """Encrypt JSON into a JSON object; see `encrypt`."""
         key = self._keys.all()[0]
         data = json_bytes_of(value)
@@ -163,12 +163,12 @@ class Cipher:
                 self._data.keep((location, text), data)
         return encode_envelope(text)
 
-    def decrypt_json(self, location: Place, value: Any) -> Any:
+    def decrypt_json(self, location: AssociatedData, value: Any) -> Any:
         """Decrypt JSON; return unencrypted JSON as it is. See `decrypt`."""
         text = read_envelope(value)
         return value if text is None else self._json(location, text)
 
-    def _json(self, location: Place, text: str) -> Any:
+    def _json(self, location: AssociatedData, text: str) -> Any:
         data = self._data.get((location, text))
         if data is None:
             data = self._decrypt_text(location, text)
@@ -176,7 +176,7 @@ class Cipher:
                 self._data.keep((location, text), data)
         return json_of_bytes(data, "what was encrypted")
 
-    def read_json(self, location: Place, value: Any) -> Any:
+    def read_json(self, location: AssociatedData, value: Any) -> Any:
         """Decrypt JSON that only this host stores; `decrypt_json` is for values that others may have written.
 
         Raises:
@@ -230,14 +230,14 @@ class Cipher:
             ) from error
 
 
-def _encrypt_bytes(key: DataKey, location: Place, data: bytes) -> bytes:
+def _encrypt_bytes(key: DataKey, location: AssociatedData, data: bytes) -> bytes:
     scope = key.scope(*location[:2])
     bound = _encode_location(location)
     nonce = blake2b(bound + data, key=scope.nonces, digest_size=_NONCE_BYTES).digest()
     return key.prefix + nonce + scope.aead.encrypt(nonce, data, bound)
 
 
-def _decrypt_bytes(key: DataKey, location: Place, data: bytes) -> bytes:
+def _decrypt_bytes(key: DataKey, location: AssociatedData, data: bytes) -> bytes:
     nonce = data[_ID_BYTES : _ID_BYTES + _NONCE_BYTES]
     body = data[_ID_BYTES + _NONCE_BYTES :]
     try:
@@ -246,19 +246,19 @@ def _decrypt_bytes(key: DataKey, location: Place, data: bytes) -> bytes:
         raise _modified_error(location) from error
 
 
-def _modified_error(location: Place) -> CorruptStateError:
+def _modified_error(location: AssociatedData) -> CorruptStateError:
     return CorruptStateError(
         f"the encrypted value at {'/'.join(location)} has been changed, or was moved there from another place: "
         "restore a copy; nothing was changed"
     )
 
 
-def _derive_key(secret: bytes, location: Place) -> bytes:
+def _derive_key(secret: bytes, location: AssociatedData) -> bytes:
     return hmac.digest(secret, _PURPOSE + _encode_location(location), "sha512")
 
 
 @lru_cache(_REPEATED)
-def _encode_location(location: Place) -> bytes:
+def _encode_location(location: AssociatedData) -> bytes:
     """Encode a place so that two places never give the same bytes."""
     if "".join(location).isascii():
         return f"{len(location)}{''.join([f':{len(part)}:{part}' for part in location])}".encode()

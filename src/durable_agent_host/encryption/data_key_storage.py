@@ -9,7 +9,7 @@ from typing import Final
 
 from durable_agent_host.errors import EncryptionKeyError, LogError
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.protocol import BlobStore
 
 KEYS_NAMESPACE: Final = derived_id("data-keys")
 """The home of the wrapped keys."""
@@ -40,14 +40,14 @@ def wait_for(check_keys: Callable[[], object]) -> None:
             return
 
 
-class NoKeys:
+class PlaintextGuard:
     """Prevents an app without keys from continuing the data of one with keys.
 
     Args:
         open_store: returns the store of the wrapped keys.
     """
 
-    def __init__(self, open_store: Callable[[], SegmentStore]) -> None:
+    def __init__(self, open_store: Callable[[], BlobStore]) -> None:
         self._open_store = open_store
         self._is_plain = False
 
@@ -84,7 +84,7 @@ class NoKeys:
 
     async def _check_store(self) -> None:
         store = await asyncio.to_thread(self._open_store)
-        if [piece async for piece in store.pieces(KEYS_NAMESPACE)]:
+        if [piece async for piece in store.list_blobs(KEYS_NAMESPACE)]:
             raise EncryptionKeyError(
                 "the stored data is encrypted, and the app has no keys: set DURABLE_AGENT_HOST_ENCRYPTION_KEYS; "
                 "nothing was changed"

@@ -12,20 +12,20 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapp
 from dataclasses import replace
 from typing import Final
 
-from durable_agent_host.encryption.cipher import OVERHEAD_BYTES, Cipher, Place
+from durable_agent_host.encryption.cipher import OVERHEAD_BYTES, AssociatedData, Cipher
 from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE, SECRET_NAMESPACE
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.segments.blob_cache import MAX_BYTES, PieceCache
-from durable_agent_host.segments.protocol import HASH_CHARACTERS, SegmentStore, StoredPiece
+from durable_agent_host.segments.blob_cache import MAX_BYTES, BlobCache
+from durable_agent_host.segments.protocol import HASH_CHARACTERS, BlobStore, StoredBlob
 
 _LARGE_BYTES: Final = 256 * 1024
 """Pieces of at least this size are encrypted off the event loop."""
 _TOGETHER_BYTES: Final = 4 * 1024 * 1024
 
 
-class EncryptedSegmentStore:
-    """Encrypts the pieces of another store. Implements `durable_agent_host.segments.protocol.SegmentStore`.
+class EncryptedBlobStore:
+    """Encrypts the pieces of another store. Implements `durable_agent_host.segments.protocol.BlobStore`.
 
     Args:
         store: the store that keeps them.
@@ -33,11 +33,11 @@ class EncryptedSegmentStore:
         keyring: the cipher's keys.
     """
 
-    def __init__(self, store: SegmentStore, cipher: Cipher, keyring: Keyring) -> None:
+    def __init__(self, store: BlobStore, cipher: Cipher, keyring: Keyring) -> None:
         self._store = store
         self._cipher = cipher
         self._keyring = keyring
-        self._decrypted_pieces = PieceCache(largest_bytes=MAX_BYTES)
+        self._decrypted_pieces = BlobCache(largest_bytes=MAX_BYTES)
 
     async def put(self, namespace: str, pieces: Mapping[str, bytes]) -> None:
         """Store pieces; see the protocol."""
@@ -100,10 +100,10 @@ class EncryptedSegmentStore:
                 f"the piece {name} of {namespace} has other bytes than were stored: {error}"
             ) from error
 
-    async def pieces(self, namespace: str) -> AsyncGenerator[StoredPiece]:
+    async def list_blobs(self, namespace: str) -> AsyncGenerator[StoredBlob]:
         """List the pieces of a home; see the protocol."""
         await self._keyring.ready()
-        async for piece in self._store.pieces(namespace):
+        async for piece in self._store.list_blobs(namespace):
             if len(piece.name) == HASH_CHARACTERS:
                 yield piece
             else:
@@ -146,7 +146,9 @@ class EncryptedSegmentStore:
         await self._store.close()
 
 
-async def _run_in_thread_if_large(operation: Callable[[Place, bytes], bytes], location: Place, data: bytes) -> bytes:
+async def _run_in_thread_if_large(
+    operation: Callable[[AssociatedData, bytes], bytes], location: AssociatedData, data: bytes
+) -> bytes:
     if len(data) < _LARGE_BYTES:
         return operation(location, data)
     return await asyncio.to_thread(operation, location, data)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
-from durable_agent_host.encryption.cipher import Cipher, Place
+from durable_agent_host.encryption.cipher import AssociatedData, Cipher
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, ENCRYPTED, LogEntry, LogPage, LogRecord
@@ -58,7 +58,9 @@ class EncryptedTurnLog:
         """Append entries; see the protocol. A cancelled caller waits until the append has ended."""
         await self._keyring.ready()
         lines = [encode_log_entry(entry).encode() for entry in entries]
-        return await _Lasting(self._append(log_id, lines, attempt), loop=asyncio.get_running_loop(), eager_start=True)
+        return await _UncancellableTask(
+            self._append(log_id, lines, attempt), loop=asyncio.get_running_loop(), eager_start=True
+        )
 
     async def _append(self, log_id: str, lines: Sequence[bytes], attempt: int) -> int:
         await self._enter(log_id)
@@ -190,7 +192,7 @@ class EncryptedTurnLog:
         return replace(record, entry=decode_log_entry(line))
 
 
-class _Lasting(asyncio.Task[int]):
+class _UncancellableTask(asyncio.Task[int]):
     """A task that continues when its waiter is cancelled, and the waiter waits on; a shield takes three wake-ups."""
 
     def cancel(self, msg: Any | None = None) -> bool:
@@ -199,5 +201,5 @@ class _Lasting(asyncio.Task[int]):
         return False
 
 
-def _location_of(log_id: str, attempt: int, offset: int) -> Place:
+def _location_of(log_id: str, attempt: int, offset: int) -> AssociatedData:
     return ("log", log_id, str(attempt), str(offset))

@@ -20,13 +20,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.encryption.cipher import KEY_BYTES, DataKey
 from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE, wait_for
 from durable_agent_host.encryption.key_wrapping import SETTING, WrappingKey
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.turn_log.crash_points import reach
 
 _HOLDER: Final = "data-keys"
@@ -58,7 +58,7 @@ class Keyring:
         wrapping: the operator's keys, the current one first.
     """
 
-    def __init__(self, open_store: Callable[[], SegmentStore], wrapping: Sequence[WrappingKey]) -> None:
+    def __init__(self, open_store: Callable[[], BlobStore], wrapping: Sequence[WrappingKey]) -> None:
         self._open_store = open_store
         self._wrapping = {key.id: key for key in wrapping}
         self._current = wrapping[0]
@@ -171,14 +171,14 @@ class Keyring:
         key = DataKey(secret) if secret is not None and len(secret) == KEY_BYTES else None
         return key if key is not None and key.id == wrapped_key.key_id else None
 
-    async def _make(self, store: SegmentStore) -> None:
+    async def _make(self, store: BlobStore) -> None:
         key = DataKey(secrets.token_bytes(KEY_BYTES))
         await store.hold(KEYS_NAMESPACE, _HOLDER)
         await self._put(store, key, datetime.now(UTC).isoformat())
         _LOGGER.info("encryption: made the data key %s, wrapped by the key %r", key.id, self._current.id)
 
     async def _wrap_again(
-        self, store: SegmentStore, key: DataKey, wrapped_key: _Wrapped, before: Sequence[_Wrapped]
+        self, store: BlobStore, key: DataKey, wrapped_key: _Wrapped, before: Sequence[_Wrapped]
     ) -> None:
         """Wrap a key with the operator's current key; delete the earlier wrapping once the new one is stored."""
         name = await self._put(store, key, wrapped_key.created_at)
@@ -193,12 +193,12 @@ class Keyring:
         reach("keys.after_delete")
         _LOGGER.warning("encryption: the data key %s is now wrapped by the key %r", key.id, self._current.id)
 
-    async def _put(self, store: SegmentStore, key: DataKey, created_at: str) -> str:
+    async def _put(self, store: BlobStore, key: DataKey, created_at: str) -> str:
         wrapped_secret = b64encode(self._current.wrap(key.secret)).decode()
         data = json_bytes_of(
             {"dataKey": key.id, "wrappedBy": self._current.id, "madeAt": created_at, "wrapped": wrapped_secret}
         )
-        name = piece_name(data)
+        name = blob_name(data)
         reach("keys.before_put")
         await store.put(KEYS_NAMESPACE, {name: data})
         reach("keys.after_put")
@@ -213,8 +213,8 @@ class Keyring:
         )
 
 
-async def _read_wrapped_keys(store: SegmentStore) -> list[_Wrapped]:
-    names = [piece.name async for piece in store.pieces(KEYS_NAMESPACE)]
+async def _read_wrapped_keys(store: BlobStore) -> list[_Wrapped]:
+    names = [piece.name async for piece in store.list_blobs(KEYS_NAMESPACE)]
     found = await store.get(KEYS_NAMESPACE, names) if names else {}
     wrapped_keys: list[_Wrapped] = []
     for name, data in found.items():

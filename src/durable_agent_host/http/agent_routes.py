@@ -11,7 +11,7 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, NotFoundError
 from durable_agent_host.http.gate import DISK_FULL
 from durable_agent_host.http.problem_details import LOG_RETRY_SECONDS, problem
-from durable_agent_host.http.request_handling import Call, Host
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.response_views import json_response
 from durable_agent_host.turn_log.turn_log_health import name_of
 
@@ -35,7 +35,7 @@ def hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-async def list_agents(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def list_agents(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents``: the hosted agents."""
     del client
     agents = [
@@ -49,7 +49,7 @@ async def list_agents(host: Host, call: Call, client: TurnClient) -> func.HttpRe
     return json_response(HTTPStatus.OK, {"agents": agents}, {})
 
 
-async def metrics(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def metrics(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /metrics``: what this process has counted since it started, in Prometheus text format.
 
     It covers the turns of all owners, so where sessions have owners, the app must let the caller in.
@@ -59,12 +59,12 @@ async def metrics(host: Host, call: Call, client: TurnClient) -> func.HttpRespon
     """
     del call
     access = client.documents.access
-    if access is not None and not await access.sees("", "", None, exists=False):
+    if access is not None and not await access.can_access("", "", None, exists=False):
         raise NotFoundError("there is nothing here")
     return func.HttpResponse(host.metrics(), mimetype=_PROMETHEUS, charset="utf-8")
 
 
-async def health(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def health(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /health``: whether the stores are writable; names each problem in a word, without secrets."""
     del call
     found = dict(await client.find_problems())

@@ -11,7 +11,7 @@ from durable_agent_host.codec.entity_state import decode_owner, encode_owner
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import ForbiddenError, NotFoundError
 from durable_agent_host.http.parse import parse_approvals
-from durable_agent_host.http.request_handling import Answer, Call, Host
+from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest
 from durable_agent_host.http.response_views import approval_view, json_response, turn_headers, turn_urls
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict, view_for_caller
 from durable_agent_host.model.principal import ANOTHER, Owner, Principal
@@ -23,7 +23,7 @@ PENDING_VISIBLE_SECONDS: Final = 3.0
 RECEIPT_WAIT_SECONDS: Final = 10.0
 
 
-async def submit_approvals(host: Host, call: Call, client: TurnClient) -> Answer:
+async def submit_approvals(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``POST …/turns/{turn}/approvals``: answer one or more calls that wait for a person."""
     approvals = parse_approvals(call.body)
     turn = await named_turn(host, call, client)
@@ -32,7 +32,7 @@ async def submit_approvals(host: Host, call: Call, client: TurnClient) -> Answer
             await client.wait_for_calls(turn.request.turn_id, approvals.keys(), seconds=PENDING_VISIBLE_SECONDS) or turn
         )
     pending = [call["call_id"] for call in turn.pending]
-    unknown_ids = sorted(approvals.keys() - turn.answers.keys() - set(pending))
+    unknown_ids = sorted(approvals.keys() - turn.approvals.keys() - set(pending))
     if unknown_ids and not pending:
         status = turn.outcome.status if turn.outcome else "running"
         return turn_conflict(turn, f"the turn is {status} and waits for no approval of {', '.join(unknown_ids)}")
@@ -49,7 +49,7 @@ async def submit_approvals(host: Host, call: Call, client: TurnClient) -> Answer
         decided_by = {"by": encode_owner(principal.owner), "at": datetime.now(UTC).isoformat()}
         approvals = {call_id: approval | decided_by for call_id, approval in approvals.items()}
     await client.check_log()  # without the log the turn could not continue, and its work so far would be lost
-    if new_approvals := {call_id: approval for call_id, approval in approvals.items() if call_id not in turn.answers}:
+    if new_approvals := {call_id: approval for call_id, approval in approvals.items() if call_id not in turn.approvals}:
         turn = await client.submit_approvals(turn, new_approvals, seconds=RECEIPT_WAIT_SECONDS)
         if conflict := _find_conflict(turn, approvals):
             return turn_conflict(turn, conflict)
@@ -88,14 +88,14 @@ def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal
 
 
 def _approvals_response(
-    call: Call, turn: Turn, approvals: Mapping[str, Mapping[str, Any]], view: Mapping[str, Any]
+    call: RouteRequest, turn: Turn, approvals: Mapping[str, Mapping[str, Any]], view: Mapping[str, Any]
 ) -> func.HttpResponse:
     """Report which answers the turn has received; 202 while one is on its way."""
-    is_received = approvals.keys() <= turn.answers.keys()
+    is_received = approvals.keys() <= turn.approvals.keys()
     if not is_received and turn.outcome is not None:
         return turn_conflict(turn, f"the turn is {turn.outcome.status}: the answer came too late")
     received_views = {
-        call_id: approval_view(turn.answers[call_id]) if call_id in turn.answers else None for call_id in approvals
+        call_id: approval_view(turn.approvals[call_id]) if call_id in turn.approvals else None for call_id in approvals
     }
     status = HTTPStatus.OK if is_received else HTTPStatus.ACCEPTED
     return json_response(
@@ -104,12 +104,12 @@ def _approvals_response(
 
 
 def _are_calls_known(turn: Turn, approvals: Mapping[str, Any]) -> bool:
-    return approvals.keys() <= {*turn.answers, *(call["call_id"] for call in turn.pending)}
+    return approvals.keys() <= {*turn.approvals, *(call["call_id"] for call in turn.pending)}
 
 
 def _find_conflict(turn: Turn, approvals: Mapping[str, Mapping[str, Any]]) -> str | None:
     for call_id, approval in approvals.items():
-        earlier = turn.answers.get(call_id)
+        earlier = turn.approvals.get(call_id)
         is_offloaded = earlier is not None and (earlier.get("truncated") or earlier.get("stored"))
         compared_fields = ("approved",) if is_offloaded else ("approved", "reason", "arguments")
         if earlier is not None and any(earlier.get(name) != approval[name] for name in compared_fields):

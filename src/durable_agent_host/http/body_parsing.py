@@ -184,7 +184,7 @@ class BodyLimit(NamedTuple):
         return self.max_bytes, self.setting
 
 
-class SentFile(NamedTuple):
+class UploadedFile(NamedTuple):
     """A file of a form.
 
     Attributes:
@@ -213,7 +213,7 @@ def is_json_type(media_type: str) -> bool:
     return media_type == "application/json" or media_type.endswith("+json")
 
 
-def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], list[SentFile]]:
+def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], list[UploadedFile]]:
     """Read the body of ``run``.
 
     Guarantee: pure.
@@ -241,7 +241,7 @@ def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], lis
     return fields, []
 
 
-def read_files(body: bytes, content_type: str) -> list[SentFile]:
+def read_files(body: bytes, content_type: str) -> list[UploadedFile]:
     """Read the files of a form that has only files. Guarantee: pure.
 
     Args:
@@ -347,7 +347,7 @@ def _reject_unknown_fields(names: Mapping[str, Any]) -> None:
     raise RequestError(f"the body has {unknown_list}, which run does not take: {hint}It takes {', '.join(RUN_FIELDS)}")
 
 
-def _read_form(body: bytes, content_type: str) -> tuple[dict[str, Any], list[SentFile]]:
+def _read_form(body: bytes, content_type: str) -> tuple[dict[str, Any], list[UploadedFile]]:
     parts = parse_form(body, content_type)
     fields: dict[str, Any] = {}
     for part in parts:
@@ -380,13 +380,13 @@ def _field_of(part: FormPart) -> Any:
     return text if part.name != "message" else text.strip()
 
 
-def _file_of(part: FormPart) -> SentFile:
+def _file_of(part: FormPart) -> UploadedFile:
     where = f"the file in the field {part.name[:60]!r}"
     if not part.data:
         raise RequestError(f"{where} is empty: send one with bytes")
     name = check_name(part.file_name, where) if part.file_name else None
     bare = part.content_type.partition(";")[0].strip()
-    return SentFile(name, check_media_type(bare, where) if bare else None, part.data)
+    return UploadedFile(name, check_media_type(bare, where) if bare else None, part.data)
 
 
 async def read_body(
@@ -398,7 +398,7 @@ async def read_body(
         headers: of the request.
         stream: the body's pieces; not started when the limit is 0.
         limit: of the body.
-        count: is told the size of each piece; see `durable_agent_host.http.rate_limits.ArrivingBodies`.
+        count: receives the size of each chunk; see `durable_agent_host.http.rate_limits.ArrivingBodies`.
 
     Raises:
         BodiesTooLargeError: the caller's bodies that are arriving are too large together.

@@ -12,9 +12,9 @@ from azurefunctions.extensions.http.fastapi import Response
 
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, RequestError
-from durable_agent_host.http.body_parsing import FORM, SentFile, media_type_of, read_files
+from durable_agent_host.http.body_parsing import FORM, UploadedFile, media_type_of, read_files
 from durable_agent_host.http.event_stream import PartStream
-from durable_agent_host.http.request_handling import Answer, Call, Host, named_session
+from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session
 from durable_agent_host.http.response_views import header_value, json_response
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.turn import TurnRequest
@@ -32,7 +32,7 @@ _SAFE: Final = {
 """Keeps a browser from executing a file or guessing its type."""
 
 
-async def upload_files(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def upload_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``POST /agents/{agent}/sessions/{session}/files``: store files that messages can refer to."""
     agent, session_id = named_session(host, call)
     media_type = media_type_of(call.headers)
@@ -48,7 +48,7 @@ async def upload_files(host: Host, call: Call, client: TurnClient) -> func.HttpR
     return json_response(HTTPStatus.CREATED, body, {"x-ms-session-id": header_value(session_id)})
 
 
-async def list_files(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def list_files(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}/files``: files that callers sent and agents made, newest first."""
     agent, session_id = named_session(host, call)
     session = await client.session(agent, session_id)
@@ -62,7 +62,7 @@ async def list_files(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     return json_response(HTTPStatus.OK, body, {"x-ms-session-id": header_value(session_id)})
 
 
-async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
+async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``GET`` or ``HEAD /agents/{agent}/sessions/{session}/files/{file}``: the bytes, with type and name."""
     agent, session_id = named_session(host, call)
     file_id = call.path_part("file")
@@ -96,7 +96,7 @@ async def read_file(host: Host, call: Call, client: TurnClient) -> Answer:
     return Response(data, headers=headers)
 
 
-def with_sent_files(message: MessageInput, files: Sequence[SentFile]) -> MessageInput:
+def with_sent_files(message: MessageInput, files: Sequence[UploadedFile]) -> MessageInput:
     """Refer to the files of a form in the message that came with them. Guarantee: pure.
 
     Args:
@@ -110,30 +110,32 @@ def with_sent_files(message: MessageInput, files: Sequence[SentFile]) -> Message
     return with_contents(message, references)
 
 
-async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Sequence[SentFile]) -> None:
+async def keep_sent_files(client: TurnClient, request: TurnRequest, files: Sequence[UploadedFile]) -> None:
     """Store the files of a form as uploads of the request's session. Guarantee: idempotent."""
     if files:
         uploads = client.files(request.agent, request.session_id, owner=request.session_owner).uploads
         await uploads.add(*map(_bytes_of, files))
 
 
-def _bytes_of(file: SentFile) -> FileBytes:
+def _bytes_of(file: UploadedFile) -> FileBytes:
     """Copy a file out of the request's body; do not copy when the body is the file."""
     body: Any = file.data.obj
     data = body if isinstance(body, bytes) and len(body) == len(file.data) else bytes(file.data)
     return FileBytes(file.name, file.media_type or media_type_of_name(file.name), data)
 
 
-def _raw_file(call: Call, media_type: str) -> SentFile:
+def _raw_file(call: RouteRequest, media_type: str) -> UploadedFile:
     """Read an upload whose body is the file; the query names it."""
     if not (body := call.body):
         raise RequestError("the body is empty: send the file, or a form with files")
     file_name = call.query.get("name")
     checked_name = check_name(file_name, "the file") if file_name else None
-    return SentFile(checked_name, check_media_type(media_type, "the body") if media_type else None, memoryview(body))
+    return UploadedFile(
+        checked_name, check_media_type(media_type, "the body") if media_type else None, memoryview(body)
+    )
 
 
-def _view(call: Call, agent: str, session_id: str, file: ConversationFile) -> Mapping[str, Any]:
+def _view(call: RouteRequest, agent: str, session_id: str, file: ConversationFile) -> Mapping[str, Any]:
     url = f"{call.base_url}/agents/{quote(agent)}/sessions/{quote(session_id, safe='')}/files"
     return {
         "id": file.file_id,

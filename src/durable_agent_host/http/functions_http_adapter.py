@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.http.body_parsing import BodyLimit
-from durable_agent_host.http.gate import Gate, IncomingRequest
+from durable_agent_host.http.gate import Authorizer, IncomingRequest
 from durable_agent_host.http.problem_details import problem
 from durable_agent_host.http.request_handling import CALLER_LEFT, handle_errors
 from durable_agent_host.http.workflow_routes import WorkflowRequest, WorkflowRoute
@@ -44,7 +44,7 @@ _FOREIGN_PAGE = (
 
 
 def adapt_http_functions(
-    functions: Iterable[Any], gate: Gate, turns_of: TurnsOfBinding, max_request_bytes: int
+    functions: Iterable[Any], gate: Authorizer, turns_of: TurnsOfBinding, max_request_bytes: int
 ) -> None:
     """Let FastAPI requests call an app's HTTP functions; upstream's functions pass the gate first.
 

@@ -1,9 +1,10 @@
 """Who is calling, and which sessions exist for them: the one check that every entry point passes first.
 
-The routes, upstream's workflow routes and MCP tools call `Gate.identify` before they read a body, and continue with the
-caller that it returns. What the caller may not see does not exist for the request: `Gate.access` gives the rule, and
-the durable client's reads of sessions apply it (`durable.session_documents`), so somebody else's session and
-a session that never existed take the same path to the same answer. An app that identifies nobody has no rule.
+The routes, upstream's workflow routes and MCP tools call `Authorizer.identify` before they read a body, and continue
+with the caller that it returns. What the caller may not see does not exist for the request: `Authorizer.access` returns
+the rule, and the durable client's reads of sessions apply it (`durable.session_documents`), so another caller's session
+and a session that never existed take the same path to the same response. An app that does not identify callers has no
+rule.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from durable_agent_host.hook_validation import check_hook
 from durable_agent_host.http.rate_limits import ArrivingBodies, CallerLimits, ConcurrentWork, RequestRates
 from durable_agent_host.model.principal import ANONYMOUS, Owner, Principal
 from durable_agent_host.model.turn import Caller
-from durable_agent_host.settings import ANYBODY, OWN, PREFIX, SHARED
+from durable_agent_host.settings import ANYBODY, OWN_NAMES, PREFIX, SHARED_NAMES
 from durable_agent_host.turn.turn_requests import valid_traceparent
 from sqlite_store.reserve import DELETION_BYTES, DiskReserve
 
@@ -104,7 +105,7 @@ class IncomingRequest:
     path: str = ""
 
 
-class AskedSession(NamedTuple):
+class AuthorizationTarget(NamedTuple):
     """A session that is not the caller's, as `authorize` sees it.
 
     Attributes:
@@ -122,7 +123,7 @@ class AskedSession(NamedTuple):
 Identify = Callable[[IncomingRequest], Principal | Awaitable[Principal | None] | None]
 """Identifies the caller; None or `ForbiddenError` refuses the caller. A plain function runs in a thread."""
 
-Authorize = Callable[[Principal, Action, AskedSession], bool | Awaitable[bool]]
+Authorize = Callable[[Principal, Action, AuthorizationTarget], bool | Awaitable[bool]]
 """Decides whether a principal may act in a session of somebody else: returns True or False, nothing else.
 
 A plain function runs in a thread."""
@@ -137,7 +138,7 @@ class Access:
         action: what the request does.
     """
 
-    def __init__(self, gate: "Gate", principal: Principal, action: Action) -> None:
+    def __init__(self, gate: "Authorizer", principal: Principal, action: Action) -> None:
         self._gate = gate
         self._principal = principal
         self._action: Action = action
@@ -152,7 +153,7 @@ class Access:
         """Whether the request may use a name that somebody else has chosen; see `name_mark`."""
         return self._gate.has_own_names
 
-    async def sees(
+    async def can_access(
         self, agent: str, session_id: str, owner: Owner | None, *, exists: bool, to_read: bool = False
     ) -> bool:
         """Return whether the session exists for the request.
@@ -172,7 +173,7 @@ class Access:
         if exists and owner is None and self._gate.may_adopt(self._principal):
             return True
         action = "session.read" if to_read else self._action
-        return await self._gate.is_authorized(self._principal, action, AskedSession(agent, session_id, owner))
+        return await self._gate.is_authorized(self._principal, action, AuthorizationTarget(agent, session_id, owner))
 
     async def may_import_on_trust(self, agent: str, session_id: str) -> bool:
         """Return whether the app allows ``session.import`` of what speaks for it; see the protocol.
@@ -181,11 +182,11 @@ class Access:
             agent: the agent's registered name.
             session_id: of the new session, which does not exist yet.
         """
-        session = AskedSession(agent, session_id, None)
+        session = AuthorizationTarget(agent, session_id, None)
         return await self._gate.is_authorized(self._principal, "session.import", session)
 
 
-class Gate:
+class Authorizer:
     """Decides who may do what.
 
     Args:
@@ -205,7 +206,7 @@ class Gate:
         identify: Identify | None = None,
         authorize: Authorize | None = None,
         adopters: str = ANYBODY,
-        names: str = SHARED,
+        names: str = SHARED_NAMES,
         limits: CallerLimits | None = None,
         *,
         disk: DiskReserve | None = None,
@@ -213,7 +214,10 @@ class Gate:
         if authorize is not None and identify is None:
             raise RegistrationError("authorize is given without identify, so sessions have no owners: give both")
         if identify is None:
-            for setting, value, default in (("ADOPT_SESSIONS", adopters, ANYBODY), ("SESSION_NAMES", names, SHARED)):
+            for setting, value, default in (
+                ("ADOPT_SESSIONS", adopters, ANYBODY),
+                ("SESSION_NAMES", names, SHARED_NAMES),
+            ):
                 if value != default:
                     raise RegistrationError(
                         f"{PREFIX}{setting} is {value!r}, and the app gives no identify, so that everyone has all "
@@ -229,7 +233,7 @@ class Gate:
         self._arriving = ArrivingBodies(limits.arriving_bytes)
         self._working = ConcurrentWork(limits.reads_at_once)
         self._disk = disk
-        self.has_own_names = names == OWN
+        self.has_own_names = names == OWN_NAMES
 
     @property
     def identifies(self) -> bool:
@@ -309,7 +313,7 @@ class Gate:
         """Return whether a principal may take over sessions without an owner. Guarantee: pure."""
         return self._adopters == ANYBODY or principal.is_one_of(self._adopters)
 
-    async def is_authorized(self, principal: Principal, action: Action, session: AskedSession) -> bool:
+    async def is_authorized(self, principal: Principal, action: Action, session: AuthorizationTarget) -> bool:
         """Ask the app whether a principal may act in somebody else's session.
 
         Raises:

@@ -14,7 +14,7 @@ from durable_agent_host.codec.strict_json import parse_strict
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError
 from durable_agent_host.http.parse import parse_limit
-from durable_agent_host.http.request_handling import Answer, Call, Host
+from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest
 from durable_agent_host.http.response_views import json_response, turn_headers
 from durable_agent_host.http.step_routes import parse_step_cursor
 from durable_agent_host.http.turn_routes import named_turn, turn_conflict
@@ -33,7 +33,7 @@ _CALLS: Final = 100
 _SIDES: Final[tuple[Side, Side]] = ("request", "answer")
 
 
-async def list_calls(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def list_calls(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET …/turns/{turn}/calls``: the model calls of a turn without their bodies; ``limit`` from ``cursor``."""
     limit = parse_limit(call.query.get("limit"), default=_CALLS)
     first = parse_step_cursor(call.query.get("cursor"))
@@ -46,7 +46,7 @@ async def list_calls(host: Host, call: Call, client: TurnClient) -> func.HttpRes
     return json_response(HTTPStatus.OK, {"calls": call_views, "cursor": following}, turn_headers(request))
 
 
-async def read_call(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def read_call(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET …/turns/{turn}/calls/{call}``: one call with both bodies, as far as they are kept."""
     turn = await named_turn(host, call, client)
     request = turn.request
@@ -63,7 +63,7 @@ async def read_call(host: Host, call: Call, client: TurnClient) -> func.HttpResp
     return json_response(HTTPStatus.OK, view, turn_headers(request))
 
 
-async def read_body(host: Host, call: Call, client: TurnClient) -> Answer:
+async def read_body(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``GET …/turns/{turn}/calls/{call}/{body}``: ``request`` or ``answer`` as a download; names what is not kept."""
     turn = await named_turn(host, call, client)
     redactor = client.storage.redactor_of(turn.request.agent)
@@ -85,7 +85,7 @@ async def read_body(host: Host, call: Call, client: TurnClient) -> Answer:
     return Response(text.encode("utf-8", "replace"), headers=headers | turn_headers(turn.request))
 
 
-async def read_test(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def read_test(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET …/turns/{turn}/test``: the turn as a pytest test, with the model's answers as a recording."""
     turn = await named_turn(host, call, client)
     redactor = client.storage.redactor_of(turn.request.agent)
@@ -111,7 +111,7 @@ async def read_test(host: Host, call: Call, client: TurnClient) -> func.HttpResp
     return func.HttpResponse(text, mimetype="text/x-python", charset="utf-8", headers=headers)
 
 
-async def _read_calls(host: Host, turn: Turn) -> CallReader:
+async def _read_calls(host: HandlerContext, turn: Turn) -> CallReader:
     """Read the log of a turn."""
     request = turn.request
     log = host.open_log()
@@ -126,7 +126,7 @@ async def _read_calls(host: Host, turn: Turn) -> CallReader:
     return reader
 
 
-def _find_call(call: Call, reader: CallReader, turn: Turn) -> dict[str, Any]:
+def _find_call(call: RouteRequest, reader: CallReader, turn: Turn) -> dict[str, Any]:
     name = call.path_part("call")
     for model_call in reader.calls():
         if model_call["name"] == name and not model_call["replayed"]:
@@ -176,6 +176,6 @@ def _text(body: CallBody, redactor: Redactor | None) -> tuple[str, bool]:
     return (text if redactor is None else redactor.text(text)), False
 
 
-def _turn_url(call: Call, request: TurnRequest) -> str:
+def _turn_url(call: RouteRequest, request: TurnRequest) -> str:
     session = f"{call.base_url}/agents/{quote(request.agent)}/sessions/{quote(request.session_id, safe='')}"
     return f"{session}/turns/{quote(request.turn_id, safe='')}"

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
 
-from durable_agent_host.codec.strict_json import MOST_LEVELS, is_nested_too_deeply
+from durable_agent_host.codec.strict_json import MAX_LEVELS, is_nested_too_deeply
 from durable_agent_host.errors import RequestError, RequestTooLargeError
 from durable_agent_host.http.body_parsing import (
     FORM,
-    SentFile,
+    UploadedFile,
     is_json_type,
     media_type_of,
     parse_json,
@@ -35,7 +35,7 @@ _FORK_FIELDS: Final = "at_turn, before, session_id or none of them"
 
 
 @dataclass(frozen=True)
-class RunCall:
+class RunParameters:
     """A valid call of ``run``.
 
     Attributes:
@@ -55,7 +55,7 @@ class RunCall:
     """
 
     message: MessageInput
-    files: Sequence[SentFile]
+    files: Sequence[UploadedFile]
     session_id: str | None
     response_format: dict[str, Any] | None
     enable_tool_calls: bool
@@ -69,7 +69,7 @@ class RunCall:
     request_hash: str
 
 
-def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str], *, max_bytes: int) -> RunCall:
+def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str], *, max_bytes: int) -> RunParameters:
     """Read a call of ``POST /agents/{agent}/run``.
 
     Guarantee: pure.
@@ -120,7 +120,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
         or params.get("wait_for_response")
         or fields.get("wait_for_response")
     )
-    return RunCall(
+    return RunParameters(
         **cast("dict[str, Any]", main_fields),
         message=message,
         files=files,
@@ -136,7 +136,7 @@ def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str]
 
 def _check_nesting(value: Any, subject: str) -> None:
     if is_nested_too_deeply(value):
-        raise RequestError(f"{subject} is nested more than {MOST_LEVELS} levels deep: send fewer")
+        raise RequestError(f"{subject} is nested more than {MAX_LEVELS} levels deep: send fewer")
 
 
 def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | None:
@@ -230,7 +230,7 @@ def _json_name(value: Any) -> str:
     return names.get(cast("type[Any]", type(value)), "a number")
 
 
-class ForkCall(NamedTuple):
+class ForkParameters(NamedTuple):
     """A request to fork a session.
 
     Attributes:
@@ -244,7 +244,7 @@ class ForkCall(NamedTuple):
     is_before: bool
 
 
-def parse_fork(body: bytes) -> ForkCall:
+def parse_fork(body: bytes) -> ForkParameters:
     """Read the body of ``fork``.
 
     Guarantee: pure.
@@ -270,7 +270,7 @@ def parse_fork(body: bytes) -> ForkCall:
     is_before = _flag(fields.get("before"), "before", default=False)
     if is_before and not fields.get("at_turn"):
         raise RequestError("'before' needs 'at_turn': the turn before which the copy ends")
-    return ForkCall(check_session_id(new_id) if new_id else None, fields.get("at_turn"), is_before)
+    return ForkParameters(check_session_id(new_id) if new_id else None, fields.get("at_turn"), is_before)
 
 
 def parse_approvals(body: bytes) -> dict[str, dict[str, Any]]:

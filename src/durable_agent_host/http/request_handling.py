@@ -25,13 +25,13 @@ from durable_agent_host.errors import (
 )
 from durable_agent_host.http.body_parsing import BodyLimit, read_body
 from durable_agent_host.http.event_stream import DocumentStream, EventStream, PartStream, each_in_turn, in_slices
-from durable_agent_host.http.gate import DISK_FULL, Action, Gate, IncomingRequest, wait_for_even_time
-from durable_agent_host.http.parse import RunCall, parse_run, reject_repeated_parameters
+from durable_agent_host.http.gate import DISK_FULL, Action, Authorizer, IncomingRequest, wait_for_even_time
+from durable_agent_host.http.parse import RunParameters, parse_run, reject_repeated_parameters
 from durable_agent_host.http.problem_details import problem, problem_of_error
 from durable_agent_host.http.rate_limits import StreamReaders
 from durable_agent_host.model.budget import Price
 from durable_agent_host.model.conversation_file import ServiceFileReader
-from durable_agent_host.model.history_locations import Histories
+from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.ids import check_session_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.repair_rules import RepairRules
@@ -119,7 +119,7 @@ _STORE_FULL: Final = (
 
 
 @dataclass(frozen=True)
-class Host:
+class HandlerContext:
     """The app, as handlers see it.
 
     Attributes:
@@ -147,8 +147,8 @@ class Host:
     compaction_id_of: Callable[[str], str | None] = lambda _: None
     prices_of: Callable[[str], Mapping[str, Price]] = lambda _: {}
     final_response_of: Callable[[str], FinalResponse] = lambda _: lambda _: None
-    histories: Mapping[str, Histories] = field(default_factory=dict[str, Histories])
-    gate: Gate = field(default_factory=Gate)
+    histories: Mapping[str, HistoryLocations] = field(default_factory=dict[str, HistoryLocations])
+    gate: Authorizer = field(default_factory=Authorizer)
     allowed_options: Mapping[str, AllowedOptions] = field(default_factory=dict[str, AllowedOptions])
     metrics: Callable[[], str] = str
 
@@ -174,7 +174,7 @@ class Host:
         raise NotFoundError(f"there is no agent {name!r} here; hosted are: {agent_names}")
 
 
-class Call:
+class RouteRequest:
     """One request to a route.
 
     Args:
@@ -223,7 +223,7 @@ class Call:
         headers = {name.lower(): value for name, value in self.headers.items()}
         return IncomingRequest(headers, self.query, self.method, urlsplit(self._url).path)
 
-    async def read_body(self, limit: BodyLimit, gate: Gate) -> None:
+    async def read_body(self, limit: BodyLimit, gate: Authorizer) -> None:
         """Read the body, once; raises as `durable_agent_host.http.body_parsing.read_body` does."""
         with gate.arriving(self.caller) as count:
             self.body = await read_body(self.headers, self.stream(), limit, count)
@@ -251,7 +251,7 @@ class Call:
         return str(self._request.url).partition("?")[0]
 
     @cached_property
-    def run(self) -> RunCall:
+    def run(self) -> RunParameters:
         """What a call of ``run`` asks for; raises as `parse_run` and `reject_repeated_parameters` do."""
         reject_repeated_parameters(
             name for name, _ in parse_qsl(urlsplit(str(self._request.url)).query)
@@ -262,10 +262,10 @@ class Call:
 Answer = func.HttpResponse | Response
 """A response of the Functions SDK, or of the streaming extension where it streams."""
 
-Handler = Callable[[Host, Call, TurnClient], Awaitable[Answer]]
+Handler = Callable[[HandlerContext, RouteRequest, TurnClient], Awaitable[Answer]]
 
 
-def named_session(host: Host, call: Call) -> tuple[str, str]:
+def named_session(host: HandlerContext, call: RouteRequest) -> tuple[str, str]:
     """Read agent and session from the path.
 
     Returns:
@@ -283,7 +283,7 @@ def named_session(host: Host, call: Call) -> tuple[str, str]:
 async def serve(
     action: Action,
     handler: Handler,
-    host: Host,
+    host: HandlerContext,
     req: func.HttpRequest,
     client: TurnClient,
     *,
@@ -306,7 +306,7 @@ async def serve(
     Returns:
         The handler's answer, or a problem; unexpected errors are logged and not shown.
     """
-    call = Call(req, host.settings.max_request_bytes)
+    call = RouteRequest(req, host.settings.max_request_bytes)
 
     async def admit() -> None:
         if is_open:
@@ -341,8 +341,8 @@ async def serve(
 async def _serve_once(
     admit: Callable[[], Awaitable[None]],
     handle: Callable[[], Awaitable[Answer]],
-    host: Host,
-    call: Call,
+    host: HandlerContext,
+    call: RouteRequest,
     client: TurnClient,
     *,
     limit: BodyLimit,
@@ -362,7 +362,7 @@ async def _serve_once(
     return await handle_errors(call.line, answer, host.gate)
 
 
-async def handle_errors(line: str, answer: Callable[[], Awaitable[Answer]], gate: Gate) -> Answer:
+async def handle_errors(line: str, answer: Callable[[], Awaitable[Answer]], gate: Authorizer) -> Answer:
     """Answer a request, or say as a problem what is wrong. Raises nothing.
 
     Args:

@@ -10,19 +10,20 @@ from urllib.parse import quote
 
 import azure.functions as func
 
-from durable_agent_host.codec.entity_state import encode_spent, encode_stats
+from durable_agent_host.codec.entity_state import encode_budget_usage, encode_stats
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import response_id_of
-from durable_agent_host.codec.schema_validation import place_of
+from durable_agent_host.codec.schema_validation import format_json_path
 from durable_agent_host.codec.strict_json import encode_strict
-from durable_agent_host.concurrency.thread_offload import aside
+from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.errors import StateError
 from durable_agent_host.http.problem_details import problem_body
-from durable_agent_host.model.budget import Spent
+from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.blob_cache import MAX_BYTES, PieceCache
+from durable_agent_host.segments.blob_cache import MAX_BYTES, BlobCache
 from durable_agent_host.segments.conversation_pages import Page
+from durable_agent_host.session.repair import RepairChange
 from durable_agent_host.turn import event_names
 from durable_agent_host.turn.response_format import with_value
 
@@ -33,7 +34,7 @@ from durable_agent_host.turn.response_format import with_value
 # when the client reads on, it is made again, and must have the same bytes.
 
 SLICE_BYTES: Final = 192 * 1024
-BODIES: Final = PieceCache(largest_bytes=MAX_BYTES)
+BODIES: Final = BlobCache(largest_bytes=MAX_BYTES)
 """Bodies that this process is sending, by their SHA-256."""
 
 
@@ -50,7 +51,7 @@ async def large_json_response(
     Raises:
         Exception: whatever the view raises.
     """
-    text = await aside(count, lambda: _encode_in_parts(view()))
+    text = await run_in_thread_if_many(count, lambda: _encode_in_parts(view()))
     return func.HttpResponse(text, status_code=int(HTTPStatus.OK), mimetype="application/json", headers=dict(headers))
 
 
@@ -135,11 +136,7 @@ def header_value(name: str) -> str:
 def turn_headers(request: TurnRequest) -> dict[str, str]:
     """Name a turn in headers. Guarantee: pure."""
     session_id = header_value(request.session_id)
-    return {
-        "x-ms-session-id": session_id,
-        "x-ms-thread-id": session_id,
-        "x-ms-turn-id": header_value(request.turn_id),
-    }
+    return {"x-ms-session-id": session_id, "x-ms-thread-id": session_id, "x-ms-turn-id": header_value(request.turn_id)}
 
 
 def turn_urls(base: str, request: TurnRequest) -> dict[str, str]:
@@ -238,7 +235,7 @@ def turn_view(turn: Turn) -> dict[str, Any]:
     if turn.request.principal:
         view["asked_by"] = {"principal": turn.request.principal, "tenant": turn.request.tenant}
     if approvals := [
-        {"call_id": name, **approval_view(answer)} for name, answer in turn.answers.items() if answer.get("by")
+        {"call_id": name, **approval_view(answer)} for name, answer in turn.approvals.items() if answer.get("by")
     ]:
         view["approvals"] = approvals
     if turn.outcome is not None:
@@ -250,11 +247,11 @@ def turn_view(turn: Turn) -> dict[str, Any]:
             "message_count": turn.outcome.message_count,
             "ended_at": turn.outcome.ended_at,
             "stats": encode_stats(turn.outcome.stats),
-            **(turn.outcome.served or {}),
+            **(turn.outcome.model_info or {}),
         }
         if turn.outcome.redacted:
             view["redacted"] = True
-        view |= usage_view(turn.outcome.spent)
+        view |= usage_view(turn.outcome.budget_usage)
         if turn.outcome.status == "completed":
             view = with_value(view, turn.outcome.text, turn.request.response_format)
     return view
@@ -276,9 +273,9 @@ def approval_view(answer: Mapping[str, Any]) -> dict[str, Any]:
     return view
 
 
-def usage_view(usage: Spent | None) -> dict[str, Any]:
+def usage_view(usage: BudgetUsage | None) -> dict[str, Any]:
     """Return what a turn or session has spent; empty when nothing counts it. Guarantee: pure."""
-    return {} if usage is None else {"spent": encode_spent(usage)}
+    return {} if usage is None else {"spent": encode_budget_usage(usage)}
 
 
 def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -317,14 +314,21 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
                 "error": receipt.error,
                 "response_id": response_ids.get(receipt.turn_id),
                 "stats": encode_stats(receipt.stats) if receipt.stats else None,
-                **usage_view(receipt.spent),
+                **usage_view(receipt.budget_usage),
             }
             for receipt in page.receipts
         ],
     }
-    view |= usage_view(session.spent)
+    view |= usage_view(session.budget_usage)
     if page.left_out:
-        view["left_out"] = [{**asdict(omission), "path": place_of(tuple(omission.path))} for omission in page.left_out]
+        view["left_out"] = [
+            {**asdict(omission), "path": format_json_path(tuple(omission.path))} for omission in page.left_out
+        ]
     if page.problems:
-        view["problems"] = [asdict(problem) for problem in page.problems]
+        view["problems"] = [repair_change_view(problem) for problem in page.problems]
     return view
+
+
+def repair_change_view(change: RepairChange) -> dict[str, str]:
+    """Return a problem of a conversation and its repair, as clients see it. Guarantee: pure."""
+    return {"place": change.location, "problem": change.problem, "repair": change.repair}

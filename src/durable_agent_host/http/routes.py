@@ -16,7 +16,7 @@ from durable_agent_host.http import (
 )
 from durable_agent_host.http.body_parsing import MAX_UPLOAD, BodyLimit
 from durable_agent_host.http.gate import Action
-from durable_agent_host.http.request_handling import Answer, Handler, Host, serve
+from durable_agent_host.http.request_handling import Answer, Handler, HandlerContext, serve
 from durable_agent_host.settings import Settings
 
 
@@ -58,7 +58,7 @@ class Route(NamedTuple):
         forms = max(settings.max_upload_bytes, settings.max_request_bytes) if self.body_kind == "form" else 0
         return BodyLimit(settings.max_request_bytes, forms)
 
-    async def serve(self, host: Host, req: func.HttpRequest, client: TurnClient) -> Answer:
+    async def serve(self, host: HandlerContext, req: func.HttpRequest, client: TurnClient) -> Answer:
         """Answer a request; see `durable_agent_host.http.request_handling.serve`."""
         limit = self.body_limit(host.settings)
         return await serve(

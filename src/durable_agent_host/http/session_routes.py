@@ -20,12 +20,18 @@ from durable_agent_host.errors import DurableAgentHostError, RequestError, TurnR
 from durable_agent_host.http.event_stream import DocumentStream
 from durable_agent_host.http.parse import MAX_LIMIT, parse_cursor, parse_fork, parse_limit, parse_page_cursor
 from durable_agent_host.http.problem_details import problem_of_error
-from durable_agent_host.http.request_handling import Answer, Call, Host, named_session
-from durable_agent_host.http.response_views import header_value, json_response, large_json_response, session_view
+from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session
+from durable_agent_host.http.response_views import (
+    header_value,
+    json_response,
+    large_json_response,
+    repair_change_view,
+    session_view,
+)
 from durable_agent_host.http.session_search import find_sessions, parse_search
-from durable_agent_host.model.history_locations import Histories
+from durable_agent_host.model.history_locations import HistoryLocations
 from durable_agent_host.model.ids import MAX_SESSION_ID_CHARACTERS
-from durable_agent_host.model.overlay import StandIn
+from durable_agent_host.model.overlay import SummaryMessage
 from durable_agent_host.session.context_selection import (
     RECORD,
     StoredContext,
@@ -39,13 +45,7 @@ from durable_agent_host.session.repair import Difference
 _TOKENIZER: Final = CharacterEstimatorTokenizer()
 
 
-def context_view(
-    agent: str,
-    session_id: str,
-    context: StoredContext,
-    *,
-    compaction_id: str | None,
-) -> dict[str, Any]:
+def context_view(agent: str, session_id: str, context: StoredContext, *, compaction_id: str | None) -> dict[str, Any]:
     """Return the context of a conversation. Guarantee: pure.
 
     Args:
@@ -65,7 +65,7 @@ def context_view(
     messages = context_messages(entries, overlay, count=session.message_count)
     names = [cast("str", message.additional_properties.pop(RECORD)) for message in messages]
     pieces = overlay.pieces if overlay is not None else ()
-    summaries = {encode_summary_id(piece.name): piece for piece in pieces if isinstance(piece, StandIn)}
+    summaries = {encode_summary_id(piece.name): piece for piece in pieces if isinstance(piece, SummaryMessage)}
     annotate_message_groups(messages, tokenizer=_TOKENIZER)
     message_views: list[dict[str, Any]] = []
     for name in names:
@@ -91,7 +91,7 @@ def context_view(
     }
 
 
-def _summary_view(summary: StandIn) -> dict[str, Any]:
+def _summary_view(summary: SummaryMessage) -> dict[str, Any]:
     replaced_range = {
         "first_turn_id": summary.first_turn_id,
         "last_turn_id": summary.last_turn_id,
@@ -106,7 +106,7 @@ _BACKUP_MARK: Final = ".before-repair-"
 _VIEWS: Final = frozenset({None, "record", "context"})
 
 
-async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def list_sessions(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions``: the matching sessions, newest first, ``limit`` at a time from ``cursor``."""
     agent = host.agent(call.path_part("agent"))
     params = call.query
@@ -124,7 +124,7 @@ async def list_sessions(host: Host, call: Call, client: TurnClient) -> func.Http
     return json_response(HTTPStatus.OK, {"agent": agent, "sessions": sessions, "cursor": following}, {})
 
 
-async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def read_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}``: the newest messages of the record, or those before a cursor.
 
     With ``view=context``, what the model receives.
@@ -147,7 +147,7 @@ async def read_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     return await large_json_response(len(read[1].entries), lambda: session_view(agent, session_id, *read), names)
 
 
-async def _read_context(host: Host, agent: str, session_id: str, client: TurnClient) -> func.HttpResponse:
+async def _read_context(host: HandlerContext, agent: str, session_id: str, client: TurnClient) -> func.HttpResponse:
     compaction_id = host.compaction_id_of(agent)
     context = await client.contexts.read(agent, session_id, compaction_id=compaction_id)
     if context is None:
@@ -158,7 +158,7 @@ async def _read_context(host: Host, agent: str, session_id: str, client: TurnCli
     return await large_json_response(len(context.entries), view, names)
 
 
-async def reset_context(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def reset_context(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``POST /agents/{agent}/sessions/{session}/context/reset``: discard what compaction decided."""
     agent, session_id = named_session(host, call)
     had_overlay = await client.contexts.reset(agent, session_id)
@@ -168,7 +168,7 @@ async def reset_context(host: Host, call: Call, client: TurnClient) -> func.Http
     return json_response(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
 
 
-async def export_session(host: Host, call: Call, client: TurnClient) -> Answer:
+async def export_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``GET /agents/{agent}/sessions/{session}/export``: the whole session, streamed as one document."""
     agent, session_id = named_session(host, call)
     document = await client.copies.export(agent, session_id)
@@ -177,7 +177,7 @@ async def export_session(host: Host, call: Call, client: TurnClient) -> Answer:
     return DocumentStream(document, {"x-ms-session-id": header_value(session_id)})
 
 
-async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
+async def import_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/sessions/{session}/import``: store an exported document as a new session."""
     agent, session_id = named_session(host, call)
     max_bytes = host.settings.max_import_bytes
@@ -207,7 +207,7 @@ async def import_session(host: Host, call: Call, client: TurnClient) -> Answer:
 _USAGE_ON_TRUST: Final = "the session itself says what it has spent, from which its budget continues"
 
 
-async def verify_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def verify_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET /agents/{agent}/sessions/{session}/verify``: what a model's service would reject, and how to repair it."""
     agent, session_id = named_session(host, call)
     if (chosen := call.query.get("view")) not in {None, "diff"}:
@@ -217,7 +217,7 @@ async def verify_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     state, changes = await client.documents.verify(agent, session_id, rules=rules, on_difference=differences.append)
     if state is None:
         raise unknown_session(agent, session_id)
-    problems = [asdict(change) for change in changes]
+    problems = [repair_change_view(change) for change in changes]
     answer: dict[str, Any] = {"agent": agent, "session_id": session_id, "problems": problems}
     if chosen:
         answer["differences"] = [asdict(difference) for difference in differences[:MAX_DIFFERENCES]]
@@ -232,8 +232,8 @@ MAX_DIFFERENCES: Final = 100
 _REPAIR_TRIES: Final = 3
 
 
-async def repair_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
-    """``POST /agents/{agent}/sessions/{session}/repair``: mend it; the original stays as a session of its own.
+async def repair_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
+    """``POST /agents/{agent}/sessions/{session}/repair``: repair it; the original stays as a session of its own.
 
     A session that changes meanwhile is read again: an earlier request that a crash cut off may have mended it.
     """
@@ -243,7 +243,7 @@ async def repair_session(host: Host, call: Call, client: TurnClient) -> func.Htt
         state = await client.documents.read(agent, session_id)
         if state is None:
             raise unknown_session(agent, session_id)
-        _history(host, agent).refuse(agent, "repair")
+        _history(host, agent).reject_unsupported(agent, "repair")
         backup_id = backup_session_id(session_id, document_digest(state), client.claims.known_mark)
         try:
             rules = host.repair_rules_of(agent)
@@ -258,20 +258,20 @@ async def repair_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     answer = {
         "agent": agent,
         "session_id": session_id,
-        "changes": [asdict(change) for change in changes],
+        "changes": [repair_change_view(change) for change in changes],
         "original_session_id": backup_id if changes else None,
     }
     return json_response(HTTPStatus.OK, answer, {"x-ms-session-id": header_value(session_id)})
 
 
-async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def fork_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``POST /agents/{agent}/sessions/{session}/fork``: a new session that begins with a copy of the conversation."""
     agent, session_id = named_session(host, call)
     new_id, at_turn, is_before = parse_fork(call.body)
     if await client.documents.read(agent, session_id) is None:
         raise unknown_session(agent, session_id)
     if at_turn:
-        _history(host, agent).refuse(agent, "fork at")
+        _history(host, agent).reject_unsupported(agent, "fork at")
 
     async def fork(copy_id: str) -> int | None:
         if await client.documents.is_id_in_use(agent, copy_id):
@@ -299,7 +299,7 @@ async def fork_session(host: Host, call: Call, client: TurnClient) -> func.HttpR
     return json_response(HTTPStatus.CREATED, answer, {"x-ms-session-id": header_value(new_id)})
 
 
-async def delete_session(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``DELETE /agents/{agent}/sessions/{session}``: erase it, its receipts, turns and logs; says what.
 
     Of a session that has not begun, the caller's uploads.
@@ -320,7 +320,7 @@ async def delete_session(host: Host, call: Call, client: TurnClient) -> func.Htt
     else:
         raise unknown_session(agent, session_id)
     if state is not None and history_option is None:
-        history.refuse(agent, "delete")
+        history.reject_unsupported(agent, "delete")
     await client.check_log()
     if state is not None and history_option is None:
         await client.documents.delete_external_messages(agent, session_id)
@@ -350,5 +350,5 @@ def backup_session_id(session_id: str, digest: str, owners_mark: str = "") -> st
     return session_id[: hidden + MAX_SESSION_ID_CHARACTERS - len(mark)] + mark
 
 
-def _history(host: Host, agent: str) -> Histories:
-    return host.histories.get(agent, Histories())
+def _history(host: HandlerContext, agent: str) -> HistoryLocations:
+    return host.histories.get(agent, HistoryLocations())

@@ -180,7 +180,7 @@ async def _detail(client: TurnClient, agent: str, session_id: str) -> dict[str, 
         "message_count": session.message_count,
         "running_turn_id": session.running,
         "queued_turns": len(session.queue),
-        **usage_view(session.spent),
+        **usage_view(session.budget_usage),
     }
 
 

@@ -10,7 +10,7 @@ import azure.functions as func
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RequestError
 from durable_agent_host.http.parse import parse_limit
-from durable_agent_host.http.request_handling import Call, Host
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.http.response_views import large_json_response, turn_headers
 from durable_agent_host.http.turn_routes import named_turn
 from durable_agent_host.model.ids import turn_log_id
@@ -21,7 +21,7 @@ from durable_agent_host.turn.turn_redactor import Redactor
 _STEPS: Final = 200
 
 
-async def read_steps(host: Host, call: Call, client: TurnClient) -> func.HttpResponse:
+async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:
     """``GET …/turns/{turn}/steps``: attempts, model calls, tool calls, waits, retries; ``limit`` from ``cursor``."""
     limit = parse_limit(call.query.get("limit"), default=_STEPS)
     first = parse_step_cursor(call.query.get("cursor"))

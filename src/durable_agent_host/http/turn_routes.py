@@ -13,9 +13,9 @@ from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import NotFoundError, TurnTimedOutError
 from durable_agent_host.http.event_stream import EventStream, check_readable, early_outcome, follow_turn, has_all_events
 from durable_agent_host.http.file_routes import keep_sent_files, with_sent_files
-from durable_agent_host.http.parse import RunCall
+from durable_agent_host.http.parse import RunParameters
 from durable_agent_host.http.problem_details import problem, problem_of_error, problem_of_outcome
-from durable_agent_host.http.request_handling import Answer, Call, Host, named_session
+from durable_agent_host.http.request_handling import Answer, HandlerContext, RouteRequest, named_session
 from durable_agent_host.http.response_views import (
     accepted_view,
     json_response,
@@ -39,7 +39,7 @@ ADMISSION_SECONDS: Final = 2.0
 """A 202 waits this long for the turn to be admitted; later refusals show in the turn's status."""
 
 
-async def run(host: Host, call: Call, client: TurnClient) -> Answer:
+async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``POST /agents/{agent}/run``: run a turn, and wait for its answer unless asked not to, or stream it."""
     agent = host.agent(call.path_part("agent"))
     if len(call.body) > _PARSED_AT_ONCE:
@@ -56,7 +56,7 @@ async def run(host: Host, call: Call, client: TurnClient) -> Answer:
         return await _run_in(host, call, client, other)
 
 
-async def _run_in(host: Host, call: Call, client: TurnClient, location: SessionTarget) -> Answer:
+async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, location: SessionTarget) -> Answer:
     """Run a turn in a session.
 
     Raises:
@@ -70,7 +70,7 @@ async def _run_in(host: Host, call: Call, client: TurnClient, location: SessionT
     )
     await keep_sent_files(client, request, parameters.files)
     headers = turn_headers(request)
-    redacted_request = await client.storage.shown(request)
+    redacted_request = await client.storage.redact_request(request)
     completed_turn = await (client.start_once(request, key) if key else client.start(request))
     urls = turn_urls(call.base_url, request)
     if not parameters.wait:
@@ -105,7 +105,7 @@ async def _run_in(host: Host, call: Call, client: TurnClient, location: SessionT
 
 
 def _answer(
-    call: Call, client: TurnClient, request: TurnRequest, redacted_request: TurnRequest, outcome: TurnOutcome
+    call: RouteRequest, client: TurnClient, request: TurnRequest, redacted_request: TurnRequest, outcome: TurnOutcome
 ) -> func.HttpResponse:
     """Answer with a turn's outcome, and note how the answer is made again."""
     headers = turn_headers(request)
@@ -126,13 +126,13 @@ def _answer(
     return answer(outcome)
 
 
-async def read_turn(host: Host, call: Call, client: TurnClient) -> Answer:
+async def read_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}``: status, answer, usage."""
     turn = await named_turn(host, call, client)
     return json_response(HTTPStatus.OK, turn_view(turn), turn_headers(turn.request))
 
 
-async def read_events(host: Host, call: Call, client: TurnClient) -> Answer:
+async def read_events(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``GET /agents/{agent}/sessions/{session}/turns/{turn}/events``: its past and future events."""
     last = parse_resume(call.headers.get("last-event-id"), call.query.get("after"))
     turn = await named_turn(host, call, client)
@@ -141,7 +141,7 @@ async def read_events(host: Host, call: Call, client: TurnClient) -> Answer:
     return await _stream(host, call, client, turn.request, last_event_id=last, turn=turn)
 
 
-async def cancel_turn(host: Host, call: Call, client: TurnClient) -> Answer:
+async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Answer:
     """``POST …/turns/{turn}/cancel``: 202 it is being cancelled, 200 it was cancelled, 409 it ended otherwise."""
     turn = await named_turn(host, call, client)
     urls = turn_urls(call.base_url, turn.request)
@@ -156,7 +156,7 @@ async def cancel_turn(host: Host, call: Call, client: TurnClient) -> Answer:
     return turn_conflict(turn, f"the turn is {turn.outcome.status}, so there is nothing to cancel")
 
 
-async def view_for_caller(host: Host, call: Call, client: TurnClient, turn: Turn) -> dict[str, Any]:
+async def view_for_caller(host: HandlerContext, call: RouteRequest, client: TurnClient, turn: Turn) -> dict[str, Any]:
     """Return a turn's state for a caller who has changed it: without what was said if the caller may not read it.
 
     Args:
@@ -170,7 +170,7 @@ async def view_for_caller(host: Host, call: Call, client: TurnClient, turn: Turn
     if access is None or access.owner == request.session_owner:
         return turn_view(turn)
     owner = (await client.documents.lookup(request.agent, request.session_id)).owner
-    if await access.sees(request.agent, request.session_id, owner, exists=True):
+    if await access.can_access(request.agent, request.session_id, owner, exists=True):
         return turn_view(turn)
     return turn_identity(request) | {"agent": request.agent, "status": turn_view(turn)["status"]}
 
@@ -192,7 +192,7 @@ def turn_conflict(turn: Turn, detail: str) -> func.HttpResponse:
     )
 
 
-async def named_turn(host: Host, call: Call, client: TurnClient) -> Turn:
+async def named_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Turn:
     """Read the turn named by the path.
 
     Args:
@@ -215,7 +215,7 @@ async def named_turn(host: Host, call: Call, client: TurnClient) -> Turn:
 
 
 async def _admission(
-    host: Host, client: TurnClient, request: TurnRequest, *, seconds: float = ADMISSION_SECONDS
+    host: HandlerContext, client: TurnClient, request: TurnRequest, *, seconds: float = ADMISSION_SECONDS
 ) -> TurnOutcome | None:
     """Wait until a turn is admitted or refused; where sessions have owners, until it is known to be the caller's.
 
@@ -230,7 +230,7 @@ async def _admission(
 
 
 async def _streamed_run(
-    host: Host, call: Call, client: TurnClient, request: TurnRequest, completed_turn: Turn | None
+    host: HandlerContext, call: RouteRequest, client: TurnClient, request: TurnRequest, completed_turn: Turn | None
 ) -> Answer:
     """Stream a turn; what is refused before it runs gets a status and no stream."""
     if completed_turn is None and client.documents.access is not None:
@@ -247,7 +247,13 @@ async def _streamed_run(
 
 
 async def _stream(
-    host: Host, call: Call, client: TurnClient, request: TurnRequest, *, last_event_id: int | None, turn: Turn | None
+    host: HandlerContext,
+    call: RouteRequest,
+    client: TurnClient,
+    request: TurnRequest,
+    *,
+    last_event_id: int | None,
+    turn: Turn | None,
 ) -> Answer:
     """Stream a turn's events; 204 for a client that has them all, which an ``EventSource`` takes as the end."""
     heartbeat = host.settings.stream_heartbeat_seconds
@@ -271,7 +277,9 @@ def _first_offset(last_event_id: int | None) -> int:
     return 0 if last_event_id is None else last_event_id + 1
 
 
-def _turn_request(host: Host, agent: str, parameters: RunCall, caller: Caller, secret: str) -> TurnRequest:
+def _turn_request(
+    host: HandlerContext, agent: str, parameters: RunParameters, caller: Caller, secret: str
+) -> TurnRequest:
     options = check_options(parameters.options, host.allowed_options.get(agent, {}))
     message = with_sent_files(parameters.message, parameters.files)
     return request_of_client(

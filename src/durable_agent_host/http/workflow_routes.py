@@ -26,7 +26,7 @@ from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import RegistrationError, RequestError
 from durable_agent_host.http.body_parsing import BodyLimit, read_body, reject_python_objects, text_of
-from durable_agent_host.http.gate import Action, AskedSession, Gate, IncomingRequest
+from durable_agent_host.http.gate import Action, AuthorizationTarget, Authorizer, IncomingRequest
 from durable_agent_host.http.problem_details import problem
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner, Principal
@@ -137,13 +137,13 @@ class WorkflowRoute:
         RegistrationError: this version does not know the route or what it does.
     """
 
-    def __init__(self, template: str, gate: Gate, limit: BodyLimit) -> None:
+    def __init__(self, template: str, gate: Authorizer, limit: BodyLimit) -> None:
         self._name, _, action_path = template.removeprefix(_PREFIX).partition("/")
         action = _ACTIONS.get(action_path.partition("/")[0])
         if not template.startswith(_PREFIX) or action is None:
             raise RegistrationError(
-                f"the route {template!r} of agent-framework-azurefunctions is not known here: install the version "
-                "of requirements.txt"
+                f"the route {template!r} of agent-framework-azurefunctions is not known here: install the "
+                "version of requirements.txt"
             )
         self._action: Action = action
         self.gate = gate
@@ -213,7 +213,7 @@ class WorkflowRoute:
             return WorkflowRequest({**query, _RUN_ID: _new_run(owner, query, secret)}, path)
         instance_id = path.get(_INSTANCE_ID, "")
         stored_id = run_of(owner, instance_id, secret)
-        session = AskedSession(self._name, instance_id, None)
+        session = AuthorizationTarget(self._name, instance_id, None)
         if stored_id != instance_id and await self.gate.is_authorized(principal, self._action, session):
             stored_id = instance_id
         return WorkflowRequest(query, {**path, _INSTANCE_ID: stored_id})

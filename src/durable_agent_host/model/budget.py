@@ -10,7 +10,7 @@ TOOL_INPUT: Final = "tool_use_input_token_count"
 """Name of a count that the framework does not know: what a model has read of tools that its service ran, where the
 service counts it apart from the input."""
 
-_MOST: Final = 2**53
+_MAX_LIMIT: Final = 2**53
 """Readers of JSON represent greater numbers differently; no call takes as many tokens."""
 
 _COUNTS: Final = "_token_count"
@@ -19,7 +19,7 @@ _COUNTS: Final = "_token_count"
 
 def is_count(value: Any) -> bool:
     """Return whether a value is a number of tokens: finite, not negative, of a possible size. Guarantee: pure."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_LIMIT
 
 
 def is_measured(usage: Mapping[str, Any] | None) -> bool:
@@ -45,7 +45,7 @@ def known_counts(usage: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         name: value
         for name, value in (usage or {}).items()
-        if (is_count if name.endswith(_COUNTS) else _can_be_kept)(value)
+        if (is_count if name.endswith(_COUNTS) else _is_storable)(value)
     }
 
 
@@ -56,18 +56,18 @@ def correct_usage(contents: Iterable[Content]) -> None:
             content.usage_details = cast("Any", known_counts(cast("Any", content.usage_details)))
 
 
-def _can_be_kept(value: Any) -> bool:
+def _is_storable(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return all(map(_can_be_kept, cast("Mapping[str, Any]", value).values()))
+        return all(map(_is_storable, cast("Mapping[str, Any]", value).values()))
     if isinstance(value, list):
-        return all(map(_can_be_kept, cast("list[Any]", value)))
+        return all(map(_is_storable, cast("list[Any]", value)))
     return is_count(value) or not isinstance(value, int | float) or isinstance(value, bool)
 
 
 Kind = Literal["tokens", "cost", "model_calls", "tool_calls", "seconds"]
 """What a `Budget` limits."""
 
-MOST_SPENT: Final = 10**15
+MAX_USAGE: Final = 10**15
 """The largest figure of a session's spending that is taken from a document."""
 MOST_RESERVED: Final = 10**9
 """The largest figure that is reserved for one model call; no service allows a larger one."""
@@ -132,12 +132,12 @@ class Budgets:
     @property
     def counts(self) -> bool:
         """Whether calls are reserved, and the spending of turns is stored with their session."""
-        has_limits = any(getattr(one, kind) is not None for one in (self.turn, self.session) for kind in KINDS)
+        has_limits = any(getattr(budget, kind) is not None for budget in (self.turn, self.session) for kind in KINDS)
         return has_limits or bool(self.prices)
 
 
 @dataclass(frozen=True)
-class Spent:
+class BudgetUsage:
     """Spending, in the units of `Budget`; the cost is None where the app gave no prices."""
 
     tokens: int = 0
@@ -146,10 +146,10 @@ class Spent:
     tool_calls: int = 0
     seconds: float = 0.0
 
-    def plus(self, other: Self) -> "Spent":
+    def plus(self, other: Self) -> "BudgetUsage":
         """Add two values. Guarantee: pure."""
         cost = self.cost if other.cost is None else other.cost if self.cost is None else self.cost + other.cost
-        return Spent(
+        return BudgetUsage(
             self.tokens + other.tokens,
             cost,
             self.model_calls + other.model_calls,
@@ -158,7 +158,7 @@ class Spent:
         )
 
 
-NOTHING_SPENT = Spent()
+NO_USAGE = BudgetUsage()
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ class ServiceFile:
         file_id: the service's.
         name: from the service or the caller, or None.
         media_type: likewise.
-        place: where the service has it, in a form that only its provider reads.
+        location: where the service has it, in a form that only its provider reads.
     """
 
     file_id: str
     name: str | None = None
     media_type: str | None = None
-    place: Mapping[str, str] = field(default_factory=dict[str, str])
+    location: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Final
 
 from durable_agent_host.errors import HistoryElsewhereError
 
-_HOW: Final = {
+_OPERATIONS: Final = {
     "delete": (
         "deleted",
         (
@@ -30,7 +30,7 @@ _CLEARS: Final = frozenset({"delete", "reset"})
 
 
 @dataclass(frozen=True)
-class Histories:
+class HistoryLocations:
     """Where an agent's conversations are kept beside the host's own record.
 
     Attributes:
@@ -45,25 +45,26 @@ class Histories:
     in_session: bool = False
     lasting: tuple[str, ...] = ()
 
-    def refuse(self, agent: str, what: str) -> None:
+    def reject_unsupported(self, agent: str, operation: str) -> None:
         """Refuse an operation that a provider does not support, before anything is done.
 
         Args:
             agent: its name.
-            what: ``delete``, ``fork at`` (a turn), ``repair`` or ``reset``.
+            operation: ``delete``, ``fork at`` (a turn), ``repair`` or ``reset``.
 
         Raises:
             HistoryElsewhereError: says who keeps the conversation, and how to do it.
         """
-        done, how = _HOW[what]
-        keepers = {"repair": self.owners}.get(what, self.lasting if what in _CLEARS else ())
+        done, instruction = _OPERATIONS[operation]
+        keepers = {"repair": self.owners}.get(operation, self.lasting if operation in _CLEARS else ())
         if keepers:
             raise HistoryElsewhereError(
                 f"the conversations of agent {agent!r} are kept by {' and '.join(keepers)}, and cannot be {done} "
-                f"from here: {how}"
+                f"from here: {instruction}"
             )
-        if self.in_session and what == "fork at":
+        if self.in_session and operation == "fork at":
             raise HistoryElsewhereError(
                 f"the conversations of agent {agent!r} are kept by InMemoryHistoryProvider, as one piece in the state "
-                f"of the framework's session, and cannot be {done}: {how}, or host the agent without that provider"
+                f"of the framework's session, and cannot be {done}: {instruction}, "
+                "or host the agent without that provider"
             )

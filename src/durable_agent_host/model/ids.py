@@ -10,7 +10,7 @@ ENTITY_PREFIX = "dafx-"
 """Prefix of an agent's entity name. Source: upstream's `AgentSessionId`."""
 
 MAX_SESSION_ID_CHARACTERS = 128
-MAX_WHOLE_ID_CHARACTERS = MAX_SESSION_ID_CHARACTERS + 17
+MAX_FULL_ID_CHARACTERS = MAX_SESSION_ID_CHARACTERS + 17
 MAX_KEY_CHARACTERS = 255
 """Maximum length of an id with the mark that precedes a taken name; see `durable_agent_host.session.ownership`."""
 
@@ -35,14 +35,14 @@ def entity_name(agent_name: str) -> str:
     return ENTITY_PREFIX + agent_name
 
 
-def check_session_id(session_id: str, *, most: int = MAX_SESSION_ID_CHARACTERS) -> str:
+def check_session_id(session_id: str, *, max_characters: int = MAX_SESSION_ID_CHARACTERS) -> str:
     r"""Refuse a session id that a store or a URL cannot carry.
 
     Guarantee: pure.
 
     Args:
         session_id: the client's id, raw.
-        most: maximum length.
+        max_characters: maximum length.
 
     Returns:
         The same id.
@@ -56,8 +56,8 @@ def check_session_id(session_id: str, *, most: int = MAX_SESSION_ID_CHARACTERS) 
             f"the session id {session_id!r} has no letter or digit: "
             "leave it out to begin a new session, or give 1 to 128 characters"
         )
-    if len(session_id) > most:
-        raise RequestError(f"the session id has {len(session_id)} characters, and {most} are allowed")
+    if len(session_id) > max_characters:
+        raise RequestError(f"the session id has {len(session_id)} characters, and {max_characters} are allowed")
     if found := _FORBIDDEN.search(session_id):
         raise RequestError(
             f"the session id has the character {found[0]!r}: "
@@ -93,8 +93,8 @@ def without_any_mark(session_id: str) -> str:
 
 def can_be_instance(instance_id: str) -> bool:
     """Return whether an id is valid for an orchestration and a URL of the management API. Guarantee: pure."""
-    has_room = bool(instance_id.strip(" .")) and len(instance_id) <= _MOST_INSTANCE_CHARACTERS
-    return has_room and _NOT_IN_URLS.search(instance_id) is None
+    is_short_enough = bool(instance_id.strip(" .")) and len(instance_id) <= _MOST_INSTANCE_CHARACTERS
+    return is_short_enough and _NOT_IN_URLS.search(instance_id) is None
 
 
 def derived_id(*parts: str) -> str:

@@ -22,7 +22,7 @@ class ToolKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ModelBegun:
+class ModelCallStartedEntry:
     """The service generates a response in the background, or has stopped doing so.
 
     Attributes:
@@ -35,7 +35,7 @@ class ModelBegun:
 
 
 @dataclass(frozen=True)
-class ModelFinished:
+class ModelCallCompletedEntry:
     """A model call has its complete response.
 
     Attributes:
@@ -50,8 +50,8 @@ class ModelFinished:
 
 
 @dataclass(frozen=True)
-class ToolStarted:
-    """A tool is about to run. Without a `ToolFinished`, a crash leaves the call in doubt.
+class ToolCallStartedEntry:
+    """A tool is about to run. Without a `ToolCallCompletedEntry`, a crash leaves the call in doubt.
 
     Attributes:
         key: of the call.
@@ -65,7 +65,7 @@ class ToolStarted:
 
 
 @dataclass(frozen=True)
-class ToolFinished:
+class ToolCallCompletedEntry:
     """A tool call has its result.
 
     Attributes:
@@ -82,7 +82,7 @@ class ToolFinished:
 
 
 @dataclass(frozen=True)
-class SideCallFinished:
+class CompactionCallCompletedEntry:
     """A model call of a compaction strategy has its response.
 
     Attributes:
@@ -101,13 +101,13 @@ INNER: Final = -1
 
 
 @dataclass(frozen=True)
-class InnerCallFinished:
+class NestedCallCompletedEntry:
     """A model call of an inner agent was answered. It is counted, and not replayed.
 
     Attributes:
         number: among these calls of one run, from 0.
         usage: token counts by the framework's names, or None when the service reported none.
-        model: that served it.
+        model: the model that generated the response.
     """
 
     number: int
@@ -116,7 +116,7 @@ class InnerCallFinished:
 
 
 @dataclass(frozen=True)
-class CallReserved:
+class BudgetReservedEntry:
     """A model call begins under a budget. Without an end it counts as made.
 
     Attributes:
@@ -133,13 +133,13 @@ class CallReserved:
 
 
 @dataclass(frozen=True)
-class CallRaised:
-    """A reserved model call has said so much that it has spent more than was reserved.
+class ReservationRaisedEntry:
+    """A reserved model call has used more than was reserved, by its output so far.
 
     Attributes:
         position: as it was reserved.
         number: as it was reserved.
-        reservation: what it has spent at least; in the place of what was reserved.
+        reservation: its minimum usage so far; replaces the previous reservation.
     """
 
     position: int
@@ -148,8 +148,8 @@ class CallRaised:
 
 
 @dataclass(frozen=True)
-class CallReleased:
-    """A reserved model call has spent nothing: the service refused it.
+class ReservationReleasedEntry:
+    """A reserved model call has used nothing: the service rejected it.
 
     Attributes:
         position: as it was reserved.
@@ -161,7 +161,7 @@ class CallReleased:
 
 
 @dataclass(frozen=True)
-class Worked:
+class ElapsedTimeEntry:
     """The agent of a turn under a budget has worked for some time.
 
     Attributes:
@@ -172,14 +172,14 @@ class Worked:
 
 
 type JournalStep = (
-    ModelBegun
-    | ModelFinished
-    | ToolStarted
-    | ToolFinished
-    | SideCallFinished
-    | InnerCallFinished
-    | CallReserved
-    | CallRaised
-    | CallReleased
-    | Worked
+    ModelCallStartedEntry
+    | ModelCallCompletedEntry
+    | ToolCallStartedEntry
+    | ToolCallCompletedEntry
+    | CompactionCallCompletedEntry
+    | NestedCallCompletedEntry
+    | BudgetReservedEntry
+    | ReservationRaisedEntry
+    | ReservationReleasedEntry
+    | ElapsedTimeEntry
 )

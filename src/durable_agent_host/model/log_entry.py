@@ -8,10 +8,10 @@ ATTEMPT: Final = "attempt"
 """An attempt began; ``{number}``. Written by the log itself when a writer opens it."""
 EVENT: Final = "event"
 """An event for clients; ``{event, data}``: a name of `durable_agent_host.turn.event_names`, and its JSON object."""
-MODEL_BEGUN: Final = "model_begun"
-"""The service produces an answer in the background; ``{position, continuation}``, null when it has stopped."""
+MODEL_STARTED: Final = "model_begun"
+"""The service generates a response in the background; ``{position, continuation}``, null when it has stopped."""
 MODEL_FINISHED: Final = "model_finished"
-"""A model call has its whole response; ``{position, response}``, and ``state`` when the session's state has changed."""
+"""A model call has its complete response; ``{position, response}``, and ``state`` if the session's state changed."""
 TOOL_STARTED: Final = "tool_started"
 """A tool is about to run; ``{call_id, name, arguments}``. Without `TOOL_FINISHED` after a crash, it is in doubt."""
 TOOL_FINISHED: Final = "tool_finished"
@@ -23,23 +23,23 @@ INNER_CALL_FINISHED: Final = "inner_call_finished"
 CALL_RESERVED: Final = "call_reserved"
 """A model call begins under a budget; ``{position, tokens, cost, seconds}``, and ``number`` of a strategy's call."""
 CALL_RAISED: Final = "call_raised"
-"""A reserved call has said more than was reserved; ``{position, tokens, cost}`` in its place, and ``number``."""
+"""A reserved call used more than its reservation; ``{position, tokens, cost}`` replaces it, and ``number``."""
 CALL_RELEASED: Final = "call_released"
-"""A reserved call was refused without an answer; ``{position}``, and ``number`` of a strategy's call."""
-WORKED: Final = "worked"
+"""A reserved call was rejected without a response; ``{position}``, and ``number`` of a strategy's call."""
+ELAPSED_TIME: Final = "worked"
 """How long the agent has worked on the turn, under a budget; ``{seconds}``, of all attempts so far."""
-ATTEMPT_BEGUN: Final = "attempt_begun"
+ATTEMPT_STARTED: Final = "attempt_begun"
 """A further attempt is about to run the agent; ``{}``. The first one has the event ``turn.started``."""
 RETRIED: Final = "retried"
 """A model call failed and is retried; ``{position, reason, seconds}``, no position when the agent is run again."""
 MODEL_FAILED: Final = "model_failed"
 """A model call failed and is not retried; ``{position, reason}``."""
 SUSPENDED: Final = "suspended"
-"""The attempt ended because the turn waits for a person; ``{calls}``: the ids of the questions."""
+"""The attempt ended because the turn waits for a person; ``{calls}``: the ids of the approval requests."""
 MODEL_SENT: Final = "model_sent"
 """A request to a model's service; see `agent.exchange_recorder`. Neither clients nor recovery need it."""
-MODEL_ANSWERED: Final = "model_answered"
-"""The answer to a request to a model's service; see `MODEL_SENT`."""
+MODEL_RECEIVED: Final = "model_answered"
+"""The response to a request to a model's service; see `MODEL_SENT`."""
 ENDED_TURN: Final = "ended_turn"
 """An ended turn, in a log that names several; ``{agent, session_id, turn_id}``. In no turn's own log."""
 OUTCOME: Final = "outcome"
@@ -69,9 +69,9 @@ class LogRecord:
     """A durable entry.
 
     Attributes:
-        offset: its place in the log, from 0; places are never reused.
+        offset: its position in the log, from 0; positions are never reused.
         attempt: of the writer, from 1.
-        entry: what was appended.
+        entry: the appended entry.
     """
 
     offset: int

@@ -1,8 +1,8 @@
-"""The overlay of a conversation: which part of the record is the context, and what replaces the rest in it.
+"""The overlay of a conversation: which messages are the context, and which summaries replace the others.
 
-The record keeps every message. The context is what the model receives: pieces, oldest first, and the tail, which is
-everything from a message on. So an overlay is at most as large as the context, and a conversation of which only the end
-is sent has an overlay of one place.
+The conversation contains every message. The context is the messages that the model receives: ranges and summaries,
+oldest first, and the tail, which is every message from a position on. So an overlay is at most as large as the context,
+and the overlay of a conversation whose end alone is sent has one position.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
-class Place(NamedTuple):
-    """The position of a message in the record.
+class MessagePosition(NamedTuple):
+    """The position of a message in the conversation.
 
     Attributes:
         entry: number of the entry in the conversation, from 0.
@@ -23,25 +23,25 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Span:
-    """Consecutive messages of the record.
+class MessageRange:
+    """Consecutive messages of the conversation.
 
     Attributes:
         first: the first.
         last: the last, inclusive.
     """
 
-    first: Place
-    last: Place
+    first: MessagePosition
+    last: MessagePosition
 
 
 @dataclass(frozen=True)
-class StandIn:
-    """A message that is not in the record and replaces some that are.
+class SummaryMessage:
+    """A message of the context that replaces messages of the conversation.
 
     Attributes:
         name: unique in the session.
-        message: in stored form.
+        message: as stored.
         first: the first replaced message.
         last: the last replaced message.
         count: how many messages it replaces.
@@ -51,8 +51,8 @@ class StandIn:
 
     name: str
     message: Mapping[str, Any]
-    first: Place
-    last: Place
+    first: MessagePosition
+    last: MessagePosition
     count: int
     first_turn_id: str = ""
     last_turn_id: str = ""
@@ -64,29 +64,30 @@ class Overlay:
 
     Attributes:
         pieces: the context before the tail, oldest first.
-        tail: from here on, the whole record is in the context, including what later turns add.
-        made_by: the strategies and the provider that made it; invalid for others.
-        entries: the number of entries in the record when it was made.
+        tail: from here on, all messages are in the context, including those of later turns.
+        compaction_id: identifies the strategies and the provider that made it; invalid for others.
+        entries: the number of entries in the conversation when it was made.
         turn_id: the turn that the last of those entries belongs to; empty for none.
     """
 
-    pieces: tuple[Span | StandIn, ...]
-    tail: Place
-    made_by: str
+    pieces: tuple[MessageRange | SummaryMessage, ...]
+    tail: MessagePosition
+    compaction_id: str
     entries: int
     turn_id: str = ""
 
     def has_any(self, first: int, end: int) -> bool:
         """Return whether any of the entries from one number up to, not including, another is in the context."""
         return end > self.tail.entry or any(
-            isinstance(piece, Span) and piece.first.entry < end and first <= piece.last.entry for piece in self.pieces
+            isinstance(piece, MessageRange) and piece.first.entry < end and first <= piece.last.entry
+            for piece in self.pieces
         )
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the context is the whole record."""
-        return not self.pieces and self.tail == Place(0, 0)
+    def is_full(self) -> bool:
+        """Whether the context is the full conversation."""
+        return not self.pieces and self.tail == MessagePosition(0, 0)
 
-    def holds_for(self, made_by: str, entries: int) -> bool:
-        """Return whether these strategies made the overlay, for a record at most this long."""
-        return self.made_by == made_by and self.entries <= entries
+    def applies_to(self, compaction_id: str, entries: int) -> bool:
+        """Return whether these strategies made the overlay, for a conversation of at most this length."""
+        return self.compaction_id == compaction_id and self.entries <= entries

@@ -26,16 +26,16 @@ class Principal:
     roles: frozenset[str] = field(default_factory=frozenset[str])
 
     def __post_init__(self) -> None:
-        said: Any = (self.id, self.tenant, self.roles)  # from the app, whose types may differ
-        if not isinstance(said[0], str) or not said[0]:
-            raise ValueError(f"a principal's id is {said[0]!r}: give a text that is not empty")
-        if not isinstance(said[1], str):
-            raise ValueError(f"a principal's tenant is {said[1]!r}: give a text")  # noqa: TRY004 - as for the others
-        if isinstance(said[2], str) or not all(
-            isinstance(role, str) for role in said[2]
+        value: Any = (self.id, self.tenant, self.roles)  # from the app, whose types may differ
+        if not isinstance(value[0], str) or not value[0]:
+            raise ValueError(f"a principal's id is {value[0]!r}: give a text that is not empty")
+        if not isinstance(value[1], str):
+            raise ValueError(f"a principal's tenant is {value[1]!r}: give a text")  # noqa: TRY004 - as for the others
+        if isinstance(value[2], str) or not all(
+            isinstance(role, str) for role in value[2]
         ):  # a text would iterate over its letters
-            raise ValueError(f"a principal's roles are {said[2]!r}: give a set of texts")
-        object.__setattr__(self, "roles", frozenset(said[2]))
+            raise ValueError(f"a principal's roles are {value[2]!r}: give a set of texts")
+        object.__setattr__(self, "roles", frozenset(value[2]))
 
     def is_one_of(self, role: str) -> bool:
         """Return whether the principal has a role, given as ``role:NAME``. Guarantee: pure."""

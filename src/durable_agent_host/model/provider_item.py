@@ -1,4 +1,4 @@
-"""The mark by which a content represents an item of its provider, and what a provider can forget."""
+"""The mark by which a content represents an item of its provider, and what a provider can lose."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ PART_OF: Final = "durable_agent_host.part_of"
 
 OWNER: Final = "durable_agent_host.owner"
 """Key in the ``additional_properties`` of reasoning without a stamp, because its pieces are joined: the provider that
-produced it, and that it is sent back to.
+produced it, and receives it back.
 """
 
 IMPORT: Final = "import"
 """Value of `OWNER` that is no provider's name: a caller has imported the content."""
 
 SERVICE_TIER: Final = "durable_agent_host.service_tier"
-"""Key in a response's ``additional_properties``: the service tier that served it, in the provider's word."""
+"""Key in a response's ``additional_properties``: the service tier of the response, in the provider's word."""
 
 LOST_RESULT: Final = "The result of this call is not known: the turn ended before it was stored."
 """The result for the model of a call that was never answered."""
@@ -41,16 +41,16 @@ def is_carrier(content: Content) -> bool:
 
 
 @dataclass(frozen=True)
-class Forgotten:
-    """Something that a model's service no longer has, or can no longer use.
+class LostState:
+    """Data that a model's service no longer has, or can no longer use.
 
     Attributes:
-        what: the continuation of a conversation, a container in which code ran, encrypted reasoning, or a field of a
+        kind: the continuation of a conversation, a container in which code ran, encrypted reasoning, or a field of a
             message that the service returns and does not accept.
         name: of the container, the field, or the answer which the turn had continued; empty when unknown.
     """
 
-    what: Literal["continuation", "container", "reasoning", "field"]
+    kind: Literal["continuation", "container", "reasoning", "field"]
     name: str = ""
 
 
@@ -59,14 +59,14 @@ class ItemPart:
     """Where in the output of one model call an update belongs. Also used in folded updates.
 
     Attributes:
-        place: position of the provider's item in the output, from 0, or the item's id where the provider gives no
+        position: position of the provider's item in the output, from 0, or the item's id where the provider gives no
             position; None for complete contents without a known item.
         part: the part of the item; empty for the item as a whole.
         item: the finished item as the provider wrote it, when this update has it.
-        begins: the id of the item that begins with this update; some services give all items one position.
+        first_item_id: the id of the item that begins with this update; some services give all items one position.
     """
 
-    place: int | str | None
+    position: int | str | None
     part: str = ""
     item: Mapping[str, Any] | None = None
-    begins: str | None = None
+    first_item_id: str | None = None

@@ -12,7 +12,7 @@ class StoredItem:
     Attributes:
         field: of the item; if the stamp has it, the item needs no contents.
         contents: stored ``$type`` of each content that the item needs otherwise.
-        is_null_kept: whether a null in that field of the stamp counts as present.
+        is_null_valid: whether a null in that field of the stamp counts as present.
         empty_result: for an item that is a call and its result, the stored result that replaces a lost one; its
             ``$type`` is the last of `contents`.
         call_name: the name of that call in repairs.
@@ -22,7 +22,7 @@ class StoredItem:
 
     field: str = ""
     contents: tuple[str, ...] = ()
-    is_null_kept: bool = True
+    is_null_valid: bool = True
     empty_result: Mapping[str, Any] | None = None
     call_name: str = ""
     owner: tuple[str, str] | None = None

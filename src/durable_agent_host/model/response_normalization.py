@@ -31,7 +31,7 @@ def correct_contents(contents: Iterable[Content]) -> None:
     correct_usage(contents)
 
 
-def with_text_names(said: Mapping[str, Any]) -> dict[str, Any]:
+def with_text_names(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a service's JSON of a call or another item with texts for its ids and its name.
 
     Guarantee: pure.
@@ -39,8 +39,8 @@ def with_text_names(said: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ProviderError: one of them is neither a text nor a number.
     """
-    odd = {name: said[name] for name in _NAMES if not isinstance(said.get(name), str | None)}
-    return {**said, **{name: text_for(value, name) for name, value in odd.items()}}
+    other_values = {name: item[name] for name in _NAMES if not isinstance(item.get(name), str | None)}
+    return {**item, **{name: text_for(value, name) for name, value in other_values.items()}}
 
 
 def text_for(value: Any, name: str) -> str:

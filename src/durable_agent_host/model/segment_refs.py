@@ -1,4 +1,4 @@
-"""Where the older part of a conversation is stored: references to pieces outside the session's entity."""
+"""Where the older part of a conversation is stored: references to blobs outside the session's entity."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,8 +9,8 @@ class SegmentRef:
     """A reference to a segment, or to an index of segments.
 
     Attributes:
-        name: of the piece: SHA-256 of its bytes, 64 hexadecimal digits.
-        home: of the piece.
+        name: of the blob: SHA-256 of its bytes, 64 hexadecimal digits.
+        namespace: of the blob.
         entries: how many entries of the conversation are below it.
         size: bytes of the JSON of the segments below it, before compression and without large contents.
         depth: 0 for a segment, 1 for an index of segments, and so on.
@@ -19,7 +19,7 @@ class SegmentRef:
     """
 
     name: str
-    home: str
+    namespace: str
     entries: int
     size: int
     depth: int = 0
@@ -28,26 +28,26 @@ class SegmentRef:
 
 
 @dataclass(frozen=True)
-class Sealed:
-    """The part of a session that is stored in pieces.
+class SegmentList:
+    """The part of a session that is stored in blobs.
 
     Attributes:
-        home: where the session writes; empty until then.
-        homes: homes that the session may refer to, its own first.
-        homes_at: name and home of the piece that lists further ones, of a fork of a fork of a fork; see
-            `durable_agent_host.segments.conversation_reader.Record.namespaces`.
+        namespace: where the session writes; empty before its first blob.
+        namespaces: those that the session may refer to, its own first.
+        namespaces_at: name and namespace of the blob that lists further ones, of a fork of a fork of a fork; see
+            `durable_agent_host.segments.conversation_reader.ConversationReader.namespaces`.
         refs: the sealed entries, oldest first; deeper ones come before flatter ones.
-        seen: short marks of turns whose receipts are in pieces, oldest first.
-        agent_session: name and home of the piece with the framework's session, when it is too large for the head.
+        seen: short marks of turns whose receipts are in blobs, oldest first.
+        agent_session: location of the blob with the framework's session, when it is too large for the head.
         overlay: likewise for the overlay.
     """
 
-    home: str = ""
-    homes: tuple[str, ...] = ()
+    namespace: str = ""
+    namespaces: tuple[str, ...] = ()
     refs: tuple[SegmentRef, ...] = ()
     seen: str = ""
     agent_session: tuple[str, str] | None = None
-    homes_at: tuple[str, str] | None = None
+    namespaces_at: tuple[str, str] | None = None
     overlay: tuple[str, str] | None = None
 
     @property
@@ -56,21 +56,21 @@ class Sealed:
         return sum(ref.entries for ref in self.refs)
 
 
-NOTHING_SEALED: Final = Sealed()
+NOTHING_SEALED: Final = SegmentList()
 
 
 @dataclass(frozen=True)
-class Sealing:
-    """What a turn's end moves out of the session's head; the session's ``commit`` applies it.
+class SealPlan:
+    """The data that a turn's end moves out of the session's head; the session's ``commit`` applies it.
 
     Attributes:
         instead_of: digest of the state seen by the activity: the head's entries to seal, and the previous sealed part.
-        taken: how many entries at the front of the head are sealed.
+        entry_count: how many entries at the start of the head are sealed.
         receipts: short marks of the turns whose receipts leave the head, see `durable_agent_host.session.sealing`.
         sealed: the sealed part from now on.
     """
 
     instead_of: str
-    taken: int
+    entry_count: int
     receipts: str
-    sealed: Sealed
+    sealed: SegmentList

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast, overload
 
-from durable_agent_host.model.budget import Spent
+from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.model.segment_refs import NOTHING_SEALED, Sealed
+from durable_agent_host.model.segment_refs import NOTHING_SEALED, SegmentList
 from durable_agent_host.model.turn import TurnStats, TurnStatus
 
 WORKFLOW_STATE: Final = "durable_agent_host.workflow"
@@ -25,8 +25,8 @@ def without_workflow_state(agent_session: Mapping[str, Any] | None) -> Mapping[s
     state: Any = agent_session.get("state") if agent_session is not None else None
     if agent_session is None or not isinstance(state, Mapping) or WORKFLOW_STATE not in state:
         return agent_session
-    kept = {name: value for name, value in cast("Mapping[str, Any]", state).items() if name != WORKFLOW_STATE}
-    return {**agent_session, "state": kept}
+    retained_state = {name: value for name, value in cast("Mapping[str, Any]", state).items() if name != WORKFLOW_STATE}
+    return {**agent_session, "state": retained_state}
 
 
 def without_overlay(session: "Session") -> "Session":
@@ -49,7 +49,7 @@ class Receipt:
         request_hash: of the request; empty for callers that gave none.
         error: ``type`` and ``message`` of a turn without an answer.
         stats: sizes and times of the turn; None for turns that did not run.
-        spent: the turn's spending; None when nothing counted it.
+        budget_usage: the turn's spending; None when nothing counted it.
     """
 
     turn_id: str
@@ -58,7 +58,7 @@ class Receipt:
     request_hash: str = ""
     error: Mapping[str, Any] | None = None
     stats: TurnStats | None = None
-    spent: Spent | None = None
+    budget_usage: BudgetUsage | None = None
 
 
 class Receipts(Sequence[Receipt]):
@@ -67,18 +67,18 @@ class Receipts(Sequence[Receipt]):
     A session is read and written several times per turn, and hardly any of its receipts is needed.
 
     Args:
-        kept: receipts, or their stored form.
+        stored: receipts, or their stored form.
         decode: decodes a stored receipt.
     """
 
     def __init__(
-        self, kept: Sequence[Receipt | Mapping[str, Any]], decode: Callable[[Mapping[str, Any]], Receipt]
+        self, stored: Sequence[Receipt | Mapping[str, Any]], decode: Callable[[Mapping[str, Any]], Receipt]
     ) -> None:
-        self.kept = tuple(kept)
+        self.stored = tuple(stored)
         self._decode = decode
 
     def __len__(self) -> int:
-        return len(self.kept)
+        return len(self.stored)
 
     @overload
     def __getitem__(self, index: int) -> Receipt: ...
@@ -86,8 +86,8 @@ class Receipts(Sequence[Receipt]):
     def __getitem__(self, index: slice) -> "Receipts": ...
     def __getitem__(self, index: int | slice) -> "Receipt | Receipts":
         if isinstance(index, slice):
-            return Receipts(self.kept[index], self._decode)
-        found = self.kept[index]
+            return Receipts(self.stored[index], self._decode)
+        found = self.stored[index]
         return found if isinstance(found, Receipt) else self._decode(found)
 
     def __eq__(self, other: object) -> bool:
@@ -105,7 +105,7 @@ class Receipts(Sequence[Receipt]):
         Returns:
             Its receipt, or None.
         """
-        for found in reversed(self.kept):
+        for found in reversed(self.stored):
             if not isinstance(found, Receipt):
                 if turn_id not in found.values():
                     continue
@@ -114,7 +114,7 @@ class Receipts(Sequence[Receipt]):
                 return found
         return None
 
-    def added(self, receipt: Receipt, *, keep: int, not_before: str = "") -> "Receipts":
+    def with_receipt(self, receipt: Receipt, *, keep: int, not_before: str = "") -> "Receipts":
         """Return the receipts with one more. Guarantee: pure.
 
         Args:
@@ -125,17 +125,20 @@ class Receipts(Sequence[Receipt]):
         Returns:
             New receipts.
         """
-        kept = (*self.kept, receipt)[-keep:]
-        first = next((place for place, one in enumerate(kept) if not "" < _ended_at(one) < not_before), len(kept))
-        return Receipts(kept[first:], self._decode)
+        retained_receipts = (*self.stored, receipt)[-keep:]
+        first = next(
+            (index for index, item in enumerate(retained_receipts) if not "" < _ended_at(item) < not_before),
+            len(retained_receipts),
+        )
+        return Receipts(retained_receipts[first:], self._decode)
 
 
 def _ended_at(receipt: Receipt | Mapping[str, Any]) -> str:
     return receipt.ended_at if isinstance(receipt, Receipt) else str(receipt.get("endedAt") or "")
 
 
-def _undecoded(stored: Mapping[str, Any]) -> Receipt:
-    raise TypeError(f"{stored} is no receipt")
+def _undecoded_receipt(stored: Mapping[str, Any]) -> Receipt:
+    raise TypeError(f"{stored} is not a receipt")
 
 
 @dataclass(frozen=True)
@@ -155,10 +158,10 @@ class Session:
         interrupting: the first of the queue, when it has interrupted the running turn, or None.
         requests: by id, the requests of queued turns that came as a signal and have no orchestration yet.
         receipts: ended turns, oldest first, a bounded window.
-        refused: turns that were not let in, oldest first, a bounded window: their records go with the session.
+        rejected_turn_ids: rejected turns, oldest first, a bounded window: their records are deleted with the session.
         overlay: what of the conversation is its context, as `durable_agent_host.codec.overlay` writes it; None when
             that is all of it. It can be thrown away and made again.
-        spent: by all turns that had a budget, those that failed included; None when there was none.
+        budget_usage: by all turns that had a budget, those that failed included; None when there was none.
         erasing: since when it is being erased, UTC, ISO-8601; no turn is admitted then. Empty otherwise.
         used_at: when its entity last changed it, UTC, ISO-8601; empty for a session without an owner.
         imported: how many of the first entries were imported by a caller whom the app identifies:
@@ -169,7 +172,7 @@ class Session:
     """
 
     entries: tuple[Mapping[str, Any], ...] = ()
-    sealed: Sealed = NOTHING_SEALED
+    sealed: SegmentList = NOTHING_SEALED
     agent_session: Mapping[str, Any] | None = None
     owner: Owner | None = None
     running: str | None = None
@@ -177,9 +180,9 @@ class Session:
     interrupting: str | None = None
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     receipts: Sequence[Receipt] = ()
-    refused: tuple[str, ...] = ()
+    rejected_turn_ids: tuple[str, ...] = ()
     overlay: Mapping[str, Any] | None = None
-    spent: Spent | None = None
+    budget_usage: BudgetUsage | None = None
     erasing: str = ""
     used_at: str = ""
     imported: int = 0
@@ -214,7 +217,7 @@ class Session:
         Returns:
             A new session.
         """
-        return replace(self, receipts=self._receipts().added(receipt, keep=keep, not_before=not_before))
+        return replace(self, receipts=self._receipts().with_receipt(receipt, keep=keep, not_before=not_before))
 
     def _receipts(self) -> Receipts:
-        return self.receipts if isinstance(self.receipts, Receipts) else Receipts(self.receipts, _undecoded)
+        return self.receipts if isinstance(self.receipts, Receipts) else Receipts(self.receipts, _undecoded_receipt)

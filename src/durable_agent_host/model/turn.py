@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from durable_agent_host.model.budget import Spent
+from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.principal import Owner, Principal
-from durable_agent_host.model.segment_refs import Sealing
+from durable_agent_host.model.segment_refs import SealPlan
 
 
 @dataclass(frozen=True)
-class ModelBounds:
+class ResponseLimits:
     """Limits of a turn; each is a setting. A turn that exceeds one fails, and names the setting.
 
     Attributes:
@@ -22,7 +22,7 @@ class ModelBounds:
         model_calls: of one turn.
         calls_at_once: tool calls of one answer.
         argument_bytes: of one tool call.
-        tool_result_bytes: of one tool call; the model is told that the result was too large.
+        tool_result_bytes: of one tool call; the model receives a note that the result was too large.
     """
 
     answer_bytes: int = 64 * 1024 * 1024
@@ -36,7 +36,7 @@ class ModelBounds:
 
 
 @dataclass(frozen=True)
-class KeptBounds:
+class RecordingLimits:
     """Limits on the kept wire traffic with a model's service, compressed; each is a setting.
 
     Attributes:
@@ -137,7 +137,7 @@ class TurnStats:
         contents_stored: contents of the folded response.
         bytes_stored: UTF-8 bytes of the compact JSON of the turn's two entries, before older turns are compressed.
         agent_milliseconds: time inside the agent: the model's and the tools'.
-        calls_refused: model calls that the service refused because it had forgotten a continuation or a container, and
+        calls_refused: model calls that the service rejected because it had lost a continuation or a container, and
             that were repeated from the stored transcript.
     """
 
@@ -167,17 +167,17 @@ class TurnOutcome:
         request_hash: of the request, for the receipt.
         ended_at: UTC, ISO-8601.
         pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
-        served: ``model`` and ``service_tier`` of the last model call, as far as the provider reports them.
+        model_info: ``model`` and ``service_tier`` of the last model call, as far as the provider reports them.
         sealing: what the turn's end moves out of the session's head, if anything.
         text_at: where the text of an answer is that is too long to travel, see `segments.turn_data_storage`;
             empty when ``text`` has it.
         response: for a calling orchestration: the response entry, or its piece (``home``, ``name``).
-        spent: the turn's spending, when it had a budget.
+        budget_usage: the turn's spending, when it had a budget.
         redacts: whether the agent has redaction, so that what only the turn refers to is deleted at its end.
         redacted: whether something of the conversation was redacted.
         overlay: the session's overlay from now on, empty for none; None to keep the previous one.
-        work: figures for observers of the attempt with this outcome; None without one. ``attempt`` (its number),
-            ``began_at``, ``ended_at``, the counts ``model_calls``, ``tool_calls`` (of the turn),
+        attempt_metrics: figures for observers of the attempt with this outcome; None without one. ``attempt`` (its
+            number), ``began_at``, ``ended_at``, the counts ``model_calls``, ``tool_calls`` (of the turn),
             ``replayed_model_calls``, ``replayed_tool_calls``, ``in_doubt``, ``models`` (token counts of the turn by
             model) and ``new_usage`` (token counts of what was not replayed).
     """
@@ -194,13 +194,13 @@ class TurnOutcome:
     request_hash: str = ""
     ended_at: str = ""
     pending: tuple[Mapping[str, Any], ...] = ()
-    served: Mapping[str, str] | None = None
-    sealing: Sealing | None = None
+    model_info: Mapping[str, str] | None = None
+    sealing: SealPlan | None = None
     text_at: str = ""
     response: Mapping[str, Any] | None = None
     overlay: Mapping[str, Any] | None = None
-    spent: Spent | None = None
-    work: Mapping[str, Any] | None = None
+    budget_usage: BudgetUsage | None = None
+    attempt_metrics: Mapping[str, Any] | None = None
     redacts: bool = False
     redacted: bool = False
 
@@ -213,10 +213,10 @@ class Turn:
         request: what was asked.
         outcome: how it ended, or None while it runs or waits.
         pending: the calls that wait for a person: ``call_id``, ``name``, ``arguments``, ``reason``.
-        answers: people's answers, by call id: ``approved``, ``reason``, ``arguments``.
+        approvals: people's answers, by call id: ``approved``, ``reason``, ``arguments``.
     """
 
     request: TurnRequest
     outcome: TurnOutcome | None
     pending: tuple[Mapping[str, Any], ...] = ()
-    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    approvals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])

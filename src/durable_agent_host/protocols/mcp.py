@@ -19,7 +19,7 @@ from durable_agent_host.errors import (
     RequestTooLargeError,
     TurnError,
 )
-from durable_agent_host.http.gate import Gate, IncomingRequest, wait_for_even_time
+from durable_agent_host.http.gate import Authorizer, IncomingRequest, wait_for_even_time
 from durable_agent_host.model.ids import check_idempotency_key, check_session_id
 from durable_agent_host.model.turn import Caller, TurnRequest
 from durable_agent_host.turn.error_texts import format_problem
@@ -46,7 +46,7 @@ TOOL_PROPERTIES: Final = (
 
 
 async def answer_tool_call(
-    agent: str, call: str, client: TurnClient, *, gate: Gate, wait_seconds: float, max_query_bytes: int
+    agent: str, call: str, client: TurnClient, *, gate: Authorizer, wait_seconds: float, max_query_bytes: int
 ) -> str:
     """Run a turn for an MCP tool call.
 

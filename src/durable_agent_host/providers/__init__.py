@@ -1,1 +1,1 @@
-"""Model providers behind the port `agent.provider`: one folder each, and `neutral` for every other client."""
+"""Model providers behind the port `agent.provider`: one folder each, and `generic_provider` for all others."""

@@ -1,4 +1,4 @@
-"""The guard of `connections` for SDKs that use aiohttp: limits on responses, lines and events."""
+"""The guard of `http_client_guards` for SDKs that use aiohttp: limits on responses, lines and events."""
 
 # ruff: noqa: SLF001 - aiohttp has no public way to change a response
 
@@ -6,7 +6,7 @@ import io
 import json
 from typing import Any, Final
 
-from durable_agent_host.agent.http_exchange import HttpExchange, sent
+from durable_agent_host.agent.http_exchange import HttpExchange, record_request
 from durable_agent_host.agent.response_limits import ResponseSizeMeter, received_bytes
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.response_cleanup import track_response
@@ -40,7 +40,9 @@ class BoundedSession:
             kwargs.get(name, args[at] if at < len(args) else "") for at, name in enumerate(("method", "url"))
         )
         body = kwargs.get("data")
-        exchange = await sent(method, url, json.dumps(kwargs["json"]) if kwargs.get("json") is not None else body)
+        exchange = await record_request(
+            method, url, json.dumps(kwargs["json"]) if kwargs.get("json") is not None else body
+        )
         if (
             isinstance(body, bytes)
             and len(body) > _LONG_BYTES

@@ -1,10 +1,11 @@
 """Prepares a conversation with another provider's messages for the provider that continues it.
 
-Theory of operation. Output of a provider's service has item metadata with the provider's name (`providers.stamps`);
-contents without metadata belong to the provider of the other contents of the turn. The target's own blocks stay
-unchanged. Of others, texts, calls of the app's tools and their results stay as neutral contents, the service's own tool
-runs are described as text, media are moved to the user, and reasoning is omitted: it is encrypted for its own service.
-The stored conversation does not change, so the first provider finds its own blocks when the conversation returns to it.
+Theory of operation. Output of a provider's service has item metadata with the provider's name
+(`providers.item_metadata`); contents without metadata belong to the provider of the other contents of the turn. The
+target's own blocks stay unchanged. Of others, texts, calls of the app's tools and their results stay as neutral
+contents, the service's own tool runs are described as text, media are moved to the user, and reasoning is omitted: it
+is encrypted for its own service. The stored conversation does not change, so the first provider finds its own blocks
+when the conversation returns to it.
 """
 
 import copy

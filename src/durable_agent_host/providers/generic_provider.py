@@ -8,7 +8,7 @@ from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import STAMP, Forgotten, ItemPart, is_carrier
+from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState, is_carrier
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import http_client_guards, stream_completion
 from durable_agent_host.providers.client_errors import explain_client_error
@@ -17,7 +17,7 @@ from durable_agent_host.providers.cross_provider_history import ReplayTarget, re
 _PROVIDERS: Final = "durable_agent_host.providers."
 
 
-class NeutralProvider:
+class GenericProvider:
     """Implements `agent.provider.ModelProvider` for any client; other providers derive from it."""
 
     @property
@@ -50,7 +50,7 @@ class NeutralProvider:
         """Return None: no event is known to have the full response."""
         del event
 
-    def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
+    def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Return None: no service is known to compact."""
         del options
 
@@ -68,7 +68,7 @@ class NeutralProvider:
         del update
         return ()
 
-    def ended_early(self, updates: Iterable[Any], /) -> bool:
+    def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Check for the end mark of the providers that are recognized by their events."""
         return stream_completion.is_truncated(updates)
 
@@ -90,7 +90,7 @@ class NeutralProvider:
         return remove_carriers(remove_completed_approvals(messages))
 
     def carry(
-        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten], /
+        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
         """Return both unchanged: the service stores nothing of the conversation."""
         del new_losses
@@ -110,7 +110,7 @@ class NeutralProvider:
         """Do nothing: only the service's provider knows how."""
         del client, continuation
 
-    def lost_state(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return None: nothing is known of the service's data."""
         del error
 

@@ -8,7 +8,7 @@ limited responses.
 - **Redirects.** The conversation and the key are sent only to the origin that the app configured. A redirect within it,
   or from http to https on the same host, is followed; any other raises an error before anything is sent.
 - **Size.** A response is decompressed in small steps and counted (`durable_agent_host.agent.response_limits`): a few
-  kilobytes of gzip can hold gigabytes, and a line may never end. `bounded_sessions` does the same for aiohttp.
+  kilobytes of gzip can hold gigabytes, and a line may never end. `bounded_aiohttp` does the same for aiohttp.
 """
 
 # ruff: noqa: SLF001 - SDKs have no public way to copy a client with other hooks
@@ -18,8 +18,8 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final, cast
 
-from durable_agent_host.agent.dynamic_subclass import copy_with, overridden_class
-from durable_agent_host.agent.http_exchange import HttpExchange, sent
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin, overridden_class
+from durable_agent_host.agent.http_exchange import HttpExchange, record_request
 from durable_agent_host.agent.response_limits import ResponseSizeMeter, received_bytes
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.bounded_aiohttp import EVENT_STREAM, BoundedSession
@@ -81,7 +81,7 @@ class _SharedConnectionsMixin:
 
 def _guard_http_client(http: Any) -> Any:
     """Copy an httpx client with hooks that check every response before it is read or followed."""
-    clone = copy_with(http, _SharedConnectionsMixin)
+    clone = copy_with_mixin(http, _SharedConnectionsMixin)
     hooks = http.event_hooks
     clone.event_hooks = {
         "request": [_check, *hooks.get("request", ()), _ask_for_gzip, _record_request],
@@ -92,7 +92,7 @@ def _guard_http_client(http: Any) -> Any:
 
 def _limit_http_client(http: Any) -> Any:
     """Copy an httpx client of the app's own chat client, which follows redirects by its own rules."""
-    clone = copy_with(http, _SharedConnectionsMixin)
+    clone = copy_with_mixin(http, _SharedConnectionsMixin)
     hooks = http.event_hooks
     clone.event_hooks = {
         "request": [_check, *hooks.get("request", ()), _ask_for_gzip],
@@ -118,7 +118,7 @@ async def _record_request(request: Any) -> None:
     """Record the request; a form or stream body has no content before it is read."""
     if request.headers.get("content-type", "application/json").startswith("application/json"):
         body = getattr(request, "_content", b"")
-        request.extensions = {**request.extensions, _EXCHANGE: await sent(request.method, request.url, body)}
+        request.extensions = {**request.extensions, _EXCHANGE: await record_request(request.method, request.url, body)}
 
 
 async def _reject_foreign_redirects(response: Any) -> None:
@@ -130,8 +130,8 @@ async def _reject_foreign_redirects(response: Any) -> None:
     is_upgrade = (here.scheme, there.scheme) == ("http", "https") and _port(here) == 80 and _port(there) == 443  # noqa: PLR2004
     if not same_host or not (is_upgrade or (here.scheme == there.scheme and _port(here) == _port(there))):
         raise ProviderError(
-            f"the model's endpoint redirects to {there.scheme}://{there.host}:{_port(there)}, which the app has not "
-            "named; the conversation was not sent there: check the endpoint's address, or name the other one",
+            f"the model's endpoint redirects to {there.scheme}://{there.host}:{_port(there)}, which the app has "
+            "not named; the conversation was not sent there: check the endpoint's address, or name the other one",
             retryable=False,
         )
 
@@ -145,8 +145,8 @@ async def _limit_response(response: Any) -> None:
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"gzip", "x-gzip", "identity", ""}:
         raise ProviderError(
-            f"the model's service sent its response compressed as {encoding!r}, which was not requested: check the "
-            "endpoint's address, and proxies in front of it",
+            f"the model's service sent its response compressed as {encoding!r}, which was not requested: check "
+            "the endpoint's address, and proxies in front of it",
             retryable=False,
         )
     if "content-encoding" in response.headers:
@@ -260,16 +260,16 @@ class _NonRetryingGoogleMixin(_GuardedGoogleMixin):
 
 
 def _guard_google_client(client: Any, *, retries: bool) -> Any:
-    api = copy_with(client._api_client, _GuardedGoogleMixin if retries else _NonRetryingGoogleMixin)
+    api = copy_with_mixin(client._api_client, _GuardedGoogleMixin if retries else _NonRetryingGoogleMixin)
     if isinstance(request_args := getattr(api, "_async_client_session_request_args", None), dict):
         api._async_client_session_request_args = {**cast("dict[str, Any]", request_args), "allow_redirects": False}
     if hasattr(http := getattr(api, "_async_httpx_client", None), "event_hooks"):
         api._async_httpx_client = _guard_http_client(http)
     if not retries:
         api.__dict__.pop("_async_retry", None)  # the override's is used then
-    client_copy = copy_with(client, _SharedConnectionsMixin)
-    async_client = copy_with(client.aio, _SharedConnectionsMixin)
-    models = copy_with(async_client.models, _SharedConnectionsMixin)
+    client_copy = copy_with_mixin(client, _SharedConnectionsMixin)
+    async_client = copy_with_mixin(client.aio, _SharedConnectionsMixin)
+    models = copy_with_mixin(async_client.models, _SharedConnectionsMixin)
     client_copy._api_client = async_client._api_client = models._api_client = api
     client_copy._aio = async_client
     async_client._models = models

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 from agent_framework import Content, Message, ResponseStream
 
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.cross_provider_history import ReplayTarget
-from durable_agent_host.providers.generic_provider import NeutralProvider
+from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.stream.fold import Fold, ItemReader
 
 
@@ -51,7 +51,7 @@ def create_adapter(client: Any, overrides: type[FoldedStreamMixin]) -> Any:
     Returns:
         A copy that shares its connections; the client itself when it is already hosted.
     """
-    return client if isinstance(client, overrides) else copy_with(client, overrides)
+    return client if isinstance(client, overrides) else copy_with_mixin(client, overrides)
 
 
 def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
@@ -76,7 +76,7 @@ def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, st
     return await_response()
 
 
-Carry = Callable[[Sequence[Message], Mapping[str, Any], Iterable[Forgotten]], tuple[list[Message], dict[str, Any]]]
+Carry = Callable[[Sequence[Message], Mapping[str, Any], Iterable[LostState]], tuple[list[Message], dict[str, Any]]]
 """See `ModelProvider.carry`."""
 
 
@@ -97,13 +97,13 @@ class ProviderHooks:
     target: ReplayTarget
     adapt: Callable[[Any], Any] | None = None
     carry: Carry
-    lost_state: Callable[[BaseException], Forgotten | None]
+    lost_state: Callable[[BaseException], LostState | None]
     explain: Callable[[BaseException], ProviderError | None]
     generated_files: Callable[[Content], Iterable[ServiceFile]] = lambda _content: ()
     read_file: Callable[[Any, ServiceFile], Awaitable[ServedFile]] | None = None
 
 
-class ProviderBase(NeutralProvider):
+class ProviderBase(GenericProvider):
     """Uses its hooks, and otherwise the behaviour for any client.
 
     Attributes:
@@ -122,7 +122,7 @@ class ProviderBase(NeutralProvider):
         return client if self.hooks.adapt is None else self.hooks.adapt(client)
 
     def carry(
-        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten], /
+        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
         """Mark what the service has lost or rejected, and return it for storage."""
         return self.hooks.carry(messages, stored_losses, new_losses)
@@ -138,7 +138,7 @@ class ProviderBase(NeutralProvider):
             return await super().read_service_file(client, file)
         return await self.hooks.read_file(client, file)
 
-    def lost_state(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> LostState | None:
         """Read it from the service's own JSON."""
         return self.hooks.lost_state(error)
 

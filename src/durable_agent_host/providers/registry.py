@@ -8,9 +8,9 @@ from agent_framework import Content, Message
 
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.provider_item import Forgotten, ItemPart
+from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.providers import anthropic, azure_ai_agents, chat_completions, gemini, openai
-from durable_agent_host.providers.generic_provider import NeutralProvider
+from durable_agent_host.providers.generic_provider import GenericProvider
 
 # The provider of agents with chat clients that the host cannot access: workflows, and the app's own agent classes.
 #
@@ -18,7 +18,7 @@ from durable_agent_host.providers.generic_provider import NeutralProvider
 # are not adapted.
 
 
-class OpaqueProvider(NeutralProvider):
+class OpaqueProvider(GenericProvider):
     """Delegates to other providers.
 
     Args:
@@ -62,7 +62,7 @@ class OpaqueProvider(NeutralProvider):
         return list(messages)
 
     def carry(
-        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten], /
+        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
     ) -> tuple[list[Message], dict[str, Any]]:
         """Mark lost state with each provider."""
         losses = dict(stored_losses)
@@ -71,7 +71,7 @@ class OpaqueProvider(NeutralProvider):
             messages, losses = provider.carry(messages, losses, loss_list)
         return list(messages), losses
 
-    def lost_state(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return the result of the first provider that recognizes the error."""
         return next((loss for provider in self._providers if (loss := provider.lost_state(error)) is not None), None)
 
@@ -82,7 +82,7 @@ class OpaqueProvider(NeutralProvider):
         )
 
 
-class _UnknownClientProvider(NeutralProvider):
+class _UnknownClientProvider(GenericProvider):
     """An unknown client may use a known SDK, so every provider is tried for its errors."""
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
@@ -98,7 +98,7 @@ def provider_for(client: Any) -> ModelProvider:
         client: of an agent; None for agents with clients that the host cannot access.
 
     Returns:
-        The provider; a `NeutralProvider` for an unknown client.
+        The provider; a `GenericProvider` for an unknown client.
     """
     if client is None:
         return _opaque_provider()
@@ -117,7 +117,7 @@ def register_provider(client_class: type[Any], provider: ModelProvider) -> None:
 
     Args:
         client_class: of the app or of a package.
-        provider: for example an instance of a class derived from `NeutralProvider`.
+        provider: for example an instance of a class derived from `GenericProvider`.
     """
     _REGISTERED[client_class] = provider
     _opaque_provider.cache_clear()

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 
 _PART_CHARACTERS: Final = 64 * 1024
 _BODIES: Final = ("json_data", "extra_json")
@@ -28,7 +28,7 @@ def with_surrogate_replacement(sdk: Any) -> Any:
     Returns:
         A copy that shares the connections.
     """
-    return copy_with(sdk, _SurrogateReplacingMixin)
+    return copy_with_mixin(sdk, _SurrogateReplacingMixin)
 
 
 def without_lone_surrogates(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Final
 MAX_BYTES: Final = 64 * 1024 * 1024
 
 
-class PieceCache:
+class BlobCache:
     """Values by key, with the bytes that each represents. Safe from any thread.
 
     Args:
@@ -51,5 +51,5 @@ class PieceCache:
                 self._bytes -= evicted_bytes
 
 
-PIECES: Final = PieceCache()
+PIECES: Final = BlobCache()
 """Of this process."""

@@ -19,7 +19,7 @@ from azure.storage.blob.aio import ContainerClient
 
 from durable_agent_host.concurrency.event_loop_thread import LoopThread
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.segments.protocol import CHECK_SECONDS, StoredPiece, has_its_bytes
+from durable_agent_host.segments.protocol import CHECK_SECONDS, StoredBlob, has_its_bytes
 from durable_agent_host.storage.azure_blob_container import (
     MAX_BLOCK_BYTES,
     BlobContainer,
@@ -38,8 +38,8 @@ _CLOCK_SECONDS: Final = 1.0
 """The storage reports whole seconds, so something that appears this much older may have the same age."""
 
 
-class BlobSegmentStore:
-    """The pieces of one blob container. Implements `durable_agent_host.segments.protocol.SegmentStore`.
+class AzureBlobStore:
+    """The pieces of one blob container. Implements `durable_agent_host.segments.protocol.BlobStore`.
 
     Args:
         make_client: creates the container's client with a given transport, in the store's own loop, at the first use;
@@ -63,7 +63,7 @@ class BlobSegmentStore:
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str], *, container: str = CONTAINER, **options: Any
-    ) -> "BlobSegmentStore":
+    ) -> "AzureBlobStore":
         """Use the storage account of a function app.
 
         Args:
@@ -93,10 +93,10 @@ class BlobSegmentStore:
         """Read a part of a piece; see the protocol."""
         return (await self._loop.run(self._part(namespace, name, start, size))).data
 
-    async def pieces(self, namespace: str) -> AsyncGenerator[StoredPiece]:
+    async def list_blobs(self, namespace: str) -> AsyncGenerator[StoredBlob]:
         """List the pieces of a home; see the protocol."""
         for blob in await self._loop.run(self._pieces(namespace)):
-            yield StoredPiece(blob.name.rpartition("/")[2], blob.size, _least_age(blob))
+            yield StoredBlob(blob.name.rpartition("/")[2], blob.size, _least_age(blob))
 
     async def list_namespaces(self) -> AsyncGenerator[str]:
         """List the homes; see the protocol."""

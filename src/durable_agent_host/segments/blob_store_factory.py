@@ -1,6 +1,6 @@
 """Selects and opens the store of conversations' pieces; the only place that does.
 
-A new technology is a class that implements `durable_agent_host.segments.protocol.SegmentStore`, and a row of `STORES`.
+A new technology is a class that implements `durable_agent_host.segments.protocol.BlobStore`, and a row of `STORES`.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from durable_agent_host.errors import SettingError
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.settings import Settings
 
 
@@ -26,10 +26,10 @@ class Store:
 
     form: str
     accepts: Callable[[str], bool]
-    open: Callable[[str, Mapping[str, str]], SegmentStore]
+    open: Callable[[str, Mapping[str, str]], BlobStore]
 
 
-def open_segment_store(settings: Settings, environment: Mapping[str, str] = os.environ) -> SegmentStore:
+def open_segment_store(settings: Settings, environment: Mapping[str, str] = os.environ) -> BlobStore:
     """Create the store that the settings name; connects to nothing.
 
     Args:
@@ -61,18 +61,18 @@ def segment_setting(settings: Settings, environment: Mapping[str, str] = os.envi
     return setting
 
 
-def _open_sqlite(setting: str, environment: Mapping[str, str]) -> SegmentStore:
-    from durable_agent_host.segments.sqlite_store import SqliteSegmentStore  # noqa: PLC0415 - only the store in use
+def _open_sqlite(setting: str, environment: Mapping[str, str]) -> BlobStore:
+    from durable_agent_host.segments.sqlite_store import SqliteBlobStore  # noqa: PLC0415 - only the store in use
 
     del environment
-    return SqliteSegmentStore(setting.partition(":")[2])
+    return SqliteBlobStore(setting.partition(":")[2])
 
 
-def _open_blob(setting: str, environment: Mapping[str, str]) -> SegmentStore:
-    from durable_agent_host.segments.blob_store import BlobSegmentStore  # noqa: PLC0415
+def _open_blob(setting: str, environment: Mapping[str, str]) -> BlobStore:
+    from durable_agent_host.segments.blob_store import AzureBlobStore  # noqa: PLC0415
 
     del setting
-    return BlobSegmentStore.from_environment(environment)
+    return AzureBlobStore.from_environment(environment)
 
 
 STORES: Final[dict[str, Store]] = {

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from durable_agent_host.codec.entity_state import encode_receipt, encode_session
-from durable_agent_host.codec.offloaded_text import Detached, detached_of, put_texts
+from durable_agent_host.codec.offloaded_text import OffloadedText, get_offloaded_texts, replace_texts
 from durable_agent_host.codec.strict_json import encode_strict
 from durable_agent_host.codec.wire_types import EXTENSION
-from durable_agent_host.model.segment_refs import Sealed
-from durable_agent_host.segments.conversation_reader import Record, stored_overlay
+from durable_agent_host.model.segment_refs import SegmentList
+from durable_agent_host.segments.conversation_reader import ConversationReader, stored_overlay
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.sealing import turn_of_receipt
 
@@ -25,7 +25,7 @@ _PART: Final = 48 * 1024
 _TOGETHER: Final = 64 * 1024
 
 
-async def export_document(record: Record) -> AsyncGenerator[bytes]:
+async def export_document(record: ConversationReader) -> AsyncGenerator[bytes]:
     """Write the document of a session, with all entries and receipts and their large texts.
 
     Memory holds one segment and one slice of a large text. Receipts precede the conversation, so that a reader can
@@ -52,7 +52,7 @@ async def export_document(record: Record) -> AsyncGenerator[bytes]:
     yield bytes(buffer)
 
 
-async def begun(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def prefetch_first(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     """Read the first part now, so that its errors are raised before anything is sent.
 
     Args:
@@ -77,14 +77,14 @@ async def one_part(data: bytes) -> AsyncGenerator[bytes]:
     yield data
 
 
-async def _document(record: Record, mark: str) -> AsyncGenerator[bytes]:
+async def _document(record: ConversationReader, mark: str) -> AsyncGenerator[bytes]:
     session = record.session
     frame = encode_session(
         replace(
             session,
             entries=(),
             receipts=(),
-            sealed=Sealed(),
+            sealed=SegmentList(),
             agent_session=await record.agent_session(),
             overlay=await stored_overlay(record),
         )
@@ -114,7 +114,7 @@ async def _write_list(items: AsyncGenerator[AsyncGenerator[bytes]]) -> AsyncGene
     yield b"[]" if opening == b"[" else b"]"
 
 
-async def _receipts(record: Record) -> AsyncGenerator[AsyncGenerator[bytes]]:
+async def _receipts(record: ConversationReader) -> AsyncGenerator[AsyncGenerator[bytes]]:
     newest = {turn_of_receipt(receipt) for receipt in record.session.receipts}
     if record.session.sealed.refs:
         async for chunk in record.oldest_first():
@@ -129,18 +129,20 @@ async def _write_value(value: Any) -> AsyncGenerator[bytes]:
     yield encode_strict(value).encode()
 
 
-async def _entries(record: Record, mark: str) -> AsyncGenerator[AsyncGenerator[bytes]]:
+async def _entries(record: ConversationReader, mark: str) -> AsyncGenerator[AsyncGenerator[bytes]]:
     async for chunk in record.oldest_first():
         for entry in chunk.entries:
             yield _entry(record, entry, chunk.namespace, mark)
 
 
-async def _entry(record: Record, entry: Mapping[str, Any], namespace: str, mark: str) -> AsyncGenerator[bytes]:
+async def _entry(
+    record: ConversationReader, entry: Mapping[str, Any], namespace: str, mark: str
+) -> AsyncGenerator[bytes]:
     """Write an entry; read its large texts when they are due."""
     if external_provider_of(entry) is not None:
         (entry,) = await record.attached((entry,), namespace)
-    texts = detached_of(entry)
-    marked_entry = put_texts(entry, {text.path: f"{mark}{index}" for index, text in enumerate(texts)})
+    texts = get_offloaded_texts(entry)
+    marked_entry = replace_texts(entry, {text.path: f"{mark}{index}" for index, text in enumerate(texts)})
     before, *parts = re.split(rf'"{mark}(\d+)"', encode_strict(marked_entry))
     yield before.encode()
     for index, after in zip(parts[::2], parts[1::2], strict=True):
@@ -150,11 +152,11 @@ async def _entry(record: Record, entry: Mapping[str, Any], namespace: str, mark:
         yield b'"' + after.encode()
 
 
-async def _text(record: Record, text: Detached, namespace: str) -> AsyncGenerator[bytes]:
+async def _text(record: ConversationReader, text: OffloadedText, namespace: str) -> AsyncGenerator[bytes]:
     """Write the inside of a JSON string."""
     yield _inside(text.prefix)
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
-    async with aclosing(record.slices(text.home or namespace, text.name, text.size)) as slices:
+    async with aclosing(record.slices(text.namespace or namespace, text.name, text.size)) as slices:
         async for data in slices:
             for start in range(0, len(data), _PART):
                 part = data[start : start + _PART]

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final
 
-from durable_agent_host.codec.offloaded_text import at_home, piece_name
-from durable_agent_host.codec.session_blobs import encode_homes, json_bytes_of
+from durable_agent_host.codec.offloaded_text import blob_name, with_namespace
+from durable_agent_host.codec.session_blobs import encode_namespaces, json_bytes_of
 from durable_agent_host.errors import LogError
-from durable_agent_host.model.segment_refs import Sealed, SegmentRef
+from durable_agent_host.model.segment_refs import SegmentList, SegmentRef
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.conversation_reader import OpenSegments, Record, stored_overlay
+from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, stored_overlay
 from durable_agent_host.session.forking import fork_agent_session, fork_session_head, turn_not_found
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
@@ -54,7 +54,7 @@ class Fork:
         for namespace in self.namespaces:
             await open_store().hold(namespace, holder)
         if self.pieces:
-            await open_store().put(self.session.sealed.home, self.pieces)
+            await open_store().put(self.session.sealed.namespace, self.pieces)
 
     async def release(self, open_store: OpenSegments, holder: str) -> None:
         """Release what it holds, as far as the store answers; a sweep does the rest."""
@@ -64,7 +64,7 @@ class Fork:
 
 
 async def make_fork(
-    record: Record,
+    record: ConversationReader,
     new_id: str,
     *,
     at_turn: str | None = None,
@@ -94,7 +94,7 @@ async def make_fork(
     refs, entries = await _shared(record, count)
     sizes = [len(json_bytes_of(entry)) for entry in entries]
     if sum(sizes) > HEAD_BYTES:
-        refs, parts.pieces = add_segments(refs, divide_turns(entries, sizes, (), 0), parts.home)
+        refs, parts.pieces = add_segments(refs, divide_turns(entries, sizes, (), 0), parts.namespace)
         entries = []
     agent_session = fork_agent_session(
         await record.agent_session(), new_id, lasting_state=None if count == total else lasting_state
@@ -109,14 +109,14 @@ async def make_fork(
         overlay_at = parts.add(data)
         overlay = None
     namespaces = await record.namespaces()
-    namespace = parts.home if parts.pieces or len(namespaces) > MAX_NAMESPACES else ""
-    at = parts.add(encode_homes(namespaces)) if len(namespaces) > MAX_NAMESPACES else None
-    listed_namespaces = (*((namespace,) if namespace else ()), *(namespaces if at is None else ()))
+    namespace = parts.namespace if parts.pieces or len(namespaces) > MAX_NAMESPACES else ""
+    at = parts.add(encode_namespaces(namespaces)) if len(namespaces) > MAX_NAMESPACES else None
+    head_namespaces = (*((namespace,) if namespace else ()), *(namespaces if at is None else ()))
     head = replace(
         fork_session_head(session),
         entries=tuple(entries),
-        sealed=Sealed(
-            namespace, listed_namespaces, refs=refs, agent_session=session_at, homes_at=at, overlay=overlay_at
+        sealed=SegmentList(
+            namespace, head_namespaces, refs=refs, agent_session=session_at, namespaces_at=at, overlay=overlay_at
         ),
         agent_session=agent_session,
         overlay=overlay,
@@ -126,7 +126,7 @@ async def make_fork(
     return Fork(head, tuple(dict.fromkeys((*((namespace,) if namespace else ()), *namespaces))), parts.pieces)
 
 
-async def keep_original(record: Record) -> Fork:
+async def keep_original(record: ConversationReader) -> Fork:
     """Make a second session of a head, identical except for its home; stores nothing.
 
     Args:
@@ -138,8 +138,8 @@ async def keep_original(record: Record) -> Fork:
     """
     session = record.session
     sealed = record.session.sealed
-    entries = tuple(at_home(entry, sealed.home) for entry in session.entries)
-    overlay_at = replace(session, entries=entries, sealed=replace(sealed, home=""))
+    entries = tuple(with_namespace(entry, sealed.namespace) for entry in session.entries)
+    overlay_at = replace(session, entries=entries, sealed=replace(sealed, namespace=""))
     return Fork(overlay_at, await record.namespaces(), {})
 
 
@@ -147,16 +147,16 @@ class _ForkParts:
     """The parts that a fork stores itself, in a home of its own."""
 
     def __init__(self) -> None:
-        self.home = uuid.uuid4().hex
+        self.namespace = uuid.uuid4().hex
         self.pieces: dict[str, bytes] = {}
 
     def add(self, data: bytes) -> tuple[str, str]:
-        name = piece_name(data)
+        name = blob_name(data)
         self.pieces[name] = data
-        return name, self.home
+        return name, self.namespace
 
 
-async def _find_position(record: Record, turn_id: str, *, is_before: bool) -> int:
+async def _find_position(record: ConversationReader, turn_id: str, *, is_before: bool) -> int:
     """Return the number of entries up to the last one of a turn, or before its first one."""
     head = record.head()
     head_positions = [
@@ -176,12 +176,12 @@ async def _find_position(record: Record, turn_id: str, *, is_before: bool) -> in
     return head_positions[0]
 
 
-async def _shared(record: Record, count: int) -> tuple[tuple[SegmentRef, ...], list[Mapping[str, Any]]]:
+async def _shared(record: ConversationReader, count: int) -> tuple[tuple[SegmentRef, ...], list[Mapping[str, Any]]]:
     """Return the references to complete segments of the first entries, and the entries after those."""
     sealed = record.session.sealed
     if count >= sealed.entries:
         overlay_at = record.session.entries[: count - sealed.entries]
-        return sealed.refs, [at_home(entry, sealed.home) for entry in overlay_at]
+        return sealed.refs, [with_namespace(entry, sealed.namespace) for entry in overlay_at]
     refs: list[SegmentRef] = []
     first = 0
     level = sealed.refs
@@ -198,5 +198,5 @@ async def _shared(record: Record, count: int) -> tuple[tuple[SegmentRef, ...], l
             return tuple(refs), []
         if not cut.depth:
             entries = (await record.segment(first, cut)).entries[: count - first]
-            return tuple(refs), [at_home(entry, cut.home) for entry in entries]
+            return tuple(refs), [with_namespace(entry, cut.namespace) for entry in entries]
         level = await record.below(cut)

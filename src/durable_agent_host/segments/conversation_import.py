@@ -8,11 +8,11 @@ from itertools import batched
 from typing import Any, Final, Protocol
 
 from durable_agent_host.codec.entity_state import decode_receipt, encode_session
-from durable_agent_host.codec.offloaded_text import attach
+from durable_agent_host.codec.offloaded_text import restore
 from durable_agent_host.codec.session_document_reader import DocumentReader, Read, ReadEntry, ReadReceipt, ReadText
 from durable_agent_host.errors import RequestTooLargeError
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.model.segment_refs import Sealed
+from durable_agent_host.model.segment_refs import SegmentList
 from durable_agent_host.model.session import Receipts
 from durable_agent_host.segments.conversation_writer import WrittenConversation
 from durable_agent_host.session.session_import import (
@@ -50,7 +50,7 @@ class Imported:
 
 
 class Writer(Protocol):
-    """Receives the parts of a document as they are read: `RecordWriter`, or `InMemoryWriter`."""
+    """Receives the parts of a document as they are read: `ConversationWriter`, or `InMemoryWriter`."""
 
     has_written: bool
 
@@ -93,14 +93,14 @@ class InMemoryWriter:
 
     async def add(self, entry: Mapping[str, Any]) -> None:
         """Receive an entry."""
-        self._entries.append(attach(entry, self._pieces))
+        self._entries.append(restore(entry, self._pieces))
 
     async def finish(
         self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None
     ) -> WrittenConversation:
         """Return all of it, except for the overlay: a conversation kept elsewhere has no context of its own."""
         del overlay
-        return WrittenConversation(tuple(self._entries), tuple(self._receipts), Sealed(), agent_session, None)
+        return WrittenConversation(tuple(self._entries), tuple(self._receipts), SegmentList(), agent_session, None)
 
 
 async def read_document(
@@ -133,7 +133,7 @@ async def read_document(
     conversation = await writer.finish(session.agent_session, session.overlay)
     on_trust = sink.list_trust_notes() + session_on_trust(session)
     count = len(conversation.entries) + conversation.sealed.entries
-    has_usage = session.spent is not None
+    has_usage = session.budget_usage is not None
     if owner is not None:
         session = replace(session, imported=count)
     if not writer.has_written:

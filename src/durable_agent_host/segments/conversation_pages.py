@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.entity_state import decode_receipt
-from durable_agent_host.codec.offloaded_text import Detached, detached_of, leave_out
+from durable_agent_host.codec.offloaded_text import OffloadedText, drop_large_texts, get_offloaded_texts
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.session import Receipt
-from durable_agent_host.segments.conversation_reader import Chunk, Record
+from durable_agent_host.segments.conversation_reader import Chunk, ConversationReader
 from durable_agent_host.session.repair import RepairChange
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
@@ -18,7 +18,7 @@ _OMITTED: Final = "left out"
 
 
 @dataclass(frozen=True)
-class TooLarge:
+class OversizedText:
     """A large text that does not fit on a page.
 
     Attributes:
@@ -47,11 +47,11 @@ class Page:
     entries: Sequence[Mapping[str, Any]]
     receipts: Sequence[Receipt] = ()
     previous: int | None = None
-    left_out: Sequence[TooLarge] = ()
+    left_out: Sequence[OversizedText] = ()
     problems: Sequence[RepairChange] = ()
 
 
-async def read_page(record: Record, *, before: int | None, limit: int, max_bytes: int = PAGE_BYTES) -> Page:
+async def read_page(record: ConversationReader, *, before: int | None, limit: int, max_bytes: int = PAGE_BYTES) -> Page:
     """Read a page of a conversation, with as few pieces as possible.
 
     Args:
@@ -82,14 +82,14 @@ async def read_page(record: Record, *, before: int | None, limit: int, max_bytes
 class _PageBuilder:
     """A page that collects entries from the newest to the oldest."""
 
-    record: Record
+    record: ConversationReader
     end: int
     limit: int
     free_bytes: int
     is_full: bool = False
     entries: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     receipts: list[Receipt] = field(default_factory=list[Receipt])
-    left_out: list[TooLarge] = field(default_factory=list[TooLarge])
+    left_out: list[OversizedText] = field(default_factory=list[OversizedText])
     problems: list[RepairChange] = field(default_factory=list[RepairChange])
 
     def __post_init__(self) -> None:
@@ -130,15 +130,17 @@ class _PageBuilder:
         if self.entries and (count > self.limit or size + large > self.free_bytes):
             return False
         self.limit -= count
-        entry, omitted_texts = leave_out(entry, most_bytes=self.free_bytes - size) if offloaded_texts else (entry, ())
+        entry, omitted_texts = (
+            drop_large_texts(entry, max_bytes=self.free_bytes - size) if offloaded_texts else (entry, ())
+        )
         turn_id = str(entry.get("correlationId"))
-        self.left_out += [TooLarge(turn_id, text.path, text.text_size) for text in omitted_texts]
+        self.left_out += [OversizedText(turn_id, text.path, text.text_size) for text in omitted_texts]
         self.free_bytes -= size + large
         try:
             (entry,) = await self.record.attached((entry,), namespace)
         except CorruptStateError as error:
             self.problems.append(RepairChange(f"turn {turn_id}", str(error), _OMITTED))
-            entry, _ = leave_out(entry, most_bytes=-1)
+            entry, _ = drop_large_texts(entry, max_bytes=-1)
         self.entries.append(entry)
         return True
 
@@ -153,9 +155,9 @@ class _PageBuilder:
         return Page(self.entries, receipts, previous, self.left_out, self.problems)
 
 
-def _find_offloaded_texts(entry: Mapping[str, Any]) -> list[Detached]:
+def _find_offloaded_texts(entry: Mapping[str, Any]) -> list[OffloadedText]:
     try:
-        return detached_of(entry)
+        return get_offloaded_texts(entry)
     except CorruptStateError:
         return []
 

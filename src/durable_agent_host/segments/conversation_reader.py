@@ -11,20 +11,26 @@ from agent_framework import Message
 
 from durable_agent_host.codec.entity_state import decode_receipt
 from durable_agent_host.codec.message import decode_response
-from durable_agent_host.codec.offloaded_text import attach, detached_of
-from durable_agent_host.codec.session_blobs import Segment, decode_homes, decode_index, decode_segment, json_of_bytes
+from durable_agent_host.codec.offloaded_text import get_offloaded_texts, restore
+from durable_agent_host.codec.session_blobs import (
+    Segment,
+    decode_index,
+    decode_namespaces,
+    decode_segment,
+    json_of_bytes,
+)
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.overlay import Overlay
 from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.segments.blob_cache import PIECES, PieceCache
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.blob_cache import PIECES, BlobCache
+from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.session.external_messages import entries_of_others, external_provider_of, with_messages
 from durable_agent_host.session.receipts import TurnEnd, turn_end_from_receipt
 from durable_agent_host.session.sealing import has_mark
-from durable_agent_host.stream.live_events import answer_text
+from durable_agent_host.stream.live_events import response_text
 
-OpenSegments = Callable[[], SegmentStore]
+OpenSegments = Callable[[], BlobStore]
 """Returns the process's piece store; the first call opens it."""
 
 IsNeeded = Callable[[int, int], bool]
@@ -72,7 +78,7 @@ class TurnRecord:
     entries: Mapping[int, Mapping[str, Any]]
 
 
-class Record:
+class ConversationReader:
     """The conversation of one session, as described by its head.
 
     Args:
@@ -82,13 +88,13 @@ class Record:
 
     Attributes:
         session: the head.
-        read_kept: reads the messages that a history provider of the app keeps; None to leave their entries without
-            messages.
+        read_external_messages: reads the messages that a history provider of the app stores; None to leave their
+            entries without messages.
     """
 
     read_external_messages: ReadExternalMessages | None = None
 
-    def __init__(self, open_store: OpenSegments, session: Session, *, cache: PieceCache = PIECES) -> None:
+    def __init__(self, open_store: OpenSegments, session: Session, *, cache: BlobCache = PIECES) -> None:
         self.session = session
         self._open_store = open_store
         self._cache = cache
@@ -99,7 +105,7 @@ class Record:
         ref_positions = [ref_position async for ref_position in self.leaves()]
         segments = await self._segments([ref for _, ref in ref_positions])
         chunks = [
-            Chunk(ref.name, ref.home, first, segment.entries, segment.receipts)
+            Chunk(ref.name, ref.namespace, first, segment.entries, segment.receipts)
             for (first, ref), segment in zip(ref_positions, segments, strict=True)
         ]
         return [*chunks, self.head()]
@@ -107,7 +113,7 @@ class Record:
     def head(self) -> Chunk:
         """Return the newest part of the conversation, which the entity holds."""
         sealed = self.session.sealed
-        return Chunk(None, sealed.home, sealed.entries, self.session.entries)
+        return Chunk(None, sealed.namespace, sealed.entries, self.session.entries)
 
     async def newest_first(self, *, before: int | None = None) -> AsyncIterator[Chunk]:
         """Read the conversation from its end: the head, then one segment after the other.
@@ -184,8 +190,8 @@ class Record:
             CorruptStateError: it is missing.
             LogError: the store does not answer.
         """
-        data = (await self.pieces({(ref.home, ref.name)}))[ref.home, ref.name]
-        return decode_index(data, ref.home)
+        data = (await self.pieces({(ref.namespace, ref.name)}))[ref.namespace, ref.name]
+        return decode_index(data, ref.namespace)
 
     async def segment(self, first: int, ref: SegmentRef) -> Chunk:
         """Read a segment.
@@ -199,9 +205,9 @@ class Record:
             LogError: the store does not answer.
         """
         if ref.depth:
-            raise CorruptStateError(f"the index {ref.name} of {ref.home} cannot be read")
+            raise CorruptStateError(f"the index {ref.name} of {ref.namespace} cannot be read")
         (segment,) = await self._segments([ref])
-        return Chunk(ref.name, ref.home, first, segment.entries, segment.receipts)
+        return Chunk(ref.name, ref.namespace, first, segment.entries, segment.receipts)
 
     async def namespaces(self) -> tuple[str, ...]:
         """List all homes that the session may refer to, its own first.
@@ -211,13 +217,13 @@ class Record:
             LogError: the store does not answer.
         """
         sealed = self.session.sealed
-        if sealed.homes_at is None:
-            return sealed.homes
-        name, namespace = sealed.homes_at
+        if sealed.namespaces_at is None:
+            return sealed.namespaces
+        name, namespace = sealed.namespaces_at
         data = (await self.pieces({(namespace, name)}))[namespace, name]
-        return tuple(dict.fromkeys((*sealed.homes, *decode_homes(data))))
+        return tuple(dict.fromkeys((*sealed.namespaces, *decode_namespaces(data))))
 
-    async def whole(self, chunk: Chunk) -> tuple[Mapping[str, Any], ...]:
+    async def load_chunk(self, chunk: Chunk) -> tuple[Mapping[str, Any], ...]:
         """Return the entries of a chunk with their large contents."""
         return await self.attached(chunk.entries, chunk.namespace)
 
@@ -241,7 +247,8 @@ class Record:
         ):
             entries = with_messages(entries, await self._load_external_messages())
         keys_by_entry = [
-            (entry, [(text.home or namespace, text.name) for text in detached_of(entry)]) for entry in entries
+            (entry, [(text.namespace or namespace, text.name) for text in get_offloaded_texts(entry)])
+            for entry in entries
         ]
         pieces = await self.pieces({key for _, keys in keys_by_entry for key in keys})
         if sum(map(len, pieces.values())) > _MUCH_BYTES:
@@ -272,7 +279,7 @@ class Record:
         entry_groups: list[tuple[Mapping[str, Any], ...]] = []
         for chunk in await self.chunks():
             await asyncio.sleep(0)
-            entry_groups.append(await self.whole(chunk))
+            entry_groups.append(await self.load_chunk(chunk))
         return tuple(entry for entries in entry_groups for entry in entries)
 
     async def agent_session(self) -> Mapping[str, Any] | None:
@@ -319,7 +326,7 @@ class Record:
                 break
         return TurnRecord(receipt, entries)
 
-    async def ended(self, turn_id: str) -> TurnEnd | None:
+    async def find_turn_end(self, turn_id: str) -> TurnEnd | None:
         """Return how a turn ended, or None when the session does not know."""
         turn_record = await self.turn(turn_id)
         return turn_end_from_receipt(turn_id, turn_record.receipt, turn_record.entries, self.session.message_count)
@@ -328,7 +335,7 @@ class Record:
         """Return the text of a turn's answer, or an empty one when the conversation does not have it."""
         entries = (await self.turn(turn_id)).entries.values()
         response_entry = next((entry for entry in entries if entry.get("$type") == "response"), None)
-        return answer_text(decode_response(response_entry)) if response_entry is not None else ""
+        return response_text(decode_response(response_entry)) if response_entry is not None else ""
 
     async def pieces(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], bytes]:
         """Read pieces.
@@ -395,10 +402,10 @@ class Record:
         segments: list[Segment] = []
         for start in range(0, len(refs), _AT_ONCE):
             group = refs[start : start + _AT_ONCE]
-            data = await self.pieces((ref.home, ref.name) for ref in group)
+            data = await self.pieces((ref.namespace, ref.name) for ref in group)
             for ref in group:
                 await asyncio.sleep(0)
-                segment = await _decode_in_thread(data[ref.home, ref.name], ref.size)
+                segment = await _decode_in_thread(data[ref.namespace, ref.name], ref.size)
                 if len(segment.entries) != ref.entries:
                     raise CorruptStateError(f"segment {ref.name} of the session does not have the entries that it had")
                 segments.append(segment)
@@ -413,7 +420,7 @@ def _restore_texts(
     keys_by_entry: Sequence[tuple[Mapping[str, Any], Sequence[_Key]]], pieces: Mapping[_Key, bytes]
 ) -> tuple[Mapping[str, Any], ...]:
     return tuple(
-        attach(entry, {name: pieces[namespace, name] for namespace, name in keys}) if keys else entry
+        restore(entry, {name: pieces[namespace, name] for namespace, name in keys}) if keys else entry
         for entry, keys in keys_by_entry
     )
 
@@ -430,7 +437,7 @@ async def _decode_in_thread(data: bytes, size: int) -> Segment:
     return await asyncio.to_thread(decode_segment, data, size)
 
 
-async def stored_overlay(record: Record) -> Mapping[str, Any] | None:
+async def stored_overlay(record: ConversationReader) -> Mapping[str, Any] | None:
     """Return a conversation's stored overlay, or None when the whole conversation is the context.
 
     Args:
@@ -448,7 +455,7 @@ async def stored_overlay(record: Record) -> Mapping[str, Any] | None:
     return cast("Mapping[str, Any]", json_of_bytes(data, "the session's overlay"))
 
 
-async def entries_of_context(record: Record, overlay: Overlay | None) -> dict[int, Mapping[str, Any]]:
+async def entries_of_context(record: ConversationReader, overlay: Overlay | None) -> dict[int, Mapping[str, Any]]:
     """Return the entries of the context in full; segments outside of it are not read.
 
     Args:

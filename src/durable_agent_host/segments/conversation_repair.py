@@ -15,15 +15,23 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.offloaded_text import Detached, at_home, detach, detached_of, put_texts, stand_in, text_of
-from durable_agent_host.codec.schema_validation import place_of
+from durable_agent_host.codec.offloaded_text import (
+    OffloadedText,
+    decode_text,
+    get_offloaded_texts,
+    offload,
+    replace_texts,
+    with_namespace,
+    with_placeholders,
+)
+from durable_agent_host.codec.schema_validation import format_json_path
 from durable_agent_host.codec.session_blobs import Segment, json_bytes_of
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import without_overlay
 from durable_agent_host.segments.conversation_fork import Fork
-from durable_agent_host.segments.conversation_reader import Chunk, Record
+from durable_agent_host.segments.conversation_reader import Chunk, ConversationReader
 from durable_agent_host.session.repair import (
     RepairChange,
     ReportDifference,
@@ -53,7 +61,7 @@ class _Part:
 
 
 async def find_problems(
-    record: Record, rules: RepairRules, on_repair: ReportDifference = ignore_differences
+    record: ConversationReader, rules: RepairRules, on_repair: ReportDifference = ignore_differences
 ) -> list[RepairChange]:
     """Find what cannot be read in a conversation, and what a model's service would reject.
 
@@ -73,7 +81,7 @@ async def find_problems(
     return [*found, *await checks.lost_agent_session()]
 
 
-async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[RepairChange]]:
+async def repair_record(record: ConversationReader, rules: RepairRules) -> tuple[Fork, list[RepairChange]]:
     """Make a conversation readable and acceptable; stores nothing.
 
     Args:
@@ -88,7 +96,7 @@ async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[
     """
     session = record.session
     checks = _Checks(record, rules)
-    namespace = session.sealed.home or uuid.uuid4().hex
+    namespace = session.sealed.namespace or uuid.uuid4().hex
     refs: list[SegmentRef] = []
     pieces: dict[str, bytes] = {}
     head: Sequence[Mapping[str, Any]] = session.entries
@@ -114,16 +122,20 @@ async def repair_record(record: Record, rules: RepairRules) -> tuple[Fork, list[
     lost = await checks.lost_agent_session()
     agent_session = None if lost else session.sealed.agent_session
     merged_refs, indexes = add_refs((), refs, namespace)
-    namespaces = tuple(dict.fromkeys((namespace, *session.sealed.homes)))
+    namespaces = tuple(dict.fromkeys((namespace, *session.sealed.namespaces)))
     session = without_overlay(session)  # it refers to positions in the unrepaired conversation
-    sealed = replace(session.sealed, home=namespace, homes=namespaces, refs=merged_refs, agent_session=agent_session)
+    sealed = replace(
+        session.sealed, namespace=namespace, namespaces=namespaces, refs=merged_refs, agent_session=agent_session
+    )
     return Fork(replace(session, entries=tuple(head), sealed=sealed), (namespace,), pieces | indexes), [*changes, *lost]
 
 
 class _Checks:
     """Goes over a conversation once."""
 
-    def __init__(self, record: Record, rules: RepairRules, on_repair: ReportDifference = ignore_differences) -> None:
+    def __init__(
+        self, record: ConversationReader, rules: RepairRules, on_repair: ReportDifference = ignore_differences
+    ) -> None:
         self._record = record
         self._rules = rules
         self._on_repair = on_repair
@@ -159,7 +171,9 @@ class _Checks:
             for entry in filter(_lists_well, chunk.entries):
                 full, is_all_there = await self._restore_entry(entry, chunk.namespace)
                 if is_all_there:
-                    stored_by_id[id(full)] = entry if chunk.namespace == namespace else at_home(entry, chunk.namespace)
+                    stored_by_id[id(full)] = (
+                        entry if chunk.namespace == namespace else with_namespace(entry, chunk.namespace)
+                    )
                 full_entries.append(full)
         self._seen.rewind()
         first = part.chunks[0].first
@@ -170,7 +184,7 @@ class _Checks:
         pieces: dict[str, bytes] = {}
         for entry in repair_part_entries:
             if (small := stored_by_id.get(id(entry))) is None:
-                small, new_blobs = detach(entry)
+                small, new_blobs = offload(entry)
                 pieces |= new_blobs
             entries.append(small)
         return entries, pieces
@@ -191,7 +205,7 @@ class _Checks:
         index = -1
         async for chunk, _, _ in self._chunks():
             index += 1
-            entries = [stand_in(entry) for entry in chunk.entries if _lists_well(entry)]
+            entries = [with_placeholders(entry) for entry in chunk.entries if _lists_well(entry)]
             unmatched = await asyncio.to_thread(find_unmatched_calls, entries)
             approval_calls |= unmatched.pending_approval_call_ids
             for call_id in unmatched.results & pending_calls.keys():
@@ -205,7 +219,7 @@ class _Checks:
                 yield await self._record.segment(first, ref), ref, ()
             except CorruptStateError as error:
                 location = f"entries {first + 1} to {first + ref.entries}"
-                yield Chunk(ref.name, ref.home, first, ()), ref, (RepairChange(location, str(error), "left out"),)
+                yield Chunk(ref.name, ref.namespace, first, ()), ref, (RepairChange(location, str(error), "left out"),)
         yield self._record.head(), None, ()
 
     async def _lost_texts(self, chunk: Chunk) -> list[RepairChange]:
@@ -215,17 +229,17 @@ class _Checks:
             if not _lists_well(entry):
                 changes.append(RepairChange(f"entry {number}", "its list of large contents cannot be read", "left out"))
                 continue
-            for text in detached_of(entry):
+            for text in get_offloaded_texts(entry):
                 try:
                     await self._data(text, chunk.namespace)
                 except CorruptStateError as error:
-                    location = f"turn {entry.get('correlationId')}, {place_of(text.path)}"
+                    location = f"turn {entry.get('correlationId')}, {format_json_path(text.path)}"
                     changes.append(RepairChange(location, str(error), _SENTENCE))
         return changes
 
     def _find_violations(self, part: _Part) -> list[RepairChange]:
         """Return what the rules find in a part; from another thread."""
-        entries = [stand_in(entry) for chunk in part.chunks for entry in chunk.entries if _lists_well(entry)]
+        entries = [with_placeholders(entry) for chunk in part.chunks for entry in chunk.entries if _lists_well(entry)]
         self._seen.mark()
         first = part.chunks[0].first
         _, changes = repair_part(entries, self._rules, first=first, seen=self._seen, report_difference=self._on_repair)
@@ -234,20 +248,20 @@ class _Checks:
     async def _restore_entry(self, entry: Mapping[str, Any], namespace: str) -> tuple[Mapping[str, Any], bool]:
         """Return an entry with its large texts; a sentence replaces lost ones."""
         texts: dict[tuple[str | int, ...], str] = {}
-        lost: list[Detached] = []
-        for text in detached_of(entry):
+        lost: list[OffloadedText] = []
+        for text in get_offloaded_texts(entry):
             try:
-                texts[text.path] = text_of(text, await self._data(text, namespace))
+                texts[text.path] = decode_text(text, await self._data(text, namespace))
             except CorruptStateError:
                 texts[text.path] = LOST_TEXT
                 lost.append(text)
-        full = put_texts(entry, texts)
+        full = replace_texts(entry, texts)
         for text in lost:
             full = _without_content(full, text)
         return full, not lost
 
-    async def _data(self, text: Detached, namespace: str) -> bytes:
-        at = text.home or namespace
+    async def _data(self, text: OffloadedText, namespace: str) -> bytes:
+        at = text.namespace or namespace
         return (await self._record.pieces({(at, text.name)}))[at, text.name]
 
 
@@ -256,13 +270,13 @@ def _lists_well(entry: Any) -> bool:
     if not isinstance(entry, Mapping):
         return True
     try:
-        stand_in(cast("Mapping[str, Any]", entry))
+        with_placeholders(cast("Mapping[str, Any]", entry))
     except CorruptStateError:
         return False
     return True
 
 
-def _without_content(entry: Mapping[str, Any], lost: Detached) -> Mapping[str, Any]:
+def _without_content(entry: Mapping[str, Any], lost: OffloadedText) -> Mapping[str, Any]:
     """Replace a content whose bytes are lost by a sentence: nothing is left of an image or a file."""
     match lost.path:
         case ("messages", int(message), "contents", int(content), *_) if lost.prefix:

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import LogError, LogUnavailableError
-from durable_agent_host.model.segment_refs import Sealed, SegmentRef
+from durable_agent_host.model.segment_refs import SegmentList, SegmentRef
 from durable_agent_host.segments.conversation_reader import OpenSegments
 from durable_agent_host.session.sealing import (
     AGENT_SESSION_BYTES,
@@ -50,12 +50,12 @@ class WrittenConversation:
 
     entries: tuple[Mapping[str, Any], ...]
     receipts: tuple[Mapping[str, Any], ...]
-    sealed: Sealed
+    sealed: SegmentList
     agent_session: Mapping[str, Any] | None
     overlay: Mapping[str, Any] | None
 
 
-class RecordWriter:
+class ConversationWriter:
     """Writes one conversation into a home of its own. Not for several threads at once.
 
     Args:
@@ -157,10 +157,10 @@ class RecordWriter:
         if self._refs or sum(self._sizes) + sum(map(len, self._receipts.values())) > HEAD_BYTES:
             receipts = await self._seal_rest()
         await self._put()
-        sealed = Sealed()
+        sealed = SegmentList()
         if self.has_written:
             seen = "".join(self._seen) if self._has_sealed_receipts else ""
-            sealed = Sealed(
+            sealed = SegmentList(
                 self._namespace,
                 (self._namespace,),
                 refs=self._refs,
@@ -178,7 +178,7 @@ class RecordWriter:
         data = json_bytes_of(value) if value is not None else b""
         if len(data) < most_bytes:
             return value, None
-        name = piece_name(data)
+        name = blob_name(data)
         self._pieces[name] = data
         return None, (name, self._namespace)
 

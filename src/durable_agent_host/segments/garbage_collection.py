@@ -27,8 +27,8 @@ from durable_agent_host.codec.session_blobs import Segment, decode_index, decode
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.segment_refs import SegmentRef
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.conversation_reader import Record
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.conversation_reader import ConversationReader
+from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.segments.turn_data_storage import is_session
 from durable_agent_host.session.sealing import blobs_of_head, blobs_of_segment, list_turn_ids
 from durable_agent_host.turn_log.crash_points import reach
@@ -37,7 +37,7 @@ _AT_ONCE: Final = 16
 
 
 async def walk(
-    store: SegmentStore, refs: Sequence[SegmentRef], *, reads: Callable[[SegmentRef], bool], may_lack: bool = False
+    store: BlobStore, refs: Sequence[SegmentRef], *, reads: Callable[[SegmentRef], bool], may_lack: bool = False
 ) -> AsyncIterator[tuple[SegmentRef, Segment | None]]:
     """Visit the segments and indexes below references, oldest first.
 
@@ -59,20 +59,20 @@ async def walk(
         data = await _read(store, [ref for ref in some if ref.depth or reads(ref)], may_lack)
         for ref in some:
             await asyncio.sleep(0)
-            found = data.get((ref.home, ref.name))
+            found = data.get((ref.namespace, ref.name))
             if not ref.depth:
                 yield ref, decode_segment(found, ref.size) if found is not None else None
                 continue
             yield ref, None
             if found is not None:
-                async for below in walk(store, decode_index(found, ref.home), reads=reads, may_lack=may_lack):
+                async for below in walk(store, decode_index(found, ref.namespace), reads=reads, may_lack=may_lack):
                     yield below
 
 
-async def _read(store: SegmentStore, refs: Sequence[SegmentRef], may_lack: bool) -> dict[tuple[str, str], bytes]:
+async def _read(store: BlobStore, refs: Sequence[SegmentRef], may_lack: bool) -> dict[tuple[str, str], bytes]:
     found: dict[tuple[str, str], bytes] = {}
-    for namespace in dict.fromkeys(ref.home for ref in refs):
-        names = [ref.name for ref in refs if ref.home == namespace]
+    for namespace in dict.fromkeys(ref.namespace for ref in refs):
+        names = [ref.name for ref in refs if ref.namespace == namespace]
         for group in [[name] for name in names] if may_lack else [names]:
             try:
                 pieces = await store.get(namespace, group)
@@ -87,7 +87,7 @@ async def _read(store: SegmentStore, refs: Sequence[SegmentRef], may_lack: bool)
 _MAX_STATES: Final = 10_000
 
 
-class Keeps(Enum):
+class RetainedNamespace(Enum):
     """What a holder keeps when it is not a readable session."""
 
     NOTHING = "nothing"
@@ -96,11 +96,11 @@ class Keeps(Enum):
     """Its needs are unknown: a session that cannot be read, or an orchestration that runs."""
 
 
-type ReadHolder = Callable[[str], Awaitable[Session | Keeps]]
+type ReadHolder = Callable[[str], Awaitable[Session | RetainedNamespace]]
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """What was deleted.
 
     Attributes:
@@ -111,13 +111,13 @@ class Swept:
     pieces: int = 0
     size: int = 0
 
-    def __add__(self, other: "Swept") -> "Swept":
+    def __add__(self, other: "SweepResult") -> "SweepResult":
         """Add two counts."""
-        return Swept(self.pieces + other.pieces, self.size + other.size)
+        return SweepResult(self.pieces + other.pieces, self.size + other.size)
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _ReachabilityResult:
     """What the holders of a home mean for it."""
 
     live: Mapping[str, Session]
@@ -125,7 +125,7 @@ class _Judged:
     has_owner: bool
 
 
-class Sweeper:
+class GarbageCollector:
     """Sweeps homes.
 
     Args:
@@ -137,14 +137,14 @@ class Sweeper:
     """
 
     def __init__(
-        self, store: SegmentStore, read_holder: ReadHolder, *, grace_seconds: float, unheld_seconds: float
+        self, store: BlobStore, read_holder: ReadHolder, *, grace_seconds: float, unheld_seconds: float
     ) -> None:
         self._store = store
         self._read_holder = read_holder
         self._grace = grace_seconds
         self._unheld = unheld_seconds
 
-    async def sweep(self, namespace: str, clean: "CleanNamespaces | None" = None) -> Swept:
+    async def sweep(self, namespace: str, clean: "CleanNamespaces | None" = None) -> SweepResult:
         """Delete unreferenced pieces, after the grace period.
 
         Guarantee: idempotent; several may sweep at once.
@@ -162,7 +162,7 @@ class Sweeper:
         """
         return await self._sweep(namespace, clean, is_erasure=False)
 
-    async def erase(self, namespace: str, holder: str) -> Swept:
+    async def erase(self, namespace: str, holder: str) -> SweepResult:
         """Remove a holder, and delete what only it referred to.
 
         What a live session may be writing there is left to a later sweep, and so is everything while another holder's
@@ -185,27 +185,29 @@ class Sweeper:
             await self._store.release(namespace, holder)
         return await self._sweep(namespace, None, is_erasure=True)
 
-    async def _sweep(self, namespace: str, clean: "CleanNamespaces | None", *, is_erasure: bool) -> Swept:
+    async def _sweep(self, namespace: str, clean: "CleanNamespaces | None", *, is_erasure: bool) -> SweepResult:
         started_at = time.monotonic()
         holders = await self._store.holders(namespace)
         verdict = await self._judge(namespace, holders)
         if verdict is None:
-            return Swept()
+            return SweepResult()
         if any(map(is_session, holders)):
             age = 0.0 if is_erasure and not verdict.has_owner else self._grace
         else:
             age = 0.0 if is_erasure else self._unheld
-        sizes = {piece.name: piece.size async for piece in self._store.pieces(namespace) if piece.age_seconds >= age}
+        sizes = {
+            piece.name: piece.size async for piece in self._store.list_blobs(namespace) if piece.age_seconds >= age
+        }
         try:
             unreferenced = await self._find_unreferenced(namespace, [*verdict.live.values()], sizes, clean)
         except CorruptStateError:
             if not await self._are_as_before(verdict.live):
-                return Swept()  # one of them is being erased
+                return SweepResult()  # one of them is being erased
             raise
         if not unreferenced and not verdict.stale:
-            return Swept()
+            return SweepResult()
         if (await self._store.holders(namespace)).keys() - holders.keys():
-            return Swept()
+            return SweepResult()
         deleted_count = 0
         if unreferenced:
             reach("sweep.before_delete")
@@ -214,19 +216,19 @@ class Sweeper:
         for holder in verdict.stale:
             reach("sweep.before_release")
             await self._store.release(namespace, holder, older_than_seconds=self._grace + time.monotonic() - started_at)
-        return Swept(deleted_count, sum(sizes[name] for name in unreferenced) if deleted_count else 0)
+        return SweepResult(deleted_count, sum(sizes[name] for name in unreferenced) if deleted_count else 0)
 
-    async def _judge(self, namespace: str, holders: Mapping[str, float]) -> _Judged | None:
+    async def _judge(self, namespace: str, holders: Mapping[str, float]) -> _ReachabilityResult | None:
         """Check the holders of a home; None when it must be left alone for now."""
         live: dict[str, Session] = {}
         stale: list[str] = []
         has_owner = False
         for holder, age in holders.items():
             head = await self._read_holder(holder)
-            if head is Keeps.EVERYTHING:
+            if head is RetainedNamespace.EVERYTHING:
                 return None
             session = head if isinstance(head, Session) else Session()
-            is_owner = session.sealed.home == namespace
+            is_owner = session.sealed.namespace == namespace
             is_named = namespace in await self._namespaces_of(session)
             if session.running is not None and (is_owner or not is_named):
                 return None
@@ -237,10 +239,10 @@ class Sweeper:
                 return None
             else:
                 stale.append(holder)
-        return _Judged(live, tuple(stale), has_owner)
+        return _ReachabilityResult(live, tuple(stale), has_owner)
 
     async def _namespaces_of(self, session: Session) -> tuple[str, ...]:
-        return await Record(lambda: self._store, session).namespaces()
+        return await ConversationReader(lambda: self._store, session).namespaces()
 
     async def _are_as_before(self, sessions: Mapping[str, Session]) -> bool:
         for holder, session in sessions.items():
@@ -263,9 +265,9 @@ class Sweeper:
                 self._store, session.sealed.refs, reads=lambda ref: ref.has_contents, may_lack=bool(session.erasing)
             )
             async for ref, segment in below:
-                left.discard(ref.name if ref.home == namespace else "")
+                left.discard(ref.name if ref.namespace == namespace else "")
                 if segment is not None:
-                    left -= {name for at, name in blobs_of_segment(segment, ref.home) if at == namespace}
+                    left -= {name for at, name in blobs_of_segment(segment, ref.namespace) if at == namespace}
         if clean is not None and not left:
             clean.add_state(namespace, key)
         return sorted(left)
@@ -293,7 +295,7 @@ def _mark(session: Session) -> list[object]:
     return [encode_sealed(session.sealed), sorted(map(list, blobs_of_head(session)))]
 
 
-async def turns_of(store: SegmentStore, session: Session, *, may_lack: bool) -> AsyncIterator[list[str]]:
+async def turns_of(store: BlobStore, session: Session, *, may_lack: bool) -> AsyncIterator[list[str]]:
     """List the turns that a session knows: from entries and receipts, in its head and its segments, and rejected ones.
 
     Args:
@@ -309,7 +311,7 @@ async def turns_of(store: SegmentStore, session: Session, *, may_lack: bool) -> 
         LogError: the store does not answer.
     """
     receipts = [receipt.turn_id for receipt in session.receipts]
-    yield [*list_turn_ids(session.entries), *receipts, *session.refused]
+    yield [*list_turn_ids(session.entries), *receipts, *session.rejected_turn_ids]
     if session.sealed.refs:
         async for _, segment in walk(store, session.sealed.refs, reads=lambda _: True, may_lack=may_lack):
             if segment is not None:

@@ -1,4 +1,4 @@
-"""The protocol of the piece store. `sqlite` and `blob` implement it; `stores` selects one by the settings.
+"""The protocol of the blob store. `sqlite_store` and `blob_store` implement it; `blob_store_factory` selects one.
 
 A piece is immutable bytes, named by their SHA-256: a segment of a conversation, an index of segments, or one large
 content. Pieces live in a home. A session writes only to its own home, one turn at a time; a fork reads the homes of the
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 CHECK_SECONDS: Final = 1.5
-"""How long `SegmentStore.check` retries."""
+"""How long `BlobStore.check` retries."""
 HASH_CHARACTERS: Final = 64
 """Of a SHA-256."""
 
@@ -28,7 +28,7 @@ def has_its_bytes(name: str, data: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class StoredPiece:
+class StoredBlob:
     """A piece as a store lists it.
 
     Attributes:
@@ -42,7 +42,7 @@ class StoredPiece:
     age_seconds: float
 
 
-class SegmentStore(Protocol):
+class BlobStore(Protocol):
     """Immutable pieces, by home and name.
 
     Guarantee: every method is callable from any event loop and thread of the process, and from any process that shares
@@ -93,7 +93,7 @@ class SegmentStore(Protocol):
         """
         ...
 
-    def pieces(self, namespace: str) -> AsyncIterator[StoredPiece]:
+    def list_blobs(self, namespace: str) -> AsyncIterator[StoredBlob]:
         """List the pieces of a home, in any order; pieces put or deleted in between may be in the list or not."""
         ...
 

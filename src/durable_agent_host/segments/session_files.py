@@ -11,9 +11,9 @@ from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnRequest
-from durable_agent_host.segments.conversation_export import begun
-from durable_agent_host.segments.conversation_reader import Record
-from durable_agent_host.segments.turn_data_storage import SessionName, TurnDataStorage, holder_of
+from durable_agent_host.segments.conversation_export import prefetch_first
+from durable_agent_host.segments.conversation_reader import ConversationReader
+from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage, holder_of
 from durable_agent_host.segments.uploads import Uploads
 from durable_agent_host.session.entry_files import (
     FileBytes,
@@ -39,8 +39,8 @@ class SessionFiles:
 
     Attributes:
         service_files: finds the files of the agent's service; by default those are left out.
-        of_answers_only: a file of the service counts only if the service named it in an answer that this host has
-            recorded, and not because a caller or an import names it: for apps that identify their callers.
+        is_response_files_only: a file of the service counts only if the service named it in a response that this host
+            has recorded, and not because a caller or an import names it: for apps that identify their callers.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SessionFiles:
         self._owner = (session and session.owner) or owner
         self._turn_data_storage = turn_data_storage
         self._names = agent, session_id
-        self._record: Record = turn_data_storage.record(session or Session(), SessionName(agent, session_id))
+        self._record: ConversationReader = turn_data_storage.record(session or Session(), SessionKey(agent, session_id))
         self.service_files: ServiceFilesOf = no_files
         self.is_response_files_only = False
 
@@ -118,14 +118,14 @@ class SessionFiles:
         return file_data
 
     async def slices(self, file: ConversationFile) -> AsyncGenerator[bytes]:
-        """Read the bytes of a stored file slice by slice, the first one now; see `Record.slices`.
+        """Read the bytes of a stored file slice by slice, the first one now; see `ConversationReader.slices`.
 
         Args:
             file: from `all` or `find`, with a piece that is not text.
         """
         assert file.piece is not None
         assert file.size is not None
-        return await begun(self._record.slices(*file.piece, file.size))
+        return await prefetch_first(self._record.slices(*file.piece, file.size))
 
     async def with_files(self, request: TurnRequest) -> TurnRequest:
         """Put the bytes of files into a request that refers to them.

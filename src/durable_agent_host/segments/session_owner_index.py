@@ -47,7 +47,7 @@ class SessionOwnerIndex:
             LogError: the store does not answer.
         """
         if session.owner is not None and not self.is_recorded(agent, session_id, session):
-            await self.note(agent, session_id, session.owner)
+            await self.add(agent, session_id, session.owner)
 
     def is_recorded(self, agent: str, session_id: str, session: Session) -> bool:
         """Return whether `record_turn_owner` has nothing to do.
@@ -62,7 +62,7 @@ class SessionOwnerIndex:
         is_new = not session.receipts and not session.sealed.refs  # possibly again, after an erasure elsewhere
         return not is_new and (_namespace_of(agent, session.owner), session_id) in self._recorded
 
-    async def note(self, agent: str, session_id: str, owner: Owner) -> None:
+    async def add(self, agent: str, session_id: str, owner: Owner) -> None:
         """Record a session's owner. Guarantee: idempotent.
 
         Args:
@@ -81,7 +81,7 @@ class SessionOwnerIndex:
         if len(self._recorded) > _MAX_CACHED:
             self._recorded.popitem(last=False)
 
-    async def forget(self, agent: str, session_id: str, owner: Owner, *, is_erased: bool) -> None:
+    async def remove(self, agent: str, session_id: str, owner: Owner, *, is_erased: bool) -> None:
         """Remove a note. Guarantee: idempotent.
 
         Args:

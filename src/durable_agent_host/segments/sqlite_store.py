@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.segments.protocol import StoredPiece, has_its_bytes
+from durable_agent_host.segments.protocol import StoredBlob, has_its_bytes
 from durable_agent_host.storage.sqlite_worker import Change, SqliteWorker
 from sqlite_store.file import SqliteContent, SqliteFile
 
 _CONTENT: Final = SqliteContent(
-    what="stored parts of conversations",
+    description="stored parts of conversations",
     version=1,
     schema="""
 CREATE TABLE pieces (
@@ -49,8 +49,8 @@ _INLINE_BYTES: Final = (_PAGE_BYTES - 12) * 32 // 255 - 23
 _OVERFLOW_BYTES: Final = _PAGE_BYTES - 4
 
 
-class SqliteSegmentStore:
-    """The pieces of one SQLite file. Implements `durable_agent_host.segments.protocol.SegmentStore`.
+class SqliteBlobStore:
+    """The pieces of one SQLite file. Implements `durable_agent_host.segments.protocol.BlobStore`.
 
     Args:
         path: of the file; the first use creates it and its folder.
@@ -95,8 +95,8 @@ class SqliteSegmentStore:
             for name, body in rows:
                 if not has_its_bytes(name, body):
                     raise CorruptStateError(
-                        f"the piece {name} of {namespace} in {self._path} has other bytes than were stored: the file "
-                        "was damaged; restore a copy"
+                        f"the piece {name} of {namespace} in {self._path} has other bytes than were stored: the "
+                        "file was damaged; restore a copy"
                     )
                 bodies[name] = body
             return bodies
@@ -127,18 +127,18 @@ class SqliteSegmentStore:
             "that has it"
         )
 
-    async def pieces(self, namespace: str) -> AsyncGenerator[StoredPiece]:
+    async def list_blobs(self, namespace: str) -> AsyncGenerator[StoredBlob]:
         """List the pieces of a home; see the protocol."""
         last = ""
         while True:
 
-            def select_page(connection: sqlite3.Connection, after: str = last) -> list[StoredPiece]:
+            def select_page(connection: sqlite3.Connection, after: str = last) -> list[StoredBlob]:
                 rows = connection.execute(
                     "SELECT name, size, put_at FROM pieces WHERE home = ? AND name > ? ORDER BY name LIMIT ?",
                     (namespace, after, _PAGE_ROWS),
                 ).fetchall()
                 now = time.time()
-                return [StoredPiece(name, size, now - put_at) for name, size, put_at in rows]
+                return [StoredBlob(name, size, now - put_at) for name, size, put_at in rows]
 
             page = await self._worker.read(select_page)
             for piece in page:

@@ -6,15 +6,15 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_long
 from durable_agent_host.errors import CorruptStateError, LogError, LogUnavailableError, StateError
 from durable_agent_host.model.ids import derived_id, entity_name, turn_log_id
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
-from durable_agent_host.segments.conversation_reader import OpenSegments, ReadExternalMessages, Record
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.conversation_reader import ConversationReader, OpenSegments, ReadExternalMessages
+from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.segments.session_owner_index import SessionOwnerIndex
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.session.receipts import expired_outcome
@@ -27,7 +27,7 @@ TRAVELS_BYTES: Final = 4 * 1024
 """Largest part of a request, answer or response that travels through orchestrations; larger ones go by reference."""
 
 
-class SessionName(NamedTuple):
+class SessionKey(NamedTuple):
     """The name of a session.
 
     Attributes:
@@ -42,7 +42,7 @@ class SessionName(NamedTuple):
 class ExternalMessageStore(Protocol):
     """Sessions' data in the app's history providers."""
 
-    def reader(self, name: SessionName, record: Record) -> ReadExternalMessages | None:
+    def reader(self, name: SessionKey, record: ConversationReader) -> ReadExternalMessages | None:
         """Return a reader of a session's messages, or None when the host keeps them."""
         ...
 
@@ -54,7 +54,7 @@ class TurnDataStorage:
         open_store: returns the process's piece store; the first call opens it.
         seen: for how many sealed receipts a session's head keeps a mark.
         grace_seconds: how long a hold on a home is honoured before a head refers to it.
-        elsewhere: data kept by the app's history providers.
+        external_messages: data kept by the app's history providers.
         redactors: by agent, only agents with redaction; a live view.
     """
 
@@ -64,17 +64,17 @@ class TurnDataStorage:
         *,
         seen: int,
         grace_seconds: float,
-        elsewhere: ExternalMessageStore | None = None,
+        external_messages: ExternalMessageStore | None = None,
         redactors: Mapping[str, Redactor] = MappingProxyType({}),
     ) -> None:
         self.open_store = open_store
         self.owned = SessionOwnerIndex(open_store)
         self.seen = seen
         self.grace_seconds = grace_seconds
-        self._external_messages = elsewhere
+        self._external_messages = external_messages
         self._redactors = redactors
 
-    def record(self, session: Session, name: SessionName | None = None) -> Record:
+    def record(self, session: Session, name: SessionKey | None = None) -> ConversationReader:
         """Return the record of a session.
 
         Args:
@@ -82,12 +82,12 @@ class TurnDataStorage:
             name: the agent's registered name and the session's id, to read messages kept by a history provider of the
                 app; without it, their entries have no messages.
         """
-        record = Record(self.open_store, session)
+        record = ConversationReader(self.open_store, session)
         if name is not None and self._external_messages is not None:
             record.read_external_messages = self._external_messages.reader(name, record)
         return record
 
-    async def seal(
+    async def offload_outcome(
         self, session: Session, request: TurnRequest, outcome: TurnOutcome, *, response: Mapping[str, Any] | None = None
     ) -> TurnOutcome:
         """Store the data of a turn's end that the commit does not carry.
@@ -108,11 +108,11 @@ class TurnDataStorage:
         """
         is_requested = request.orchestration_id and outcome.status == "completed"
         response = (response or outcome.entries[-1]) if is_requested else None
-        new_home = derived_id("home", request.agent.casefold(), request.session_id, request.turn_id)
-        sealed_outcome = seal_outcome(session, outcome, new_namespace=new_home, seen=self.seen)
+        new_namespace = derived_id("home", request.agent.casefold(), request.session_id, request.turn_id)
+        sealed_outcome = seal_outcome(session, outcome, new_namespace=new_namespace, seen=self.seen)
         if sealed_outcome.pieces:
             store = self.open_store()
-            if not session.sealed.home:
+            if not session.sealed.namespace:
                 await store.hold(sealed_outcome.namespace, holder_of(request.agent, request.session_id))
             reach("pieces.after_hold")
             await store.put(sealed_outcome.namespace, sealed_outcome.pieces)
@@ -138,7 +138,7 @@ class TurnDataStorage:
         """Return the redactor of an agent's turns, or None."""
         return self._redactors.get(agent)
 
-    async def shown(self, request: TurnRequest) -> TurnRequest:
+    async def redact_request(self, request: TurnRequest) -> TurnRequest:
         """Return a request as clients see it, and as it is kept.
 
         Raises:
@@ -166,7 +166,7 @@ class TurnDataStorage:
         """
         try:
             if request.agent in self._redactors:
-                redacted_request = await self.shown(request)
+                redacted_request = await self.redact_request(request)
                 namespace = self._message_namespace(request)
                 raw = (
                     await self._store_json(request, raw_fields(request), namespace=namespace)
@@ -179,7 +179,7 @@ class TurnDataStorage:
         except LogError as error:
             raise LogUnavailableError(f"{error}. The turn could not begin: try again later") from error
 
-    async def forget_turn(self, request: TurnRequest) -> None:
+    async def delete_turn_data(self, request: TurnRequest) -> None:
         """Delete what is stored only for a turn. Guarantee: idempotent.
 
         Raises:
@@ -188,7 +188,7 @@ class TurnDataStorage:
         if request.stored or split_request(request, TRAVELS_BYTES)[1] is not None:
             store = self.open_store()
             namespace = turn_namespace(request)
-            await store.delete(namespace, [piece.name async for piece in store.pieces(namespace)])
+            await store.delete(namespace, [piece.name async for piece in store.list_blobs(namespace)])
 
     async def load_request(self, request: TurnRequest) -> TurnRequest:
         """Return a request with its stored parts.
@@ -309,7 +309,7 @@ class TurnDataStorage:
                 with suppress(CorruptStateError):  # it is deleted with the turn's log; the record may still have it
                     return str(await self._load_json(turn_namespace(request), outcome.text_at, "a turn's answer"))
             session = await read_session()
-            name = SessionName(request.agent, request.session_id)
+            name = SessionKey(request.agent, request.session_id)
             return "" if session is None else await self.record(session, name).answer(request.turn_id)
         except StateError:
             return ""
@@ -322,7 +322,7 @@ class TurnDataStorage:
 
     async def _store_json(self, request: TurnRequest, value: Any, *, namespace: str = "") -> str:
         data = json_bytes_of(value)
-        name = piece_name(data)
+        name = blob_name(data)
         await self.open_store().put(namespace or turn_namespace(request), {name: data})
         return name
 
@@ -342,7 +342,7 @@ class NullTurnDataStorage(TurnDataStorage):
     def __init__(self) -> None:
         super().__init__(_no_pieces, seen=0, grace_seconds=0.0)
 
-    async def seal(
+    async def offload_outcome(
         self, session: Session, request: TurnRequest, outcome: TurnOutcome, *, response: Mapping[str, Any] | None = None
     ) -> TurnOutcome:
         """Return the outcome as it is."""
@@ -354,7 +354,7 @@ class NullTurnDataStorage(TurnDataStorage):
         return request
 
 
-def _no_pieces() -> SegmentStore:
+def _no_pieces() -> BlobStore:
     raise CorruptStateError("the conversation has parts outside of it, which can be read only with its session")
 
 

@@ -8,13 +8,13 @@ the upload is no longer needed: the sweep removes it after the grace period, lik
 import asyncio
 from typing import Any, Final
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.codec.session_blobs import json_bytes_of, json_of_bytes
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.conversation_file import ConversationFile
 from durable_agent_host.model.ids import derived_id, without_any_mark
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.segments.protocol import SegmentStore
+from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.session.entry_files import FileBytes
 
 MAX_UPLOADS: Final = 1000
@@ -47,9 +47,7 @@ class Uploads:
         owner: of the session.
     """
 
-    def __init__(
-        self, store: SegmentStore, agent: str, session_id: str, holder: str, owner: Owner | None = None
-    ) -> None:
+    def __init__(self, store: BlobStore, agent: str, session_id: str, holder: str, owner: Owner | None = None) -> None:
         self._store = store
         self._holder = holder
         self._files_namespace, self._names_namespace = upload_namespaces(agent, session_id, owner)
@@ -67,7 +65,7 @@ class Uploads:
             RequestError: the session would have too many unused uploads; nothing is stored.
             LogError: the store does not answer; some may be stored.
         """
-        ids = await asyncio.to_thread(lambda: [piece_name(file.data) for file in files])  # hashing takes time
+        ids = await asyncio.to_thread(lambda: [blob_name(file.data) for file in files])  # hashing takes time
         new_files = [
             self._file(file_id, file.name, file.media_type, len(file.data))
             for file_id, file in zip(ids, files, strict=True)
@@ -76,7 +74,7 @@ class Uploads:
             json_bytes_of({"file": file.file_id, "name": file.name, "mediaType": file.media_type, "size": file.size})
             for file in new_files
         ]
-        description_blobs = {piece_name(line): line for line in lines}
+        description_blobs = {blob_name(line): line for line in lines}
         if len({*await self._list_descriptions(), *description_blobs}) > MAX_UPLOADS:
             raise RequestError(
                 f"a session holds {MAX_UPLOADS} uploads that no message has used: send fewer, use them, or wait"
@@ -113,12 +111,12 @@ class Uploads:
     async def delete(self) -> None:
         """Delete the uploads. Guarantee: idempotent."""
         for namespace in (self._names_namespace, self._files_namespace):
-            await self._store.delete(namespace, [piece.name async for piece in self._store.pieces(namespace)])
+            await self._store.delete(namespace, [piece.name async for piece in self._store.list_blobs(namespace)])
             await self._store.release(namespace, self._holder)
 
     async def _list_descriptions(self) -> list[str]:
         """Return the names of the uploads' descriptions, newest first."""
-        pieces = [piece async for piece in self._store.pieces(self._names_namespace)]
+        pieces = [piece async for piece in self._store.list_blobs(self._names_namespace)]
         return [piece.name for piece in sorted(pieces, key=lambda piece: piece.age_seconds)]
 
     def _file(self, file_id: str, name: str | None, media_type: str | None, size: int) -> ConversationFile:

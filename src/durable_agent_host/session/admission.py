@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.errors import StateError, TurnRejectedError
-from durable_agent_host.model.budget import NOTHING_SPENT, Spent
+from durable_agent_host.model.budget import NO_USAGE, BudgetUsage
 from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import Policy, TurnOutcome
 from durable_agent_host.session.receipts import is_same_request
@@ -191,9 +191,9 @@ def record_rejected(session: Session, turn_id: str, *, keep: int) -> Session:
     Returns:
         The session to store.
     """
-    if turn_id in session.refused:
+    if turn_id in session.rejected_turn_ids:
         return session
-    return replace(session, refused=(*session.refused, turn_id)[-keep:])
+    return replace(session, rejected_turn_ids=(*session.rejected_turn_ids, turn_id)[-keep:])
 
 
 def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWindow) -> tuple[Session, str | None]:
@@ -226,8 +226,8 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
         )
     if outcome.sealing is not None:
         session = apply_sealing(session, outcome.sealing)
-    if outcome.spent is not None:
-        session = replace(session, spent=(session.spent or NOTHING_SPENT).plus(outcome.spent))
+    if outcome.budget_usage is not None:
+        session = replace(session, budget_usage=(session.budget_usage or NO_USAGE).plus(outcome.budget_usage))
     receipt = receipt_of_outcome(outcome, ended_at=window.now)
     session = _with_receipt(replace(session, running=None), receipt, window)
     if outcome.overlay is not None:
@@ -242,7 +242,7 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
     return session, _first(session)
 
 
-def terminated_outcome(turn_id: str, usage: Spent | None = None) -> TurnOutcome:
+def terminated_outcome(turn_id: str, usage: BudgetUsage | None = None) -> TurnOutcome:
     """Build the outcome of a turn whose orchestration is gone. Guarantee: pure.
 
     Args:
@@ -250,11 +250,16 @@ def terminated_outcome(turn_id: str, usage: Spent | None = None) -> TurnOutcome:
         usage: by it, if it ran under a budget.
     """
     error = {"type": "TurnError", "message": "the turn was ended from outside before it had an answer"}
-    return TurnOutcome(turn_id, "failed", error=error, spent=usage)
+    return TurnOutcome(turn_id, "failed", error=error, budget_usage=usage)
 
 
 def leave_session(
-    session: Session, turn_id: str, *, window: ReceiptWindow, is_cancelled: bool = False, usage: Spent | None = None
+    session: Session,
+    turn_id: str,
+    *,
+    window: ReceiptWindow,
+    is_cancelled: bool = False,
+    usage: BudgetUsage | None = None,
 ) -> tuple[Session, str | None]:
     """Remove a queued or running turn whose orchestration is gone, or which was cancelled.
 

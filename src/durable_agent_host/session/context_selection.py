@@ -12,7 +12,7 @@ from agent_framework import Content, Message
 
 from durable_agent_host.codec.message import decode_message, decode_messages, encode_message
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.overlay import Overlay, Place, Span, StandIn
+from durable_agent_host.model.overlay import MessagePosition, MessageRange, Overlay, SummaryMessage
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.model.session import Session
 from durable_agent_host.session.transcript import as_imported, failed_turns, sendable
@@ -39,9 +39,9 @@ class MessageSlot:
 
     message: Message
     name: str
-    position: Place | None = None
+    position: MessagePosition | None = None
     turn_id: str = ""
-    summary: StandIn | None = None
+    summary: SummaryMessage | None = None
     replaced_slots: "tuple[MessageSlot, ...] | None" = None
     is_in: bool = True
     is_replaced: bool = False
@@ -77,9 +77,9 @@ def build_overlay(
     output_slots = _list_output_slots(slots, request_slot)
     positions = {slot: slot.position for slot in slots if slot.position is not None}
     if response is not None and request_slot is not None:
-        positions[request_slot] = Place(entries, 0)
+        positions[request_slot] = MessagePosition(entries, 0)
         if _are_stored(output_slots, response):
-            positions |= {slot: Place(entries + 1, number) for number, slot in enumerate(output_slots)}
+            positions |= {slot: MessagePosition(entries + 1, number) for number, slot in enumerate(output_slots)}
     affected_slots = {slot for slot in slots if not slot.is_in} | {
         replaced_slot for slot in slots for replaced_slot in _iterate_replaced_messages(slot)
     }
@@ -93,7 +93,7 @@ def build_overlay(
             walk.add_slot(slot)
     except CorruptStateError:
         return None
-    end = Place(entries, 0) if response is None else Place(entries + 1, len(output_slots))
+    end = MessagePosition(entries, 0) if response is None else MessagePosition(entries + 1, len(output_slots))
     pieces, tail = walk.end(end)
     return Overlay(pieces, tail, compaction_id, entries if response is None else entries + 2, turn_id)
 
@@ -138,11 +138,11 @@ class _OverlayBuilder:
         turn_id: of the turn.
     """
 
-    positions: Mapping[MessageSlot, Place]
+    positions: Mapping[MessageSlot, MessagePosition]
     before: Overlay | None
     turn_id: str
-    _pieces: list[Span | StandIn] = field(default_factory=list[Span | StandIn])
-    _open: Span | None = None
+    _pieces: list[MessageRange | SummaryMessage] = field(default_factory=list[MessageRange | SummaryMessage])
+    _open: MessageRange | None = None
     _region: int | None = None
 
     def add_slot(self, slot: MessageSlot) -> None:
@@ -164,13 +164,13 @@ class _OverlayBuilder:
         if not slot.is_in:
             self._close()
         elif self._open is not None and self._region == region:
-            self._open = Span(self._open.first, position)
+            self._open = MessageRange(self._open.first, position)
         else:
             self._close()
-            self._open = Span(position, position)
+            self._open = MessageRange(position, position)
         self._region = region
 
-    def end(self, end: Place) -> tuple[tuple[Span | StandIn, ...], Place]:
+    def end(self, end: MessagePosition) -> tuple[tuple[MessageRange | SummaryMessage, ...], MessagePosition]:
         """Return the pieces, and the tail after them."""
         if self._open is not None and self._region == -1:
             tail = self._open.first
@@ -185,15 +185,17 @@ class _OverlayBuilder:
             self._pieces.append(self._open)
         self._open = None
 
-    def _find_region(self, position: Place) -> int:
+    def _find_region(self, position: MessagePosition) -> int:
         """Return the number of the previous context's region to which a message belongs; -1 is the tail."""
         pieces = self.before.pieces if self.before is not None else ()
         regions = (
-            n for n, piece in enumerate(pieces) if isinstance(piece, Span) and piece.first <= position <= piece.last
+            n
+            for n, piece in enumerate(pieces)
+            if isinstance(piece, MessageRange) and piece.first <= position <= piece.last
         )
         return next(regions, -1)
 
-    def _build_summary(self, slot: MessageSlot) -> StandIn | None:
+    def _build_summary(self, slot: MessageSlot) -> SummaryMessage | None:
         """Build a stand-in of this turn; None when it replaces nothing of the record."""
         replaced_messages = [*_iterate_replaced_messages(slot)]
         earlier_summaries = [replaced.summary for replaced in replaced_messages if replaced.summary is not None]
@@ -210,7 +212,7 @@ class _OverlayBuilder:
         first, first_turn = min([*positions_and_turns, *earlier_firsts])
         last, last_turn = max([*positions_and_turns, *earlier_lasts])
         message = dict(encode_message(slot.message))
-        return StandIn(slot.name, message, first, last, count, first_turn, last_turn)
+        return SummaryMessage(slot.name, message, first, last, count, first_turn, last_turn)
 
 
 RECORD: Final = "durable_agent_host.record"
@@ -233,17 +235,17 @@ class StoredContext(NamedTuple):
     entries: Mapping[int, Mapping[str, Any]]
 
 
-def encode_position(position: Place, turn_id: Any) -> str:
+def encode_position(position: MessagePosition, turn_id: Any) -> str:
     """Return the name of a place in the record. Guarantee: pure; `decode_position` and `decode_turn_id` decode it."""
     return f"{position.entry}.{position.message}.{turn_id or ''}"
 
 
-def decode_position(name: str) -> Place | None:
+def decode_position(name: str) -> MessagePosition | None:
     """Return the place of a name; None for the name of a stand-in. Guarantee: pure."""
     if name.startswith(_SUMMARY_PREFIX):
         return None
     entry, message, _ = name.split(".", 2)
-    return Place(int(entry), int(message))
+    return MessagePosition(int(entry), int(message))
 
 
 def decode_turn_id(name: str) -> str:
@@ -281,9 +283,13 @@ def context_messages(
     """
     failed_turn_ids = failed_turns(entries.values())
     messages: list[Message] = []
-    end = Place(count, 0)
-    for piece in (*overlay.pieces, Span(overlay.tail, end)) if overlay is not None else (Span(Place(0, 0), end),):
-        if isinstance(piece, StandIn):
+    end = MessagePosition(count, 0)
+    for piece in (
+        (*overlay.pieces, MessageRange(overlay.tail, end))
+        if overlay is not None
+        else (MessageRange(MessagePosition(0, 0), end),)
+    ):
+        if isinstance(piece, SummaryMessage):
             message = decode_message(piece.message)
             message.additional_properties[RECORD] = encode_summary_id(piece.name)
             messages.append(message)
@@ -303,10 +309,10 @@ def context_messages(
 
 def _iterate_positioned_messages(
     entry_index: int, entry: Mapping[str, Any], *, is_imported: bool
-) -> Iterator[tuple[Place, Message]]:
+) -> Iterator[tuple[MessagePosition, Message]]:
     decoded_messages = decode_messages([entry])
     for message_index, message in enumerate(as_imported(decoded_messages) if is_imported else decoded_messages):
-        yield Place(entry_index, message_index), message
+        yield MessagePosition(entry_index, message_index), message
 
 
 def expand_to_groups(messages: Sequence[Message], selected_indexes: Iterable[int]) -> set[int]:

@@ -16,7 +16,7 @@ from agent_framework import Content
 
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.message import RESPONSE, decode_messages
-from durable_agent_host.codec.offloaded_text import Detached, attach, detached_of
+from durable_agent_host.codec.offloaded_text import OffloadedText, get_offloaded_texts, restore
 from durable_agent_host.errors import CorruptStateError, RequestError
 from durable_agent_host.model.conversation_file import ConversationFile, ServiceFile
 from durable_agent_host.turn.message_input import file_content
@@ -142,7 +142,7 @@ def _with_bytes(content: Mapping[str, Any], files: Mapping[str, FileBytes]) -> M
 
 def _may_have_files(entry: Mapping[str, Any]) -> bool:
     """Check quickly, before decoding, for what every entry with files contains."""
-    if detached_of(entry):
+    if get_offloaded_texts(entry):
         return True
     pending_values: list[Any] = [entry]
     while pending_values:
@@ -162,8 +162,8 @@ def _may_have_files(entry: Mapping[str, Any]) -> bool:
 def _files_of(
     entry: Mapping[str, Any], namespace: str, mark: str, service_files: ServiceFilesOf
 ) -> Iterator[ConversationFile]:
-    texts_by_name = {text.name: text for text in detached_of(entry)}
-    marked_entry = attach(entry, {name: f"{mark}{name}".encode() for name in texts_by_name})
+    texts_by_name = {text.name: text for text in get_offloaded_texts(entry)}
+    marked_entry = restore(entry, {name: f"{mark}{name}".encode() for name in texts_by_name})
     turn_id = entry.get("correlationId")
     for message in decode_messages([marked_entry]):
         for content in _all_of(message.contents):
@@ -191,7 +191,7 @@ def _all_of(contents: Iterable[Content]) -> Iterator[Content]:
 
 
 def _data_file(
-    content: Content, texts_by_name: Mapping[str, Detached], namespace: str, mark: str
+    content: Content, texts_by_name: Mapping[str, OffloadedText], namespace: str, mark: str
 ) -> ConversationFile | None:
     uri = content.uri or ""
     if uri.startswith(mark):  # a data URL that is not plain base64
@@ -208,9 +208,9 @@ def _data_file(
     return ConversationFile(name, _name_of(content), content.media_type, len(data), "", data=data)
 
 
-def _blob_file(content: Content, text: Detached, namespace: str, *, is_text: bool = False) -> ConversationFile:
+def _blob_file(content: Content, text: OffloadedText, namespace: str, *, is_text: bool = False) -> ConversationFile:
     size = None if is_text else text.size
-    blob = (text.home or namespace, text.name)
+    blob = (text.namespace or namespace, text.name)
     return ConversationFile(text.name, _name_of(content), content.media_type, size, "", piece=blob, is_text=is_text)
 
 

@@ -21,7 +21,7 @@ def fork_session_head(session: Session) -> Session:
     Returns:
         A session in which no turn runs or waits.
     """
-    return replace(session, running=None, queue=(), interrupting=None, requests={}, receipts=(), refused=())
+    return replace(session, running=None, queue=(), interrupting=None, requests={}, receipts=(), rejected_turn_ids=())
 
 
 def fork_agent_session(

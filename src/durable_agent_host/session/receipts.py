@@ -10,7 +10,7 @@ from durable_agent_host.codec.message import approvals_of, decode_messages, deco
 from durable_agent_host.model.session import Receipt
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
 from durable_agent_host.session.external_messages import external_provider_of
-from durable_agent_host.stream.live_events import answer_text
+from durable_agent_host.stream.live_events import response_text
 from durable_agent_host.turn.turn_wire import decode_turn_request
 
 RESPONSE_EXPIRED: Final[Mapping[str, Any]] = {
@@ -67,13 +67,13 @@ def turn_end_from_receipt(
     outcome = TurnOutcome(
         turn_id,
         receipt.status,
-        text=answer_text(decode_response(response_entry)) if response_entry else "",
+        text=response_text(decode_response(response_entry)) if response_entry else "",
         usage=decode_usage(usage) if usage else None,
-        served=served_by(response_entry) if response_entry else None,
+        model_info=served_by(response_entry) if response_entry else None,
         error=receipt.error,
         message_count=max(entries, default=message_count),
         stats=receipt.stats or TurnStats(),
-        spent=receipt.spent,
+        budget_usage=receipt.budget_usage,
         request_hash=receipt.request_hash,
         ended_at=receipt.ended_at,
         redacted=any(extension_of(entry).get("redacted") is True for entry in entries.values()),
@@ -114,7 +114,7 @@ def turn_from_receipt(agent: str, session_id: str, turn_end: TurnEnd) -> Turn:
     }
     if turn_end.has_lost_response:
         outcome = expired_outcome(outcome)
-    return Turn(request=decode_turn_request(request), outcome=outcome, answers=turn_end.approvals)
+    return Turn(request=decode_turn_request(request), outcome=outcome, approvals=turn_end.approvals)
 
 
 def expired_outcome(outcome: TurnOutcome) -> TurnOutcome:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.entity_state import decode_session, encode_session
-from durable_agent_host.codec.offloaded_text import STAND_IN, stand_in
-from durable_agent_host.codec.schema_validation import Fault, Path, place_of
-from durable_agent_host.codec.session_schema import document_faults, move_entry, shape_error
+from durable_agent_host.codec.offloaded_text import PLACEHOLDER, with_placeholders
+from durable_agent_host.codec.schema_validation import Path, SchemaViolation, format_json_path
+from durable_agent_host.codec.session_schema import find_schema_violations, format_violations, shift_list_index
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session, without_overlay
@@ -117,32 +117,33 @@ def repair_schema(document: dict[str, Any], *, first: int = 0) -> tuple[dict[str
     """
     repairs: list[tuple[str, str]] = []
     for _ in range(_ROUNDS):
-        violations = document_faults(document)
+        violations = find_schema_violations(document)
         if not violations:
             return document, repairs
         if outside_violations := [violation for violation in violations if not violation.unit]:
             raise CorruptStateError(
-                f"the stored session is none: {shape_error(outside_violations)}; nothing was changed"
+                f"the stored session is none: {format_violations(outside_violations)}; nothing was changed"
             )
         located_violations = [_shift_violation(violation, first) for violation in violations]
         repairs += [
-            (violation.place, f"{_describe_unit(violation)}it {violation.problem}") for violation in located_violations
+            (violation.location, f"{_describe_unit(violation)}it {violation.problem}")
+            for violation in located_violations
         ]
         document = _remove_units(document, {violation.unit for violation in violations})
     raise CorruptStateError("the stored session cannot be repaired; nothing was changed")
 
 
-def _shift_violation(violation: Fault, first: int) -> Fault:
+def _shift_violation(violation: SchemaViolation, first: int) -> SchemaViolation:
     """Count the entries in a fault's paths from the beginning of the conversation."""
     return (
-        violation._replace(path=move_entry(violation.path, first), unit=move_entry(violation.unit, first))
+        violation._replace(path=shift_list_index(violation.path, first), unit=shift_list_index(violation.unit, first))
         if first
         else violation
     )
 
 
-def _describe_unit(violation: Fault) -> str:
-    return "" if violation.unit == violation.path else f"of {place_of(violation.unit)}: "
+def _describe_unit(violation: SchemaViolation) -> str:
+    return "" if violation.unit == violation.path else f"of {format_json_path(violation.unit)}: "
 
 
 def _remove_units(document: dict[str, Any], units: set[Path]) -> dict[str, Any]:
@@ -161,22 +162,18 @@ class RepairChange:
     """A problem in the conversation, and its repair.
 
     Attributes:
-        place: the turn, message and content, counted from 1.
+        location: the turn, message and content, counted from 1.
         problem: what a model's service would reject.
         repair: what makes it acceptable.
     """
 
-    place: str
+    location: str
     problem: str
     repair: str
 
 
 def repair_entries(
-    entries: Sequence[Mapping[str, Any]],
-    rules: RepairRules,
-    *,
-    first: int = 0,
-    seen: RepairContext | None = None,
+    entries: Sequence[Mapping[str, Any]], rules: RepairRules, *, first: int = 0, seen: RepairContext | None = None
 ) -> tuple[tuple[Mapping[str, Any], ...], list[RepairChange]]:
     """Make a conversation acceptable, or a part of one in which every call has its result.
 
@@ -355,7 +352,7 @@ def make_head_readable(state: Any) -> tuple[Json, list[RepairChange]]:
         if index is not None:
             readable_entries.append(remaining_pairs[index][1])
             remaining_pairs = remaining_pairs[index + 1 :]
-        elif STAND_IN not in json.dumps(entry):
+        elif PLACEHOLDER not in json.dumps(entry):
             readable_entries.append(entry)
     return {
         **repaired_document,
@@ -367,7 +364,7 @@ def _with_placeholders_or_unchanged(entry: Any) -> Any:
     if not isinstance(entry, dict):
         return entry
     try:
-        return stand_in(cast("Json", entry))
+        return with_placeholders(cast("Json", entry))
     except (CorruptStateError, AttributeError):
         return cast("Json", entry)
 

@@ -237,7 +237,7 @@ def _repair_contents(
     if not isinstance(kind, str) or "id" not in stamp:
         return "has no type or no id"
     row = rules.items.get(kind, _DEFAULT_ITEM)
-    has_all_fields = row.field in stamp and (row.is_null_kept or stamp[row.field] is not None)
+    has_all_fields = row.field in stamp and (row.is_null_valid or stamp[row.field] is not None)
     if has_all_fields or not row.contents:
         return None
     missing = [content for content in row.contents if content not in [found.type for found in group]]

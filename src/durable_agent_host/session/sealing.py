@@ -1,4 +1,4 @@
-"""Sealing: moves data out of the session's head at a turn's end, so that the head stays small. Pure.
+"""SealPlan: moves data out of the session's head at a turn's end, so that the head stays small. Pure.
 
 The head keeps the newest turns and refers to the others. When it has grown, its turns become a segment, which is never
 written again; sixteen segments get an index, sixteen indexes another index, so the head's list of references grows with
@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
-from durable_agent_host.codec.entity_state import decode_receipt, document_digest, encode_receipt, kept_receipts
-from durable_agent_host.codec.offloaded_text import detach, detached_of, piece_name
+from durable_agent_host.codec.entity_state import decode_receipt, document_digest, encode_receipt, receipts_for_storage
+from durable_agent_host.codec.offloaded_text import blob_name, get_offloaded_texts, offload
 from durable_agent_host.codec.session_blobs import Segment, encode_index, encode_sealed, encode_segment, json_bytes_of
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.segment_refs import Sealed, Sealing, SegmentRef
+from durable_agent_host.model.segment_refs import SealPlan, SegmentList, SegmentRef
 from durable_agent_host.model.session import Receipt, Receipts, Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.session.receipts import short_hash
@@ -44,7 +44,7 @@ class SealedOutcome:
     """An outcome ready to commit, and what must be stored first.
 
     Attributes:
-        outcome: with large texts detached, and a `Sealing` when the sealed part of the session changes.
+        outcome: with large texts detached, and a `SealPlan` when the sealed part of the session changes.
         namespace: where the blobs go.
         pieces: name → bytes; often none.
     """
@@ -79,11 +79,11 @@ def seal_outcome(session: Session, outcome: TurnOutcome, *, new_namespace: str, 
     Returns:
         The outcome to commit, and the pieces to store first.
     """
-    namespace = session.sealed.home or new_namespace
+    namespace = session.sealed.namespace or new_namespace
     blobs: dict[str, bytes] = {}
     entries: list[Mapping[str, Any]] = []
     for entry in outcome.entries:
-        short_entry, texts = detach(entry)
+        short_entry, texts = offload(entry)
         entries.append(short_entry)
         blobs |= texts
     outcome = replace(outcome, entries=tuple(entries))
@@ -94,20 +94,20 @@ def seal_outcome(session: Session, outcome: TurnOutcome, *, new_namespace: str, 
     entry_count, segments, receipts = _select_sealed_turns(session, outcome)
     refs, segment_blobs = add_segments(segment_list.refs, segments, namespace)
     blobs |= segment_blobs
-    sealed_turn_ids = [turn_of_receipt(receipt) for receipt in kept_receipts(session.receipts)[:receipts]]
+    sealed_turn_ids = [turn_of_receipt(receipt) for receipt in receipts_for_storage(session.receipts)[:receipts]]
     marks = "".join(map(turn_mark, sealed_turn_ids))
     segment_list = replace(segment_list, refs=refs, seen=(segment_list.seen + marks)[-MARK_CHARACTERS * seen :])
-    if blobs and not segment_list.home:
-        segment_list = replace(segment_list, home=namespace, homes=(namespace, *segment_list.homes))
+    if blobs and not segment_list.namespace:
+        segment_list = replace(segment_list, namespace=namespace, namespaces=(namespace, *segment_list.namespaces))
     if segment_list == session.sealed and not entry_count and not receipts:
         return SealedOutcome(outcome, namespace, blobs)
     from_head = min(entry_count, len(session.entries))
-    sealing = Sealing(_hash_replaced_part(session, from_head), from_head, marks, segment_list)
+    sealing = SealPlan(_hash_replaced_part(session, from_head), from_head, marks, segment_list)
     outcome = replace(outcome, sealing=sealing, entries=outcome.entries[entry_count - from_head :])
     return SealedOutcome(outcome, namespace, blobs)
 
 
-def apply_sealing(session: Session, sealing: Sealing) -> Session:
+def apply_sealing(session: Session, sealing: SealPlan) -> Session:
     """Remove sealed data from the head.
 
     Guarantee: pure.
@@ -122,24 +122,24 @@ def apply_sealing(session: Session, sealing: Sealing) -> Session:
     Raises:
         CorruptStateError: the head is not what was sealed; nothing is changed.
     """
-    if _hash_replaced_part(session, sealing.taken) != sealing.instead_of:
+    if _hash_replaced_part(session, sealing.entry_count) != sealing.instead_of:
         raise CorruptStateError(
             "the session has changed while the turn ran, so the sealed entries are not those that it holds: try again"
         )
     retained_receipts = [
         receipt
-        for receipt in kept_receipts(session.receipts)
+        for receipt in receipts_for_storage(session.receipts)
         if not has_mark(sealing.receipts, turn_of_receipt(receipt))
     ]
     return replace(
         session,
-        entries=session.entries[sealing.taken :],
+        entries=session.entries[sealing.entry_count :],
         receipts=Receipts(retained_receipts, decode_receipt),
         sealed=sealing.sealed,
     )
 
 
-def clear_segments(segment_list: Sealed) -> Sealed:
+def clear_segments(segment_list: SegmentList) -> SegmentList:
     """Return the sealed part of a cleared session; its turns keep their marks. Guarantee: pure."""
     return replace(segment_list, refs=(), agent_session=None, overlay=None)
 
@@ -156,7 +156,7 @@ def referenced_blobs(entries: Iterable[Mapping[str, Any]], namespace: str) -> se
     Returns:
         Home and name of each.
     """
-    return {(text.home or namespace, text.name) for entry in entries for text in detached_of(entry)}
+    return {(text.namespace or namespace, text.name) for entry in entries for text in get_offloaded_texts(entry)}
 
 
 def _hash_replaced_part(session: Session, entry_count: int) -> str:
@@ -166,7 +166,7 @@ def _hash_replaced_part(session: Session, entry_count: int) -> str:
 
 def _offload_agent_session(
     session: Session, outcome: TurnOutcome, namespace: str
-) -> tuple[TurnOutcome, Sealed, dict[str, bytes]]:
+) -> tuple[TurnOutcome, SegmentList, dict[str, bytes]]:
     """Detach a large framework session from an outcome."""
     segment_list = session.sealed
     if outcome.status != "completed" and outcome.agent_session is None:
@@ -174,20 +174,20 @@ def _offload_agent_session(
     data = json_bytes_of(outcome.agent_session) if outcome.agent_session is not None else b""
     if len(data) < AGENT_SESSION_BYTES:
         return outcome, replace(segment_list, agent_session=None), {}
-    name = piece_name(data)
+    name = blob_name(data)
     return replace(outcome, agent_session=None), replace(segment_list, agent_session=(name, namespace)), {name: data}
 
 
 def _offload_overlay(
-    segment_list: Sealed, outcome: TurnOutcome, namespace: str
-) -> tuple[TurnOutcome, Sealed, dict[str, bytes]]:
+    segment_list: SegmentList, outcome: TurnOutcome, namespace: str
+) -> tuple[TurnOutcome, SegmentList, dict[str, bytes]]:
     """Detach a large overlay from an outcome."""
     if outcome.overlay is None:
         return outcome, segment_list, {}
     data = json_bytes_of(outcome.overlay)
     if len(data) < OVERLAY_BYTES:
         return outcome, replace(segment_list, overlay=None), {}
-    name = piece_name(data)
+    name = blob_name(data)
     return replace(outcome, overlay={}), replace(segment_list, overlay=(name, namespace)), {name: data}
 
 
@@ -195,7 +195,7 @@ def _select_sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, l
     """Decide how many entries of head and outcome are sealed, all or none, in which segments, and which receipts go."""
     entries = [*session.entries, *outcome.entries]
     sizes = [len(json_bytes_of(entry)) for entry in entries]
-    receipts_json = [encode_receipt(receipt) for receipt in kept_receipts(session.receipts)]
+    receipts_json = [encode_receipt(receipt) for receipt in receipts_for_storage(session.receipts)]
     if sum(sizes) + len(json_bytes_of(receipts_json)) <= HEAD_BYTES:
         return 0, [], 0
     receipt_count = max(len(receipts_json) - MAX_HEAD_RECEIPTS, 0)
@@ -218,7 +218,7 @@ def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
         request_hash=short_hash(outcome.request_hash),
         error=outcome.error,
         stats=outcome.stats,
-        spent=outcome.spent,
+        budget_usage=outcome.budget_usage,
     )
 
 
@@ -308,7 +308,7 @@ def encode_segment_blob(segment: Segment, namespace: str) -> tuple[SegmentRef, b
     turns = dict.fromkeys(str(entry.get("correlationId")) for entry in segment.entries)
     turns |= dict.fromkeys(turn_of_receipt(receipt) for receipt in segment.receipts)
     ref = SegmentRef(
-        piece_name(data),
+        blob_name(data),
         namespace,
         entries=len(segment.entries),
         size=size,
@@ -339,8 +339,8 @@ def add_refs(
         longer_refs.append(ref)
         while (indexed_refs := _full_depth(longer_refs)) is not None:
             index = encode_index(indexed_refs, namespace)
-            blobs[piece_name(index)] = index
-            longer_refs[-FAN_OUT:] = [_index_ref(piece_name(index), namespace, indexed_refs)]
+            blobs[blob_name(index)] = index
+            longer_refs[-FAN_OUT:] = [_index_ref(blob_name(index), namespace, indexed_refs)]
     return tuple(longer_refs), blobs
 
 
@@ -383,10 +383,10 @@ def blobs_of_head(session: Session) -> BlobNames:
         session: the head.
     """
     segment_list = session.sealed
-    blob_names = {(ref.home, ref.name) for ref in segment_list.refs} | referenced_blobs(
-        session.entries, segment_list.home
+    blob_names = {(ref.namespace, ref.name) for ref in segment_list.refs} | referenced_blobs(
+        session.entries, segment_list.namespace
     )
-    offloaded_parts = (segment_list.agent_session, segment_list.overlay, segment_list.homes_at)
+    offloaded_parts = (segment_list.agent_session, segment_list.overlay, segment_list.namespaces_at)
     return blob_names | {(namespace, name) for name, namespace in filter(None, offloaded_parts)}
 
 

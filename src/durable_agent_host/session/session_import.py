@@ -9,16 +9,16 @@ from agent_framework import Content
 from durable_agent_host.codec.entity_state import decode_receipt, decode_session, encode_session
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.codec.offloaded_text import STORED, listing, stand_in
-from durable_agent_host.codec.schema_validation import place_of
+from durable_agent_host.codec.offloaded_text import STORED, with_placeholders, with_text_list
+from durable_agent_host.codec.schema_validation import format_json_path
 from durable_agent_host.codec.session_document_reader import HISTORY, RECEIPTS, ReadEntry, ReadReceipt
-from durable_agent_host.codec.session_schema import SOURCE, document_faults, move_entry, shape_error
+from durable_agent_host.codec.session_schema import SOURCE, find_schema_violations, format_violations, shift_list_index
 from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import CorruptStateError, RequestError, StateError
-from durable_agent_host.model.budget import MOST_SPENT
+from durable_agent_host.model.budget import MAX_USAGE
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.provider_item import OWNER, STAMP
-from durable_agent_host.model.segment_refs import Sealed
+from durable_agent_host.model.segment_refs import SegmentList
 from durable_agent_host.model.session import Receipts, Session, without_workflow_state
 
 MAX_REPORTED_ENTRIES: Final = 100
@@ -46,18 +46,20 @@ def entries_to_import(read: Sequence[ReadEntry]) -> list[Mapping[str, Any]]:
     for read_entry in read:
         if STORED in extension_of(_object(read_entry.entry)):
             json_path = (*HISTORY, read_entry.number, "extensionData", EXTENSION, STORED)
-            raise RequestError(_reference_error_text(place_of(json_path)))
+            raise RequestError(_reference_error_text(format_json_path(json_path)))
     entries: list[Any] = []
     for read_entry in read:
         entry: Any = read_entry.entry
         if read_entry.texts and isinstance(entry, dict) and not _has_odd_extension(cast("dict[str, Any]", entry)):
-            entry = stand_in(listing(cast("dict[str, Any]", entry), read_entry.texts))
+            entry = with_placeholders(with_text_list(cast("dict[str, Any]", entry), read_entry.texts))
         entries.append(entry)
-    if violations := document_faults({"schemaVersion": Session.schema_version, "data": {HISTORY[1]: entries}}):
+    if violations := find_schema_violations({"schemaVersion": Session.schema_version, "data": {HISTORY[1]: entries}}):
         first = read[0].number
-        shifted_violations = [violation._replace(path=move_entry(violation.path, first)) for violation in violations]
-        raise RequestError(f"{_NO_SESSION}: {shape_error(shifted_violations)}")
-    return [listing(read_entry.entry, read_entry.texts) for read_entry in read]
+        shifted_violations = [
+            violation._replace(path=shift_list_index(violation.path, first)) for violation in violations
+        ]
+        raise RequestError(f"{_NO_SESSION}: {format_violations(shifted_violations)}")
+    return [with_text_list(read_entry.entry, read_entry.texts) for read_entry in read]
 
 
 def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
@@ -78,12 +80,12 @@ def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
         return []
     extension = {"receipts": [read_receipt.receipt for read_receipt in read]}
     data: dict[str, Any] = {HISTORY[1]: [], "extensionData": {EXTENSION: extension}}
-    if violations := document_faults({"schemaVersion": Session.schema_version, "data": data}):
+    if violations := find_schema_violations({"schemaVersion": Session.schema_version, "data": data}):
         first = read[0].number
         shifted_violations = [
-            violation._replace(path=move_entry(violation.path, first, RECEIPTS)) for violation in violations
+            violation._replace(path=shift_list_index(violation.path, first, RECEIPTS)) for violation in violations
         ]
-        raise RequestError(f"{_NO_SESSION}: {shape_error(shifted_violations)}")
+        raise RequestError(f"{_NO_SESSION}: {format_violations(shifted_violations)}")
     return extension["receipts"]
 
 
@@ -112,12 +114,14 @@ def session_to_import(document: Any, owner: Owner | None = None) -> Session:
         raise RequestError(f"{_NO_SESSION}: {error}") from None
     if not session.document:
         raise RequestError("the body is empty: send what 'export' returned")
-    if violations := document_faults(document):
-        raise RequestError(f"{_NO_SESSION}: {shape_error(violations)}")
-    if session.sealed != Sealed():
-        raise RequestError(_reference_error_text(place_of(("data", "extensionData", EXTENSION, "sealed"))))
-    if session.spent is not None and not all(0 <= (figure or 0) <= MOST_SPENT for figure in astuple(session.spent)):
-        path_text = place_of(("data", "extensionData", EXTENSION, "spent"))
+    if violations := find_schema_violations(document):
+        raise RequestError(f"{_NO_SESSION}: {format_violations(violations)}")
+    if session.sealed != SegmentList():
+        raise RequestError(_reference_error_text(format_json_path(("data", "extensionData", EXTENSION, "sealed"))))
+    if session.budget_usage is not None and not all(
+        0 <= (figure or 0) <= MAX_USAGE for figure in astuple(session.budget_usage)
+    ):
+        path_text = format_json_path(("data", "extensionData", EXTENSION, "spent"))
         raise RequestError(f"{_NO_SESSION}: {path_text} has a figure below 0, or above all that can be spent")
     agent_session = without_workflow_state(session.agent_session)
     if owner is not None and agent_session is not None:
@@ -176,7 +180,7 @@ def messages_on_trust(number: int, entry: Mapping[str, Any], *, is_owned: bool) 
         Sentences.
     """
     try:
-        messages = decode_messages([stand_in(entry)])
+        messages = decode_messages([with_placeholders(entry)])
     except CorruptStateError:
         return [f"entry {number} cannot be read by this program, which cannot say what the model would get of it"]
     contents = [content for message in messages for content in message.contents]

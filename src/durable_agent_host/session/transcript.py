@@ -99,10 +99,10 @@ def replay_messages(entries: Iterable[Mapping[str, Any]], *, imported_count: int
 
 
 def as_imported(messages: Iterable[Message]) -> list[Message]:
-    """Make all contents those of another provider, so that whichever goes on is told them in words.
+    """Mark all contents as another provider's, so that any provider receives them as text.
 
-    What a caller has imported may name items, containers and files that the model's service keeps for somebody else:
-    none of these names is sent back.
+    Imported contents may name items, containers and files that the model's service stores for another customer: none of
+    these names is sent back.
 
     Args:
         messages: freshly decoded; they are changed in place.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from durable_agent_host.concurrency.event_loop_thread import StepBatches
+from durable_agent_host.concurrency.event_loop_thread import LoopBatcher
 from durable_agent_host.concurrency.thread_safe_waiters import Promise, wake_all
 from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, LogError
 from sqlite_store.file import SqliteFile, SqliteFileError, SqliteFullError, is_final, is_of_job
@@ -87,7 +87,7 @@ class SqliteWorker:
         retry_seconds: how long a write is retried while the file is locked or its disk is full.
         write: performs a group of jobs, within a transaction; may set their refusals.
         on_commit: notified of a committed group, before its callers are.
-        waits_for_room: whether a write is retried while the disk is full; otherwise it fails at once.
+        retries_when_full: whether a write is retried while the disk is full; otherwise it fails immediately.
 
     Attributes:
         durable_writes: transactions committed so far.
@@ -111,7 +111,7 @@ class SqliteWorker:
         self._on_commit = on_commit
         self._retries_when_full = retries_when_full
         self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
-        self._batches = StepBatches[Job](self._post)
+        self._batches = LoopBatcher[Job](self._post)
         self._start_lock = threading.Lock()
         self._writer: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
@@ -207,7 +207,7 @@ class SqliteWorker:
             raise LogError(f"{self._file.name} are closed")
         if self._readers is None or self._maintenance is None:
             self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix=f"{self._name}-reader")
-            self._maintenance = ThreadPoolExecutor(1, thread_name_prefix=f"{self._name}-keeper")
+            self._maintenance = ThreadPoolExecutor(1, thread_name_prefix=f"{self._name}-maintenance")
             self._writer = threading.Thread(target=self._run, name=f"{self._name}-writer", daemon=True)
             self._writer.start()
         return self._readers, self._maintenance

@@ -7,7 +7,7 @@ one content. A finished item completes the contents of its slot.
 
 The collected contents have two outputs: finished (`Fold.response`), and as a few updates that another fold can read
 instead of the originals (`Fold.pieces`), which makes the fold associative. A finished response can also be turned into
-updates (`whole_updates`), which nothing joins.
+updates (`response_as_updates`), which nothing joins.
 """
 
 import copy
@@ -20,11 +20,11 @@ from agent_framework import AgentResponse, AgentResponseUpdate, Content, Message
 
 from durable_agent_host.model.budget import known_counts
 from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
-from durable_agent_host.stream.fold_content import JOINERS, CompleteContent, Joiner, Run
+from durable_agent_host.stream.fold_content import ACCUMULATORS, Accumulator, CodeRunAccumulator, CompleteContent
 
 # One message as its updates are collected: slots for items and for contents between them. Pure.
 #
-# See `fold` for the theory. A piece that continues the one before takes the fast path in `GatheredMessage.add`.
+# See `fold` for the theory. A chunk that continues the previous one takes the fast path in `MessageAccumulator.add`.
 
 _BY_PART: Final = "text", "function_call"
 """Prefixes of the content types of which an item may have several, one in each part."""
@@ -33,20 +33,20 @@ _BY_PART: Final = "text", "function_call"
 class Slot:
     """Contents of one item, or contents between items."""
 
-    def __init__(self, place: int | str | None) -> None:
-        self.place = place
-        self.begins: str | None = None
+    def __init__(self, position: int | str | None) -> None:
+        self.position = position
+        self.first_item_id: str | None = None
         self.item: Mapping[str, Any] | None = None
-        self.parts: list[tuple[str, Joiner]] = []
-        self._accumulators_by_part: dict[tuple[str, str], Joiner] = {}
+        self.parts: list[tuple[str, Accumulator]] = []
+        self._accumulators_by_part: dict[tuple[str, str], Accumulator] = {}
 
-    def add(self, content: Content, part: str) -> Joiner | None:
+    def add(self, content: Content, part: str) -> Accumulator | None:
         """Add a content of the slot's item: one per type and part, except types that come whole.
 
         Returns:
             The joiner of the next content of its type and part, or None.
         """
-        join = JOINERS.get(content.type)
+        join = ACCUMULATORS.get(content.type)
         if join is None:
             self.parts.append((part, CompleteContent(content)))
             return None
@@ -60,7 +60,7 @@ class Slot:
         return new_accumulator
 
 
-class GatheredMessage:
+class MessageAccumulator:
     """One message as it is collected."""
 
     def __init__(self, update: Any) -> None:
@@ -76,9 +76,9 @@ class GatheredMessage:
         self.slots: list[Slot] = []
         self._slots_by_position: dict[int | str, Slot] = {}
         self._positions_by_item_id: dict[str, int | str] = {}
-        self._accumulators_by_call: dict[tuple[str, str], Joiner] = {}
+        self._accumulators_by_call: dict[tuple[str, str], Accumulator] = {}
         self._part: ItemPart | None = None
-        self._last_accumulator: Joiner | None = None
+        self._last_accumulator: Accumulator | None = None
 
     def accepts(self, update: Any) -> bool:
         """Return whether an update belongs to this message, by the framework's rule, and to the same model call."""
@@ -111,8 +111,8 @@ class GatheredMessage:
         if part != self._part:
             self._part = part
             self._last_accumulator = None
-            if part is not None and part.place is not None:
-                self._select_item(part, part.place)
+            if part is not None and part.position is not None:
+                self._select_item(part, part.position)
         accumulator = self._last_accumulator
         for content in contents:
             kind = content.type
@@ -128,8 +128,8 @@ class GatheredMessage:
                 accumulator.add(content)
             elif kind == "usage":
                 usage = [*usage, content]
-            elif part is not None and part.place is not None:
-                accumulator = self._find_or_add_slot(part.place).add(content, part.part)
+            elif part is not None and part.position is not None:
+                accumulator = self._find_or_add_slot(part.position).add(content, part.part)
             else:
                 accumulator = self._add_unassigned(content, part)
         self._last_accumulator = accumulator
@@ -138,12 +138,12 @@ class GatheredMessage:
     def _select_item(self, part: ItemPart, position: int | str) -> None:
         """Record which item an update belongs to; an item that begins where another has ended gets its own slot."""
         slot = self._find_or_add_slot(position)
-        if part.begins is not None:
-            if slot.item is not None and slot.item.get("id") != part.begins:
+        if part.first_item_id is not None:
+            if slot.item is not None and slot.item.get("id") != part.first_item_id:
                 del self._slots_by_position[position]
                 slot = self._find_or_add_slot(position)
-            slot.begins = part.begins
-            self._positions_by_item_id[part.begins] = position  # events of the item may carry only its id
+            slot.first_item_id = part.first_item_id
+            self._positions_by_item_id[part.first_item_id] = position  # events of the item may carry only its id
         slot.item = part.item or slot.item
 
     def _find_or_add_slot(self, position: int | str) -> Slot:
@@ -154,14 +154,14 @@ class GatheredMessage:
             self.slots.append(slot)
         return slot
 
-    def _add_unassigned(self, content: Content, part: ItemPart | None) -> Joiner | None:
+    def _add_unassigned(self, content: Content, part: ItemPart | None) -> Accumulator | None:
         if (repeated_call := self._find_repeated_call(content)) is not None:
             repeated_call.add(content)
             return None
-        if not self.slots or self.slots[-1].place is not None:
+        if not self.slots or self.slots[-1].position is not None:
             self.slots.append(Slot(None))
         parts = self.slots[-1].parts
-        join = None if part is not None or _is_stamped(content) else JOINERS.get(content.type)
+        join = None if part is not None or _is_stamped(content) else ACCUMULATORS.get(content.type)
         if join is None:
             parts.append(("", CompleteContent(content)))
             return None
@@ -182,7 +182,7 @@ class GatheredMessage:
             accumulator.add(content)
         return accumulator if key is None and content.type != "function_call" else None
 
-    def _find_repeated_call(self, content: Content) -> Joiner | None:
+    def _find_repeated_call(self, content: Content) -> Accumulator | None:
         """Return the call that the framework repeats at the end of a run, because the app only declares its tool."""
         if content.type != "function_call" or content.arguments or not content.user_input_request:
             return None
@@ -191,13 +191,13 @@ class GatheredMessage:
 
     def ordered_slots(self) -> Iterator[Slot]:
         """Yield the slots, those of items in output order; items of unknown position in arrival order."""
-        item_slots = iter(sorted((slot for slot in self.slots if slot.place is not None), key=_position))
+        item_slots = iter(sorted((slot for slot in self.slots if slot.position is not None), key=_position))
         for slot in self.slots:
-            yield slot if slot.place is None else next(item_slots)
+            yield slot if slot.position is None else next(item_slots)
 
 
 def _position(slot: Slot) -> float:
-    return slot.place if isinstance(slot.place, int) else inf
+    return slot.position if isinstance(slot.position, int) else inf
 
 
 def _is_stamped(content: Content) -> bool:
@@ -248,7 +248,7 @@ def _without_call_identity(content: Content) -> Content:
 
 def _calls_first(contents: list[Content]) -> list[Content]:
     """Put the result of a hosted tool after its call, where a stream emits it before."""
-    pending_call_ids = {_hosted_id(one) for one in contents if one.type.endswith("_tool_call")} - {None}
+    pending_call_ids = {_hosted_id(call) for call in contents if call.type.endswith("_tool_call")} - {None}
     if not pending_call_ids:
         return contents
     ordered_contents: list[Content] = []
@@ -288,7 +288,7 @@ class _Stream:
     """The collected state of a stream."""
 
     def __init__(self, updates: Iterable[Any], read_item: Callable[[Any], ItemPart | None]) -> None:
-        self.messages: list[GatheredMessage] = []
+        self.messages: list[MessageAccumulator] = []
         self.usage: Content | None = None
         self.tail: dict[str, Any] = {}
         self.properties: dict[str, Any] | None = None
@@ -336,7 +336,7 @@ class _Stream:
 
     def _take_names(self, update: Any) -> None:
         if not self.messages or not self.messages[-1].accepts(update):
-            self.messages.append(GatheredMessage(update))
+            self.messages.append(MessageAccumulator(update))
         self.messages[-1].take_names(update)
         for name in _TAIL:
             if (value := getattr(update, name, None)) is not None:
@@ -437,7 +437,7 @@ def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any
     """Fold the updates of a turn, or of one model call, into the response.
 
     Guarantee: as `Fold`; splitting the stream differently, folding parts of it first (`fold_part`), or folding what is
-    folded already (`whole_updates`) gives the same response.
+    folded already (`response_as_updates`) gives the same response.
 
     Args:
         updates: as for `Fold`.
@@ -462,7 +462,7 @@ def fold_part(updates: Iterable[Any], items: ItemReader) -> list[AgentResponseUp
     return Fold(updates, items).pieces()
 
 
-def whole_updates(response: AgentResponse[Any]) -> list[AgentResponseUpdate]:
+def response_as_updates(response: AgentResponse[Any]) -> list[AgentResponseUpdate]:
     """Return a folded response as updates that nothing joins, one for each message.
 
     Guarantee: pure; folding them gives the response.
@@ -490,20 +490,20 @@ def fold_contents(contents: Sequence[Content]) -> list[Content]:
     Returns:
         New contents: one for each text, call and script. A script that older clients repeated at its end comes once.
     """
-    accumulator = GatheredMessage(AgentResponseUpdate(role="assistant"))
+    accumulator = MessageAccumulator(AgentResponseUpdate(role="assistant"))
     accumulator.add(contents, None)
     for slot in accumulator.slots:
         for _, joiner in slot.parts:
-            if isinstance(joiner, Run):
+            if isinstance(joiner, CodeRunAccumulator):
                 joiner.drop_repeat()
     return tidy_contents([joiner.content() for slot in accumulator.slots for _, joiner in slot.parts])
 
 
-def _to_message(accumulator: GatheredMessage, items: ItemReader) -> Message:
+def _to_message(accumulator: MessageAccumulator, items: ItemReader) -> Message:
     contents: list[Content] = []
     for slot in accumulator.ordered_slots():
         slot_contents = [joiner.content() for _, joiner in slot.parts]
-        contents += slot_contents if slot.place is None else items.complete_item(slot_contents, slot.item)
+        contents += slot_contents if slot.position is None else items.complete_item(slot_contents, slot.item)
     return Message(
         accumulator.role,
         tidy_contents(contents),
@@ -512,7 +512,7 @@ def _to_message(accumulator: GatheredMessage, items: ItemReader) -> Message:
     )
 
 
-def _to_updates(accumulator: GatheredMessage) -> Iterator[AgentResponseUpdate]:
+def _to_updates(accumulator: MessageAccumulator) -> Iterator[AgentResponseUpdate]:
     groups: list[tuple[ItemPart | None, list[Content]]] = []
     if accumulator.replaces:
         groups.append((None, []))
@@ -520,17 +520,17 @@ def _to_updates(accumulator: GatheredMessage) -> Iterator[AgentResponseUpdate]:
         contents_by_part: dict[str, list[Content]] = {}
         for part, joiner in slot.parts:
             contents_by_part.setdefault(part, []).append(joiner.content(as_piece=True))
-        if slot.place is None:
+        if slot.position is None:
             for _, joiner in slot.parts:
                 groups.append(
                     (_COMPLETE if isinstance(joiner, CompleteContent) else None, [joiner.content(as_piece=True)])
                 )
             continue
-        if slot.begins is not None:
-            groups.append((ItemPart(slot.place, begins=slot.begins), []))
-        groups += [(ItemPart(slot.place, part), contents) for part, contents in contents_by_part.items()]
+        if slot.first_item_id is not None:
+            groups.append((ItemPart(slot.position, first_item_id=slot.first_item_id), []))
+        groups += [(ItemPart(slot.position, part), contents) for part, contents in contents_by_part.items()]
         if slot.item is not None or not contents_by_part:
-            groups.append((ItemPart(slot.place, item=slot.item), []))
+            groups.append((ItemPart(slot.position, item=slot.item), []))
     if not accumulator.has_first_response_id or not groups:
         groups.append((None, []))  # a service may use another id at the end than at the start
     for index, (part, contents) in enumerate(groups):

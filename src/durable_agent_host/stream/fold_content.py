@@ -1,8 +1,8 @@
-"""Joiners of the pieces of one streamed content. Pure; a piece costs the same, however many came before.
+"""Accumulators of the chunks of one streamed content. Pure; a chunk costs the same, however many came before.
 
-A content type that streams in pieces has a row in `JOINERS`; all other types arrive whole. Texts are kept in lists and
-joined once. A joiner returns its content in two forms: final, and as one piece (``as_piece``) that can be joined again
-with the same result as the original pieces.
+A content type that streams in chunks has a row in `ACCUMULATORS`; all other types arrive complete. Texts are kept in
+lists and joined once. An accumulator returns its content in two forms: final, and as one chunk (``as_piece``) that can
+be joined again with the same result as the original chunks.
 """
 
 import copy
@@ -46,12 +46,12 @@ class CompleteContent:
         Returns:
             A new content; what is nested in it is shared.
         """
-        own = _bare(self._content)
-        own.merge_mode = own.merge_mode if as_piece else None
-        return own
+        content_copy = _bare(self._content)
+        content_copy.merge_mode = content_copy.merge_mode if as_piece else None
+        return content_copy
 
 
-class _Joined:
+class _Accumulator:
     """The fields that pieces of all types share."""
 
     def __init__(self, first: Content) -> None:
@@ -92,7 +92,7 @@ class _Joined:
         return result
 
 
-class Text(_Joined):
+class TextAccumulator(_Accumulator):
     """A run of text or of reasoning."""
 
     def __init__(self, first: Content) -> None:
@@ -150,7 +150,7 @@ class Text(_Joined):
         return result
 
 
-class Call(_Joined):
+class FunctionCallAccumulator(_Accumulator):
     """A function call, its arguments in pieces.
 
     Empty arguments replace nothing, and anything replaces them: some services open a call with an empty object and then
@@ -236,7 +236,7 @@ class Call(_Joined):
         return result
 
 
-class Run(_Joined):
+class CodeRunAccumulator(_Accumulator):
     """A code run: the call with its script, or its result."""
 
     def __init__(self, first: Content) -> None:
@@ -295,13 +295,13 @@ class Run(_Joined):
         return result
 
 
-Joiner = CompleteContent | Text | Call | Run
+Accumulator = CompleteContent | TextAccumulator | FunctionCallAccumulator | CodeRunAccumulator
 
-JOINERS: Final[dict[str, type[Text | Call | Run]]] = {
-    "text": Text,
-    "text_reasoning": Text,
-    "function_call": Call,
-    **dict.fromkeys(_CODE_RUNS, Run),
+ACCUMULATORS: Final[dict[str, type[TextAccumulator | FunctionCallAccumulator | CodeRunAccumulator]]] = {
+    "text": TextAccumulator,
+    "text_reasoning": TextAccumulator,
+    "function_call": FunctionCallAccumulator,
+    **dict.fromkeys(_CODE_RUNS, CodeRunAccumulator),
 }
 """Type of content → what joins its pieces."""
 
@@ -364,7 +364,7 @@ def _join_contents(contents: list[Content] | None, *, as_piece: bool) -> list[Co
         return contents
     if len(contents) == 1 or not all(_is_text(content) for content in contents):
         return [CompleteContent(content).content(as_piece=as_piece) for content in contents]
-    run = Text(contents[0])
+    run = TextAccumulator(contents[0])
     for content in contents[1:]:
         run.add(content)
     return [run.content(as_piece=as_piece)]

@@ -47,8 +47,8 @@ class LiveEvent(NamedTuple):
     data: dict[str, Any]
 
 
-def answer_text(response: AgentResponse[Any]) -> str:
-    """Return the text of an answer, as stored and streamed.
+def response_text(response: AgentResponse[Any]) -> str:
+    """Return the text of a response, as stored and streamed.
 
     Guarantee: pure.
 
@@ -61,7 +61,7 @@ def answer_text(response: AgentResponse[Any]) -> str:
     return "".join(
         " ".join(content.text for content in message.contents if content.type == "text" and content.text)
         for message in response.messages
-        if message.role != "user"  # a person's answers in the middle of the turn
+        if message.role != "user"  # approvals in the middle of the turn
     )
 
 
@@ -71,7 +71,7 @@ def turn_started(request: TurnRequest) -> LiveEvent:
 
 
 def message_delta(text: str) -> LiveEvent:
-    """Make the event of a piece of the answer. Guarantee: pure."""
+    """Make the event of a chunk of the response. Guarantee: pure."""
     return LiveEvent(event_names.MESSAGE_DELTA, {"text": text})
 
 
@@ -143,21 +143,21 @@ class HostedCallReader(ItemReader, Protocol):
 class LiveEvents:
     """Derives the events of one run of an agent from its updates.
 
-    Guarantee: pure: its state is what it was fed.
+    Guarantee: pure: its state depends only on its input.
 
     Args:
         reader: of the agent's provider; None uses only the contents.
-        tells_functions: whether to emit events of the app's tools; False where the middleware does.
+        emits_function_events: whether to emit events of the app's tools; False where the middleware does.
         clean: redacts results, which are shortened afterwards.
     """
 
     def __init__(
-        self, reader: HostedCallReader | None = None, *, tells_functions: bool = True, clean: Clean = str
+        self, reader: HostedCallReader | None = None, *, emits_function_events: bool = True, clean: Clean = str
     ) -> None:
         self._reader = reader
         self._text = _Text()
         self._reasoning = _Reasoning()
-        self._functions = _Functions(clean) if tells_functions else None
+        self._functions = _Functions(clean) if emits_function_events else None
         self._hosted = _HostedCalls(clean)
 
     def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
@@ -170,7 +170,7 @@ class LiveEvents:
             Its events, in order; often none.
         """
         events: list[LiveEvent] = []
-        self._text.enter(update)
+        self._text.start_message(update)
         for content in update.contents:
             if self._functions is not None and not self._hosted.has(content):
                 events += self._functions.feed(content)
@@ -186,60 +186,60 @@ class LiveEvents:
                     self._text.step_over()
                     events += self._hosted.feed(content)
         if self._reader is not None:
-            for call_id, failed in self._reader.finished_calls(update):
+            for call_id, has_failed in self._reader.finished_calls(update):
                 if self._hosted.is_open(call_id):
-                    events += self._hosted.end(call_id, failed=failed, result=_result_in(self._reader, update))
+                    events += self._hosted.end(call_id, failed=has_failed, result=_result_in(self._reader, update))
         return events
 
     def finish(self, text: str) -> list[LiveEvent]:
         """End the run.
 
         Args:
-            text: the answer's, as stored.
+            text: the response's, as stored.
 
         Returns:
             The events needed to make the text of all events the stored text.
         """
         events = self._functions.flush() if self._functions is not None else []
         events += self._hosted.end_all()
-        told = self._text.told()
-        if text == told:
+        emitted_text = self._text.emitted_text()
+        if text == emitted_text:
             return events
-        if text.startswith(told):
-            return [*events, message_delta(text[len(told) :])]
+        if text.startswith(emitted_text):
+            return [*events, message_delta(text[len(emitted_text) :])]
         return [*events, turn_restarted(0), *([message_delta(text)] if text else [])]
 
 
 def _result_in(reader: HostedCallReader, update: AgentResponseUpdate) -> str:
     """Return the result in an update's finished item, which its contents may lack."""
     part = reader.read_item(update)
-    whole = reader.complete_item([], part.item) if part is not None and part.item is not None else []
-    return "\n".join(text for content in whole if (text := result_text(content)))
+    contents = reader.complete_item([], part.item) if part is not None and part.item is not None else []
+    return "\n".join(text for content in contents if (text := result_text(content)))
 
 
 class _Text:
-    """The answer's text so far, by the rules of `AgentResponse.text`."""
+    """The response's text so far, by the rules of `AgentResponse.text`."""
 
     def __init__(self) -> None:
-        self._told: list[str] = []
+        self._emitted: list[str] = []
         self._part: list[str] = []
-        self._begun = False
+        self._has_started = False
         self._message: dict[str, Any] = {}
-        self._said: tuple[Any, ...] = ()
+        self._last_metadata: tuple[Any, ...] = ()
 
-    def enter(self, update: AgentResponseUpdate) -> None:
-        """Begin a new message where the fold does."""
-        said = update.role, update.response_id, update.message_id, update.author_name
-        if said == self._said:
+    def start_message(self, update: AgentResponseUpdate) -> None:
+        """Start a new message where the fold does."""
+        metadata = update.role, update.response_id, update.message_id, update.author_name
+        if metadata == self._last_metadata:
             return
-        self._said = said
+        self._last_metadata = metadata
         names = ("role", "response_id", "message_id", "author_name")
-        given = {name: value for name in names if (value := getattr(update, name, None))}
-        if any(self._message.get(name, value) != value for name, value in given.items()):
+        present_fields = {name: value for name in names if (value := getattr(update, name, None))}
+        if any(self._message.get(name, value) != value for name, value in present_fields.items()):
             self._message = {}
             self._part = []
-            self._begun = False
-        self._message |= given
+            self._has_started = False
+        self._message |= present_fields
 
     def step_over(self) -> None:
         """End a text, because something else follows."""
@@ -250,18 +250,18 @@ class _Text:
         if STAMP in content.additional_properties:
             self._part = []  # a finished item replayed from the journal: another text than the one before
         if content.merge_mode == "replace":
-            text = _rest("".join(self._part), text)
-        separator = " " if text and self._begun and not self._part else ""
+            text = _new_part("".join(self._part), text)
+        separator = " " if text and self._has_started and not self._part else ""
         if text:
-            self._begun = True
-            self._told.append(separator + text)
+            self._has_started = True
+            self._emitted.append(separator + text)
             self._part.append(text)
         if content.merge_mode == "replace":
             self._part = []
         return [message_delta(separator + text)] if text else []
 
-    def told(self) -> str:
-        return "".join(self._told)
+    def emitted_text(self) -> str:
+        return "".join(self._emitted)
 
 
 class _Reasoning:
@@ -269,25 +269,25 @@ class _Reasoning:
 
     def __init__(self) -> None:
         self._part: list[str] = []
-        self._begun = False
+        self._has_started = False
 
     def feed(self, content: Content) -> list[LiveEvent]:
         text = content.text or ""
-        whole = content.merge_mode == "replace"
-        if whole:
-            text = _rest("".join(self._part), text)
-        separator = "\n\n" if text and self._begun and not self._part else ""
+        is_complete = content.merge_mode == "replace"
+        if is_complete:
+            text = _new_part("".join(self._part), text)
+        separator = "\n\n" if text and self._has_started and not self._part else ""
         if text:
-            self._begun = True
+            self._has_started = True
             self._part.append(text)
-        if whole:
+        if is_complete:
             self._part = []
         return [LiveEvent(event_names.REASONING_DELTA, {"text": separator + text})] if text else []
 
 
-def _rest(told: str, whole: str) -> str:
-    """Return the new part of a whole text; nothing when it differs, which only the end can correct."""
-    return whole[len(told) :] if whole.startswith(told) else ""
+def _new_part(emitted_text: str, full_text: str) -> str:
+    """Return the new part of a full text; an empty one when it differs: only the end of the run can correct that."""
+    return full_text[len(emitted_text) :] if full_text.startswith(emitted_text) else ""
 
 
 class _Functions:
@@ -317,12 +317,15 @@ class _Functions:
     def _grow(self, content: Content) -> list[LiveEvent]:
         call_id = content.call_id or self._last or ""
         self._last = call_id
-        name, known = self._open.get(call_id, ("", None))
-        new = content.arguments
-        joined = known + new if isinstance(known, str) and isinstance(new, str) else new or known
-        whole = content.merge_mode == "replace"
-        self._open[call_id] = (name or content.name or "", new if whole else joined)
-        if not whole:
+        name, earlier_arguments = self._open.get(call_id, ("", None))
+        new_arguments = content.arguments
+        if isinstance(earlier_arguments, str) and isinstance(new_arguments, str):
+            joined_arguments = earlier_arguments + new_arguments
+        else:
+            joined_arguments = new_arguments or earlier_arguments
+        is_complete = content.merge_mode == "replace"
+        self._open[call_id] = (name or content.name or "", new_arguments if is_complete else joined_arguments)
+        if not is_complete:
             return []
         name, arguments = self._open.pop(call_id)
         return [tool_started(call_id, name, arguments)]
@@ -334,7 +337,7 @@ class _HostedCalls:
     def __init__(self, clean: Clean) -> None:
         self._clean = clean
         self._open: dict[str, list[str]] = {}
-        self._ended: set[str] = set()
+        self._completed_ids: set[str] = set()
 
     def is_open(self, call_id: str) -> bool:
         return call_id in self._open
@@ -344,7 +347,7 @@ class _HostedCalls:
         if content.type == "function_call":
             return content.informational_only
         call_id = content.call_id or ""
-        return content.type == "function_result" and (call_id in self._open or call_id in self._ended)
+        return content.type == "function_result" and (call_id in self._open or call_id in self._completed_ids)
 
     def feed(self, content: Content) -> list[LiveEvent]:
         call_id = content.call_id or content.image_id or ""
@@ -361,7 +364,7 @@ class _HostedCalls:
         if call_id not in self._open:
             return []
         del self._open[call_id]
-        self._ended.add(call_id)
+        self._completed_ids.add(call_id)
         return [tool_completed(call_id, _outcome(has_failed=failed), self._clean(result))]
 
     def end_all(self) -> list[LiveEvent]:
@@ -372,16 +375,16 @@ class _HostedCalls:
         events = self._begin(call_id, name, content.arguments)
         if call_id not in self._open:
             return events
-        told = self._open[call_id]
+        emitted_texts = self._open[call_id]
         for text in (*(part.text or "" for part in content.inputs or ()), "\n".join(content.commands or ())):
-            new = _rest("".join(told), text) if content.merge_mode == "replace" else text
+            new = _new_part("".join(emitted_texts), text) if content.merge_mode == "replace" else text
             if new:
-                told.append(new)
+                emitted_texts.append(new)
                 events.append(LiveEvent(event_names.TOOL_DELTA, {"call_id": call_id, "text": new}))
         return events
 
     def _begin(self, call_id: str, name: str, arguments: Any = None) -> list[LiveEvent]:
-        if call_id in self._open or call_id in self._ended:
+        if call_id in self._open or call_id in self._completed_ids:
             return []
         self._open[call_id] = []
         return [tool_started(call_id, name, arguments)]
@@ -389,12 +392,15 @@ class _HostedCalls:
 
 def _has_failed(content: Content) -> bool:
     """Return whether a hosted call has failed, from neutral contents alone."""
-    given: Any = content.outputs
-    outputs = cast("list[Any]", given) if isinstance(given, list) else []
+    raw_outputs: Any = content.outputs
+    outputs = cast("list[Any]", raw_outputs) if isinstance(raw_outputs, list) else []
     return bool(
         content.status in _FAILED
         or content.exception
         or content.additional_properties.get("error")
         or content.additional_properties.get("exit_code")
-        or any(isinstance(one, Content) and (one.type == "error" or one.exit_code or one.timed_out) for one in outputs)
+        or any(
+            isinstance(output, Content) and (output.type == "error" or output.exit_code or output.timed_out)
+            for output in outputs
+        )
     )

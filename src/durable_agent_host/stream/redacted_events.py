@@ -1,9 +1,9 @@
 """Live events with the app's redaction, however a stream was split. Pure, as far as the app's function is.
 
-Theory of operation. Of a text that streams, the last characters are held until what follows them is known. A text is
-told up to a white space from which on the two parts, redacted each for itself, say the same as the whole: so nothing
-that is to be masked lies across. Any other event, and the end of a model call, tell what was held. A text that was cut
-off may end within a secret, which no form finds then: what would have been held of it is left out.
+Theory of operation. The last characters of a streaming text are buffered until the following text is known. A text is
+emitted up to a white space at which the two parts, redacted separately, equal the redacted full text: no secret crosses
+that position. Any other event, and the end of a model call, emit the buffered text. An interrupted text may end within
+a secret that no pattern matches: its buffered end is omitted.
 """
 
 import copy
@@ -20,10 +20,10 @@ _TRIES: Final = 8
 _TEXTS: Final = frozenset({event_names.MESSAGE_DELTA, event_names.REASONING_DELTA})
 
 
-class Redacts(Protocol):
-    """Redacts texts and events."""
+class EventRedaction(Protocol):
+    """EventRedaction texts and events."""
 
-    held_characters: int | None
+    buffered_characters: int | None
 
     def text(self, text: str, /) -> str:
         """Redact a text."""
@@ -34,47 +34,50 @@ class Redacts(Protocol):
         ...
 
 
-class HeldText:
+class BufferedText:
     """One streaming text.
 
     Args:
         redactor: of the app.
     """
 
-    def __init__(self, redactor: Redacts) -> None:
+    def __init__(self, redactor: EventRedaction) -> None:
         self._redactor = redactor
         self._text = ""
         self._next_try = 0
 
     def feed(self, text: str) -> str:
-        """Add the next piece; return what can be emitted now."""
+        """Add the next chunk; return the text that can be emitted now."""
         self._text += text
-        held = self._redactor.held_characters
-        if held is None or len(self._text) < max(held, self._next_try):
+        buffered_characters = self._redactor.buffered_characters
+        if buffered_characters is None or len(self._text) < max(buffered_characters, self._next_try):
             return ""
-        whole = self._redactor.text(self._text)
-        end = len(self._text) - held
+        redacted_text = self._redactor.text(self._text)
+        end = len(self._text) - buffered_characters
         for _ in range(_TRIES):
             end = _last_space(self._text, end)
             if end <= 0:
                 break
-            first = self._text[:end]
-            rest = self._text[end:]
-            told = first if whole == self._text else self._redactor.text(first)
-            if whole == self._text or told + self._redactor.text(rest) == whole:
-                self._text = rest
+            first_text = self._text[:end]
+            remaining_text = self._text[end:]
+            redacted_first_text = first_text if redacted_text == self._text else self._redactor.text(first_text)
+            if (
+                redacted_text == self._text
+                or redacted_first_text + self._redactor.text(remaining_text) == redacted_text
+            ):
+                self._text = remaining_text
                 self._next_try = 0
-                return told
+                return redacted_first_text
             end -= 1
         self._next_try = len(self._text) * 5 // 4
         return ""
 
-    def held(self) -> str:
-        """Give what is held, as it was said. Guarantee: pure."""
+    def buffered_text(self) -> str:
+        """Return the buffered text, unredacted. Guarantee: pure."""
         return self._text
 
-    def settle(self) -> str:
-        """End the text; return what was held."""
+    def flush(self) -> str:
+        """End the text; return the buffered part, redacted."""
         text = self._text
         self._text = ""
         self._next_try = 0
@@ -82,19 +85,19 @@ class HeldText:
 
 
 def _last_space(text: str, end: int) -> int:
-    """Return the end of the last white space before a place; 0 when there is none."""
+    """Return the end of the last white space before a position; 0 when there is none."""
     while end > 0 and not text[end - 1].isspace():
         end -= 1
     return end
 
 
-def without_held(messages: Sequence[Message], redactor: Redacts) -> list[Message]:
-    """Leave out of the messages of a model call that was cut off what its stream would have held at the end.
+def remove_buffered(messages: Sequence[Message], redactor: EventRedaction) -> list[Message]:
+    """Remove the text that a stream would have buffered at the end from the messages of an interrupted model call.
 
-    Guarantee: pure, as far as the app's function is; the messages given are not changed.
+    Guarantee: pure, as far as the app's function is; the messages are not modified.
 
     Args:
-        messages: what is kept of the call.
+        messages: those stored of the call.
         redactor: of the app.
     """
     if not messages or not messages[-1].contents:
@@ -102,19 +105,19 @@ def without_held(messages: Sequence[Message], redactor: Redacts) -> list[Message
     *before, last = messages
     *contents, content = last.contents
     if content.type != "text" or not content.text or STAMP in content.additional_properties:
-        return list(messages)  # an item with a stamp is whole
-    stream = HeldText(redactor)
+        return list(messages)  # an item with a stamp is complete
+    stream = BufferedText(redactor)
     stream.feed(content.text)
-    if told := content.text.removesuffix(stream.held()):
-        cut = copy.copy(content)
-        cut.text = told
-        cut.raw_representation = None
-        contents.append(cut)
+    if emitted_text := content.text.removesuffix(stream.buffered_text()):
+        shortened_content = copy.copy(content)
+        shortened_content.text = emitted_text
+        shortened_content.raw_representation = None
+        contents.append(shortened_content)
     if not contents:
         return before
-    shorter = copy.copy(last)
-    shorter.contents = contents
-    return [*before, shorter]
+    shortened_message = copy.copy(last)
+    shortened_message.contents = contents
+    return [*before, shortened_message]
 
 
 class RedactedEvents:
@@ -125,40 +128,44 @@ class RedactedEvents:
         redactor: of the app.
     """
 
-    def __init__(self, events: LiveEvents, redactor: Redacts) -> None:
+    def __init__(self, events: LiveEvents, redactor: EventRedaction) -> None:
         self._events = events
         self._redactor = redactor
-        self._held: dict[tuple[str, str], HeldText] = {}
+        self._buffered: dict[tuple[str, str], BufferedText] = {}
         self._raw: list[str] = []
-        self._told: list[str] = []
+        self._emitted: list[str] = []
 
     @property
-    def held_texts(self) -> list[str]:
-        """What is held; whatever ends its step searches it."""
-        return [held.held() for held in self._held.values()]
+    def buffered_texts(self) -> list[str]:
+        """The buffered texts; they are searched when their step ends."""
+        return [text.buffered_text() for text in self._buffered.values()]
 
     def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
         """Read the next update; return the events for clients now."""
-        return self.tell(self._events.feed(update))
+        return self.redact(self._events.feed(update))
 
-    def tell(self, events: list[LiveEvent]) -> list[LiveEvent]:
+    def redact(self, events: list[LiveEvent]) -> list[LiveEvent]:
         """Redact events, in order; return the events for clients now."""
-        told: list[LiveEvent] = []
+        redacted_events: list[LiveEvent] = []
         for event, data in events:
             call_id = str(data.get("call_id", ""))
             if event in _TEXTS or event == event_names.TOOL_DELTA:
                 if event in _TEXTS:
-                    told += self._settle(*[key for key in self._held if key[0] in _TEXTS and key[0] != event])
-                told += self._grow(event, call_id, data["text"])
+                    redacted_events += self._flush(
+                        *[key for key in self._buffered if key[0] in _TEXTS and key[0] != event]
+                    )
+                redacted_events += self._grow(event, call_id, data["text"])
                 continue
-            ends = [key for key in self._held if key[0] in _TEXTS or key == (event_names.TOOL_DELTA, call_id)]
-            told += self._settle(*ends)
-            told.append(LiveEvent(event, self._redactor.data(data)))
-        return told
+            completed_keys = [
+                key for key in self._buffered if key[0] in _TEXTS or key == (event_names.TOOL_DELTA, call_id)
+            ]
+            redacted_events += self._flush(*completed_keys)
+            redacted_events.append(LiveEvent(event, self._redactor.data(data)))
+        return redacted_events
 
-    def settle(self) -> list[LiveEvent]:
-        """Return all that was held: the step that it belongs to has ended."""
-        return self._settle(*self._held)
+    def flush(self) -> list[LiveEvent]:
+        """Return the events of all buffered texts: their step has ended."""
+        return self._flush(*self._buffered)
 
     def finish(self, text: str) -> list[LiveEvent]:
         """End the run.
@@ -169,26 +176,26 @@ class RedactedEvents:
         Returns:
             The events needed to make the text of all events the stored text.
         """
-        events = self.tell(self._events.finish("".join(self._raw))) + self.settle()
-        told = "".join(self._told)
-        if text == told:
+        events = self.redact(self._events.finish("".join(self._raw))) + self.flush()
+        emitted_text = "".join(self._emitted)
+        if text == emitted_text:
             return events
-        if text.startswith(told):
-            return [*events, message_delta(text[len(told) :])]
+        if text.startswith(emitted_text):
+            return [*events, message_delta(text[len(emitted_text) :])]
         return [*events, turn_restarted(0), *([message_delta(text)] if text else [])]
 
     def _grow(self, event: str, call_id: str, text: str) -> list[LiveEvent]:
         if event == event_names.MESSAGE_DELTA:
             self._raw.append(text)
-        held = self._held.setdefault((event, call_id), HeldText(self._redactor))
-        return self._delta(event, call_id, held.feed(text))
+        buffered_text = self._buffered.setdefault((event, call_id), BufferedText(self._redactor))
+        return self._delta(event, call_id, buffered_text.feed(text))
 
-    def _settle(self, *keys: tuple[str, str]) -> list[LiveEvent]:
-        return [one for key in keys for one in self._delta(*key, self._held.pop(key).settle())]
+    def _flush(self, *keys: tuple[str, str]) -> list[LiveEvent]:
+        return [event for key in keys for event in self._delta(*key, self._buffered.pop(key).flush())]
 
     def _delta(self, event: str, call_id: str, text: str) -> list[LiveEvent]:
         if not text:
             return []
         if event == event_names.MESSAGE_DELTA:
-            self._told.append(text)
+            self._emitted.append(text)
         return [LiveEvent(event, {"call_id": call_id, "text": text} if call_id else {"text": text})]

@@ -131,11 +131,11 @@ def prometheus_text(instruments: Iterable[Instrument]) -> str:
     Source: Prometheus, "Exposition formats", version 0.0.4.
     """
     lines: list[str] = []
-    for one in instruments:
-        name = (PREFIX + one.name).replace(".", "_") + _ENDINGS.get(one.unit, "")
-        name += "_total" if one.kind == "counter" else ""
-        lines += [f"# HELP {name} {one.description}", f"# TYPE {name} {one.kind}"]
-        lines += [f"{name}{ending}{_labels(labels)} {_number(value)}" for ending, labels, value in one.samples()]
+    for instrument in instruments:
+        name = (PREFIX + instrument.name).replace(".", "_") + _ENDINGS.get(instrument.unit, "")
+        name += "_total" if instrument.kind == "counter" else ""
+        lines += [f"# HELP {name} {instrument.description}", f"# TYPE {name} {instrument.kind}"]
+        lines += [f"{name}{ending}{_labels(labels)} {_number(value)}" for ending, labels, value in instrument.samples()]
     return "\n".join(lines) + "\n"
 
 

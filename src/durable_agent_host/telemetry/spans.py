@@ -174,7 +174,7 @@ class Span:
     Attributes:
         name: of the span.
         id: of the span, in its turn's trace.
-        began_at: UTC.
+        started_at: UTC.
         ended_at: UTC.
         attributes: with ``error.type``, the span's status is an error.
         kind: of the span.
@@ -183,7 +183,7 @@ class Span:
 
     name: str
     id: int
-    began_at: datetime
+    started_at: datetime
     ended_at: datetime
     attributes: Attributes
     kind: trace.SpanKind = trace.SpanKind.INTERNAL
@@ -205,7 +205,7 @@ def open_written_span(tracer: trace.Tracer, turn: TurnTrace, context: Context, s
     """
     flags = trace.get_current_span(context).get_span_context().trace_flags
     link_context = trace.SpanContext(turn.trace_id, span.follows or 0, is_remote=True, trace_flags=flags)
-    start_nanoseconds = _nanoseconds(span.began_at)
+    start_nanoseconds = _nanoseconds(span.started_at)
     end_nanoseconds = _nanoseconds(span.ended_at)
     with _with_ids(turn, span.id):
         otel_span = tracer.start_span(

@@ -43,7 +43,7 @@ def log_end(timeline: Timeline) -> None:
     Args:
         timeline: of the turn.
     """
-    attempt_metrics = timeline.work
+    attempt_metrics = timeline.metrics
     outcome = timeline.outcome
     milliseconds = {name: round(timeline.seconds(*kinds) * 1000) for name, kinds in _PHASES}
     phase_times = ", ".join(f"{name} {count}" for name, count in milliseconds.items() if count)
@@ -55,7 +55,7 @@ def log_end(timeline: Timeline) -> None:
             "%s %s after %d ms (%s): %d attempts, %d model calls, %d tool calls, %d tokens in, %d out%s",
             _label(timeline.request),
             outcome["status"],
-            round((timeline.ended_at - timeline.began_at).total_seconds() * 1000),
+            round((timeline.ended_at - timeline.started_at).total_seconds() * 1000),
             phase_times or "not begun",
             timeline.attempts,
             attempt_metrics.get("model_calls", 0),

@@ -19,7 +19,7 @@ from durable_agent_host.telemetry.instruments import Counter, Histogram, Instrum
 from durable_agent_host.turn.timeline import Timeline, bounded_name
 
 MOST_MODELS: Final = 100
-"""How many names of models a process tells apart: services send them, and each has a series for each agent."""
+"""How many names of models a process distinguishes: services send them, and each has a series for each agent."""
 OTHER: Final = "other"
 AGENT: Final = "gen_ai.agent.name"
 MODEL: Final = "gen_ai.response.model"
@@ -50,7 +50,7 @@ _PARTS: Final = {
 
 
 class ModelLabels:
-    """The names of models that a process tells apart in its metrics; the first ones that it meets."""
+    """The names of models that a process distinguishes in its metrics: the first ones that it meets."""
 
     def __init__(self) -> None:
         self._labels: set[str] = set()
@@ -79,10 +79,10 @@ def count_turn(timeline: Timeline) -> None:
     agent = {AGENT: timeline.request.agent}
     status = agent | {"status": str(outcome["status"])}
     TURNS.add(1, status)
-    TURN_SECONDS.record((timeline.ended_at - timeline.began_at).total_seconds(), status)
+    TURN_SECONDS.record((timeline.ended_at - timeline.started_at).total_seconds(), status)
     if any(phase.kind == "queue" for phase in timeline.phases):
         QUEUE.record(timeline.seconds("queue"), agent)
-    models: Mapping[str, Mapping[str, int]] = timeline.work.get("models", {})
+    models: Mapping[str, Mapping[str, int]] = timeline.metrics.get("models", {})
     for model_name, usage in models.items():
         model = _MODELS.label(model_name)
         for instrument, label, kinds in ((TOKENS, "gen_ai.token.type", _KINDS), (PARTS, "part", _PARTS)):
@@ -90,7 +90,7 @@ def count_turn(timeline: Timeline) -> None:
                 if count := usage.get(name, 0):
                     instrument.add(count, agent | {MODEL: model, label: kind})
     for phase in timeline.phases:
-        if in_doubt_count := phase.work.get("in_doubt", 0):
+        if in_doubt_count := phase.metrics.get("in_doubt", 0):
             IN_DOUBT.add(in_doubt_count, agent)
     if lost_count := sum(phase.kind == "lost" for phase in timeline.phases):
         LOST.add(lost_count, agent)

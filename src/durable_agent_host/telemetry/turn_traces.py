@@ -129,7 +129,7 @@ def write_turn(timeline: Timeline) -> None:
     turn = Span(
         f"agent_turn {request.agent}",
         turn_trace.turn_span_id,
-        timeline.began_at,
+        timeline.started_at,
         timeline.ended_at,
         _attributes_of_turn(timeline),
         trace.SpanKind.INTERNAL if request.orchestration_id else trace.SpanKind.SERVER,
@@ -159,15 +159,15 @@ def _span_of(phase: Phase, span_id: int, request: TurnRequest, turn_trace: TurnT
         attributes |= _attributes_of_attempt(phase)
     if phase.error_type:
         attributes["error.type"] = phase.error_type
-    return Span(name, span_id, phase.began_at, phase.ended_at, attributes, follows=follows)
+    return Span(name, span_id, phase.started_at, phase.ended_at, attributes, follows=follows)
 
 
 def _attributes_of_attempt(phase: Phase) -> dict[str, Any]:
     attributes: dict[str, Any] = {"gen_ai.operation.name": "invoke_agent", ATTEMPT: phase.number}
     if phase.kind == "lost":
         return attributes | {STATUS: "lost", "error.type": phase.error_type or "process_died"}
-    counts = {f"durable_agent_host.{name}": phase.work[name] for name in _COUNTS if name in phase.work}
-    return attributes | {STATUS: phase.status} | counts | tokens_of(phase.work.get("new_usage") or {})
+    counts = {f"durable_agent_host.{name}": phase.metrics[name] for name in _COUNTS if name in phase.metrics}
+    return attributes | {STATUS: phase.status} | counts | tokens_of(phase.metrics.get("new_usage") or {})
 
 
 _COUNTS: Final = ("model_calls", "tool_calls", "replayed_model_calls", "replayed_tool_calls", "in_doubt")
@@ -175,7 +175,7 @@ _COUNTS: Final = ("model_calls", "tool_calls", "replayed_model_calls", "replayed
 
 def _attributes_of_turn(timeline: Timeline) -> dict[str, Any]:
     outcome = timeline.outcome
-    attempt_metrics = timeline.work
+    attempt_metrics = timeline.metrics
     attributes: dict[str, Any] = {
         **_names(timeline.request),
         STATUS: outcome["status"],

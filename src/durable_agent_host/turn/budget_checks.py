@@ -9,10 +9,10 @@ from durable_agent_host.model.budget import (
     MOST_RESERVED,
     TOOL_INPUT,
     Budget,
+    BudgetUsage,
     Kind,
     Price,
     Reservation,
-    Spent,
     is_count,
 )
 from durable_agent_host.turn.pending_approvals import BUDGET_PREFIX
@@ -62,7 +62,7 @@ class LimitExceeded:
 
     @property
     def sentence_of_response(self) -> str:
-        """Say that an answer has crossed it while it came."""
+        """Report that a response exceeded the limit while it was streamed."""
         return (
             f"the {self.scope}'s budget of {self.limit:g} {_UNITS[self.kind]} was used up in the middle of the "
             f"model's answer: about {self.used:g} used"
@@ -74,7 +74,13 @@ class LimitExceeded:
 
 
 def find_exceeded_limits(
-    scope: Scope, budget: Budget, used: Spent, call_usage: Spent, *, before: Spent, grants: Mapping[Kind, int]
+    scope: Scope,
+    budget: Budget,
+    used: BudgetUsage,
+    call_usage: BudgetUsage,
+    *,
+    before: BudgetUsage,
+    grants: Mapping[Kind, int],
 ) -> Iterable[LimitExceeded]:
     """Return the limits that a call would cross.
 
@@ -85,7 +91,7 @@ def find_exceeded_limits(
         budget: with its limits.
         used: so far, by the turn, or by the session with this turn.
         call_usage: by the call, as estimated before it.
-        before: what was used when the turn began: a limit already crossed then counts from there, so that an approval
+        before: what was used when the turn began: a limit already exceeded then counts from there, so that an approval
             allows the limit again.
         grants: how often a person has allowed the limit again, by kind.
     """
@@ -123,7 +129,7 @@ def price_of(prices: Mapping[str, Price], model: str | None) -> Price | None:
     return max(prices.values(), key=lambda price: price.input + price.output, default=None)
 
 
-def usage_of_response(usage: Mapping[str, Any] | None, model: str | None, prices: Mapping[str, Price]) -> Spent:
+def usage_of_response(usage: Mapping[str, Any] | None, model: str | None, prices: Mapping[str, Price]) -> BudgetUsage:
     """Count an answered model call.
 
     Guarantee: pure.
@@ -141,7 +147,7 @@ def usage_of_response(usage: Mapping[str, Any] | None, model: str | None, prices
         cost = (
             (input_tokens - cached_tokens) * price.input + cached_tokens * cheap + output_tokens * price.output
         ) / _MILLION
-    return Spent(tokens=input_tokens + output_tokens, cost=cost, model_calls=1)
+    return BudgetUsage(tokens=input_tokens + output_tokens, cost=cost, model_calls=1)
 
 
 def _count_tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -199,9 +205,9 @@ def raise_reservation(
     return Reservation(reservation.tokens + more, cost, reservation.output_tokens + more)
 
 
-def usage_of_reservation(reservation: Reservation) -> Spent:
+def usage_of_reservation(reservation: Reservation) -> BudgetUsage:
     """Count a model call without a known answer: it may have been made. Guarantee: pure."""
-    return Spent(tokens=reservation.tokens, cost=reservation.cost, model_calls=1)
+    return BudgetUsage(tokens=reservation.tokens, cost=reservation.cost, model_calls=1)
 
 
 def _count(usage: Mapping[str, Any], name: str) -> int:

@@ -22,12 +22,12 @@ class EventRule(NamedTuple):
     Attributes:
         is_delta: its ``text`` continues the previous event's, so adjacent events can be joined.
         is_discardable: it reports on a model call, and is void when that call is retried.
-        ends_turn: the last event of a stream. It is made from the turn's outcome and never stored in the log.
+        is_terminal: the last event of a stream. It is made from the turn's outcome and never stored in the log.
     """
 
     is_delta: bool = False
     is_discardable: bool = False
-    ends_turn: bool = False
+    is_terminal: bool = False
 
 
 EVENTS: Final[Mapping[str, EventRule]] = {
@@ -39,9 +39,9 @@ EVENTS: Final[Mapping[str, EventRule]] = {
     TOOL_COMPLETED: EventRule(is_discardable=True),
     APPROVAL_REQUESTED: EventRule(),
     TURN_RESTARTED: EventRule(),
-    TURN_COMPLETED: EventRule(ends_turn=True),
-    TURN_FAILED: EventRule(ends_turn=True),
-    TURN_CANCELLED: EventRule(ends_turn=True),
+    TURN_COMPLETED: EventRule(is_terminal=True),
+    TURN_FAILED: EventRule(is_terminal=True),
+    TURN_CANCELLED: EventRule(is_terminal=True),
 }
 """One row per event. To add an event, add its constant and its row."""
 
@@ -72,5 +72,5 @@ def check_appended(name: str) -> None:
     rule = EVENTS.get(name)
     if rule is None:
         raise ValueError(f"there is no event {name!r}: give it a row in turn/event_names.py")
-    if rule.ends_turn:
+    if rule.is_terminal:
         raise ValueError(f"event {name!r} is made from the turn's outcome: append the outcome instead")

@@ -11,13 +11,13 @@ from typing import Any, Final, Literal
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry
 from durable_agent_host.errors import CorruptStateError
-from durable_agent_host.model.journal_entry import ModelFinished, SideCallFinished
+from durable_agent_host.model.journal_entry import CompactionCallCompletedEntry, ModelCallCompletedEntry
 from durable_agent_host.model.log_entry import (
     AT,
     ATTEMPT,
-    ATTEMPT_BEGUN,
-    MODEL_ANSWERED,
+    ATTEMPT_STARTED,
     MODEL_FINISHED,
+    MODEL_RECEIVED,
     MODEL_SENT,
     SIDE_CALL_FINISHED,
     LogRecord,
@@ -50,11 +50,11 @@ class CallReader:
             data = record.entry.data
             if kind == MODEL_SENT:
                 self._add_request(data, record.attempt)
-            elif kind == MODEL_ANSWERED:
+            elif kind == MODEL_RECEIVED:
                 self._add_response(data)
             elif kind == ATTEMPT:
                 self._lose()
-            elif kind == ATTEMPT_BEGUN:
+            elif kind == ATTEMPT_STARTED:
                 self._add_replays(record.attempt)
             elif kind in (MODEL_FINISHED, SIDE_CALL_FINISHED):
                 self._add_completion(record)
@@ -131,8 +131,8 @@ class CallReader:
             step = decode_journal_entry(record.entry)
         except (CorruptStateError, KeyError):
             return
-        if isinstance(step, ModelFinished | SideCallFinished):
-            number = step.number if isinstance(step, SideCallFinished) else None
+        if isinstance(step, ModelCallCompletedEntry | CompactionCallCompletedEntry):
+            number = step.number if isinstance(step, CompactionCallCompletedEntry) else None
             matching_calls = [
                 call for call in self._calls if (call["position"], call.get("strategy_call")) == (step.position, number)
             ]

@@ -21,7 +21,7 @@ from durable_agent_host.model.journal_entry import ToolKey
 BUDGET_PREFIX: Final = "budget-"
 """Prefix of ids of budget questions; see `durable_agent_host.turn.budget_checks.LimitExceeded`."""
 
-_LOOKS_GENERATED: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z")
+_GENERATED_ID: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+(?:\.[0-9]+)?\Z")
 
 
 def approval_request_id(key: ToolKey, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
@@ -37,7 +37,7 @@ def approval_request_id(key: ToolKey, number: int = 0, changes: int = 0, *, is_r
         The call's id; followed by its place when it is repeated or looks like an id made here; from the second question
         on, also followed by the number, and after a change by both numbers.
     """
-    needs_position = is_repeated or _LOOKS_GENERATED.search(key.call_id) is not None
+    needs_position = is_repeated or _GENERATED_ID.search(key.call_id) is not None
     position_suffix = f"@{key.position}.{key.occurrence}" if needs_position else ""
     suffix = f":{number}.{changes}" if changes else f":{number}" if number else ""
     return f"{key.call_id}{position_suffix}{suffix}"

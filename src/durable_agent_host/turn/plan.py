@@ -1,4 +1,4 @@
-"""The turn's orchestration as a generator of named steps. Pure; `durable.orchestrator` runs the steps."""
+"""The turn's orchestration as a generator of named steps. Pure; `durable.turn_orchestrator` runs the steps."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
@@ -103,7 +103,7 @@ class CallEntity:
 class RunAgent:
     """Run the agent, in the one activity that calls models and tools; sends back the outcome."""
 
-    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    approvals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     cancelled: bool = False
 
 
@@ -134,7 +134,7 @@ class SetCustomStatus:
     """Show which calls the turn waits for, and what has been answered."""
 
     pending: Sequence[Mapping[str, Any]]
-    answers: Mapping[str, Mapping[str, Any]]
+    approvals: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class FinalizeTurn:
 class WaitResult:
     """The event that ended a wait; ``value`` is the answer's payload."""
 
-    what: Literal["granted", "answer", "cancel", "timeout"]
+    kind: Literal["granted", "answer", "cancel", "timeout"]
     value: Any = None
 
 
@@ -269,10 +269,10 @@ def _admit(request: TurnRequest, times: PlanTimes) -> Generator[Step, Any, dict[
             admission = yield admission_call
             continue
         wait_result: WaitResult = yield WaitForAdmission(lease)
-        if wait_result.what == "cancel":
+        if wait_result.kind == "cancel":
             leave_reply = yield CallEntity("leave", {"turn_id": request.turn_id, "cancelled": True})
             yield from _wake(request, leave_reply)
-        elif wait_result.what == "timeout":
+        elif wait_result.kind == "timeout":
             lease = min(lease * 2, times.lease_seconds * MAX_LEASE_INTERVALS)
         admission = yield admission_call
     return admission
@@ -369,11 +369,11 @@ def _wait_for_approvals(
     while open_calls := [call for call in pending_calls if call["call_id"] not in approvals]:
         yield SetCustomStatus(open_calls, dict(approvals))
         wait_result: WaitResult = yield wait
-        if wait_result.what == "cancel":
+        if wait_result.kind == "cancel":
             yield SetCustomStatus((), dict(approvals))
             return True
         open_calls_by_id = {call["call_id"]: call for call in open_calls}
-        if wait_result.what == "timeout":
+        if wait_result.kind == "timeout":
             reason = f"no answer within {wait.seconds:g} s"
             approvals |= {
                 call_id: {"approved": False, "reason": reason, "arguments": None} for call_id in open_calls_by_id
@@ -417,8 +417,8 @@ def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:
         waited for them.
     """
     wire = encode_turn_request(request)
-    if step.answers:
-        wire["answers"] = {call_id: dict(approval) for call_id, approval in step.answers.items()}
+    if step.approvals:
+        wire["answers"] = {call_id: dict(approval) for call_id, approval in step.approvals.items()}
     if step.cancelled:
         wire["cancelled"] = True
     return wire

@@ -11,27 +11,27 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.entity_state import encode_spent
+from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.codec.journal_entry import decode_journal_entry, decode_model_response, tool_result_text
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.journal_entry import (
-    InnerCallFinished,
+    CompactionCallCompletedEntry,
     JournalStep,
-    ModelBegun,
-    ModelFinished,
-    SideCallFinished,
-    ToolFinished,
+    ModelCallCompletedEntry,
+    ModelCallStartedEntry,
+    NestedCallCompletedEntry,
+    ToolCallCompletedEntry,
+    ToolCallStartedEntry,
     ToolKey,
-    ToolStarted,
 )
 from durable_agent_host.model.log_entry import (
     AT,
     ATTEMPT,
-    ATTEMPT_BEGUN,
+    ATTEMPT_STARTED,
     EVENT,
-    MODEL_ANSWERED,
     MODEL_FAILED,
+    MODEL_RECEIVED,
     MODEL_SENT,
     OUTCOME,
     RETRIED,
@@ -78,19 +78,19 @@ class StepReader:
         self._started_at: str | None = None
         self._add("wait", reason="queue", began_at=turn.request.created_at or None, ended_at=None)
 
-    def note(self, record: LogRecord) -> None:
+    def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
         data = record.entry.data
         at = _time(data.get(AT))
         kind = record.entry.kind
-        if kind in {MODEL_SENT, MODEL_ANSWERED}:  # the second comes with the entry that ends the call
+        if kind in {MODEL_SENT, MODEL_RECEIVED}:  # the second comes with the entry that ends the call
             self._add_exchange(kind, data, at)
             return
         if kind == ATTEMPT:
             self._begin_attempt(record.attempt)
         elif kind == EVENT:
             self._add_event(data["event"], data["data"], at)
-        elif kind == ATTEMPT_BEGUN:
+        elif kind == ATTEMPT_STARTED:
             self._start(at)
         elif kind == RETRIED:
             self._add_retry(data, at)
@@ -107,7 +107,7 @@ class StepReader:
     def read(self, records: Iterable[LogRecord]) -> None:
         """Add the next records of the log."""
         for record in records:
-            self.note(record)
+            self.add(record)
 
     def steps(self) -> list[Step]:
         """Return the steps so far, in the order in which they began; call it once."""
@@ -221,30 +221,30 @@ class StepReader:
 
     def _add_journal_step(self, step: JournalStep, at: str | None) -> None:
         match step:
-            case ModelFinished():
+            case ModelCallCompletedEntry():
                 self._finish_model_call(step, at)
-            case ToolStarted():
+            case ToolCallStartedEntry():
                 self._start_tool(step, at)
-            case ToolFinished():
+            case ToolCallCompletedEntry():
                 self._end_tool(step, at)
-            case SideCallFinished():
+            case CompactionCallCompletedEntry():
                 identity = {"position": step.position, "attempt": self._number, "at": at}
                 times = {"began_at": self._side_sent_at or at, "ended_at": at}
                 self._side_sent_at = None
                 self._add("strategy_call", **identity, **times, **self._describe_response(step.response))
-            case InnerCallFinished(usage=usage, model=model):
+            case NestedCallCompletedEntry(usage=usage, model=model):
                 response_summary = {
                     "model": _bounded_or_none(model),
                     "usage": dict(usage) if usage else None,
                     **self._cost(usage, model),
                 }
                 self._add("inner_call", attempt=self._number, at=at, **response_summary)
-            case ModelBegun():
+            case ModelCallStartedEntry():
                 self._open_model_call()["background"] = step.continuation is not None
             case _:
                 pass
 
-    def _finish_model_call(self, step: ModelFinished, at: str | None) -> None:
+    def _finish_model_call(self, step: ModelCallCompletedEntry, at: str | None) -> None:
         call = self._open_model_call()
         self._model = self._sent_at = None
         call |= {
@@ -276,7 +276,7 @@ class StepReader:
             ended_at=None,
         )
 
-    def _start_tool(self, entry: ToolStarted, at: str | None) -> None:
+    def _start_tool(self, entry: ToolCallStartedEntry, at: str | None) -> None:
         step = self._tools.get(entry.key)
         if step is None:
             step = self._announced_calls.pop(entry.key.call_id, None)
@@ -287,7 +287,7 @@ class StepReader:
         step["arguments"] = _short_arguments(entry.arguments)
         step["attempts"].append({"attempt": self._number, "at": at})
 
-    def _end_tool(self, entry: ToolFinished, at: str | None) -> None:
+    def _end_tool(self, entry: ToolCallCompletedEntry, at: str | None) -> None:
         step = self._tools.get(entry.key) or self._announced_calls.pop(entry.key.call_id, None)
         if step is None:
             name, arguments = self._calls_by_id.get(entry.key.call_id, ("", None))
@@ -332,7 +332,7 @@ class StepReader:
                 "call_id": call_id,
                 **{name: self._questions.get(call_id, {}).get(name) for name in ("name", "reason")},
                 "arguments": _short_arguments(self._questions.get(call_id, {}).get("arguments")),
-                "answer": self._turn.answers.get(call_id),
+                "answer": self._turn.approvals.get(call_id),
             }
             for call_id in data["calls"]
         ]
@@ -373,7 +373,7 @@ def turn_summary(turn: Turn) -> dict[str, Any]:
         "created_at": turn.request.created_at or None,
         "ended_at": (outcome.ended_at or None) if outcome else None,
         "usage": outcome.usage if outcome else None,
-        **({"spent": encode_spent(outcome.spent)} if outcome and outcome.spent else {}),
+        **({"spent": encode_budget_usage(outcome.budget_usage)} if outcome and outcome.budget_usage else {}),
     }
 
 

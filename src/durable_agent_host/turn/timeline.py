@@ -41,28 +41,28 @@ class Phase:
 
     Attributes:
         kind: see `PhaseKind`.
-        began_at: UTC. Of an attempt whose process died, the earliest possible.
+        started_at: UTC. Of an attempt whose process died, the earliest possible.
         ended_at: UTC. Of an attempt whose process died, the latest possible.
         number: of the attempt, from 1; 0 for other phases.
         name: the operation of a call of the session.
         status: of an attempt: ``completed``, ``failed``, ``cancelled``, ``suspended`` or ``rejected``.
         error_type: of the failure; empty when there was none.
-        work: of an attempt, see `TurnOutcome`.
+        metrics: of an attempt, see `TurnOutcome`.
     """
 
     kind: PhaseKind
-    began_at: datetime
+    started_at: datetime
     ended_at: datetime
     number: int = 0
     name: str = ""
     status: str = ""
     error_type: str = ""
-    work: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def seconds(self) -> float:
         """How long it took."""
-        return max((self.ended_at - self.began_at).total_seconds(), 0.0)
+        return max((self.ended_at - self.started_at).total_seconds(), 0.0)
 
 
 @dataclass(frozen=True)
@@ -71,22 +71,22 @@ class Timeline:
 
     Attributes:
         request: the turn's request.
-        began_at: when the request arrived, UTC.
+        started_at: when the request arrived, UTC.
         ended_at: UTC.
         outcome: the orchestration's output.
         phases: in the order in which they ended.
     """
 
     request: TurnRequest
-    began_at: datetime
+    started_at: datetime
     ended_at: datetime
     outcome: Mapping[str, Any]
     phases: tuple[Phase, ...]
 
     @property
-    def work(self) -> Mapping[str, Any]:
+    def metrics(self) -> Mapping[str, Any]:
         """The whole turn's work, as reported by its last attempt, to which earlier steps are replayed."""
-        attempt_metrics = [phase.work for phase in self.phases if phase.work]
+        attempt_metrics = [phase.metrics for phase in self.phases if phase.metrics]
         return attempt_metrics[-1] if attempt_metrics else dict[str, Any]()
 
     @property
@@ -98,7 +98,7 @@ class Timeline:
     def usage(self) -> dict[str, int]:
         """The token counts of the turn, summed over all its models, by the framework's names."""
         total: dict[str, int] = {}
-        models: dict[str, dict[str, int]] = self.work.get("models", {})
+        models: dict[str, dict[str, int]] = self.metrics.get("models", {})
         for usage in models.values():
             for name, count in usage.items():
                 total[name] = total.get(name, 0) + count
@@ -131,29 +131,29 @@ class TimelineWriter:
         self._has_run = False
         self._ended_before = False
 
-    def note(self, step: Step, began_at: datetime, ended_at: datetime, result: Any) -> None:
+    def add_step(self, step: Step, started_at: datetime, ended_at: datetime, result: Any) -> None:
         """Record a step.
 
         Args:
             step: the step that ran.
-            began_at: by the orchestration's clock.
+            started_at: by the orchestration's clock.
             ended_at: likewise.
             result: of the step, or the error raised.
         """
         match step:
             case CallEntity(operation):
                 error = type(result).__name__ if isinstance(result, Exception) else ""
-                self._phases.append(Phase("session", began_at, ended_at, name=operation, error_type=error))
+                self._phases.append(Phase("session", started_at, ended_at, name=operation, error_type=error))
                 self._ended_before |= isinstance(result, dict) and cast("Any", result).get("status") == "ended"
             case WaitForAdmission():
-                self._wait("queue", began_at, ended_at)
+                self._wait("queue", started_at, ended_at)
             case WaitForApproval():
-                self._wait("person", began_at, ended_at)
+                self._wait("person", started_at, ended_at)
             case CreateTimer():
-                self._wait("retry" if self._has_run else "erasure", began_at, ended_at)
+                self._wait("retry" if self._has_run else "erasure", started_at, ended_at)
             case RunAgent():
                 self._has_run = True
-                self._add_run(began_at, ended_at, result)
+                self._add_run(started_at, ended_at, result)
             case _:
                 pass
 
@@ -192,7 +192,7 @@ class TimelineWriter:
         error = str((result["error"] or {"type": ""}).get("type"))
         end = _parse_time(metrics["ended_at"], ended_at)
         self._phases.append(
-            Phase("attempt", start, end, number=number, status=result["status"], error_type=error, work=metrics)
+            Phase("attempt", start, end, number=number, status=result["status"], error_type=error, metrics=metrics)
         )
 
     def _lose(self, number: int, since: datetime, until: datetime) -> None:
@@ -203,7 +203,7 @@ class TimelineWriter:
         for index in range(len(self._phases) - 1, -1, -1):
             phase = self._phases[index]
             if phase.kind == kind:
-                self._phases[index] = Phase(kind, phase.began_at, ended_at)
+                self._phases[index] = Phase(kind, phase.started_at, ended_at)
                 return
             if phase.kind != "session":
                 break
@@ -222,7 +222,7 @@ def timeline_without_orchestration(request: TurnRequest, outcome: TurnOutcome) -
     Returns:
         The timeline, with only the number of earlier attempts known. None when the turn has not ended.
     """
-    metrics = outcome.work
+    metrics = outcome.attempt_metrics
     if metrics is None or outcome.status == "suspended":
         return None
     started_at = datetime.fromisoformat(metrics["began_at"])
@@ -230,7 +230,7 @@ def timeline_without_orchestration(request: TurnRequest, outcome: TurnOutcome) -
     requested_at = min(_parse_time(request.created_at, started_at), started_at)
     error = str((outcome.error or {}).get("type") or "")
     last = Phase(
-        "attempt", started_at, ended_at, metrics["attempt"], status=outcome.status, error_type=error, work=metrics
+        "attempt", started_at, ended_at, metrics["attempt"], status=outcome.status, error_type=error, metrics=metrics
     )
     earlier = [Phase("attempt", requested_at, started_at, attempt_number) for attempt_number in range(1, last.number)]
     outcome_json = {"status": outcome.status, "error": outcome.error}

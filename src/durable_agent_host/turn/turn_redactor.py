@@ -19,7 +19,7 @@ from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.content_fields import dump_value
 from durable_agent_host.codec.message import decode_message, encode_message
 from durable_agent_host.errors import RedactionError
-from durable_agent_host.model.overlay import Overlay, StandIn
+from durable_agent_host.model.overlay import Overlay, SummaryMessage
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.redaction import MASK
@@ -59,7 +59,7 @@ class Redactor:
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
         self._harmless: set[str] = set()
-        self.held_characters: int | None = getattr(redact, "held_characters", None)
+        self.buffered_characters: int | None = getattr(redact, "held_characters", None)
 
     def does(self, redact: Redact) -> bool:
         """Return whether this applies a given function. Guarantee: pure."""
@@ -71,7 +71,7 @@ class Redactor:
         Raises:
             ValueError: the function failed, or its ``held_characters`` is not a number; says what to give.
         """
-        buffered_characters: Any = self.held_characters
+        buffered_characters: Any = self.buffered_characters
         if buffered_characters is not None and (
             not isinstance(buffered_characters, int) or isinstance(buffered_characters, bool) or buffered_characters < 1
         ):
@@ -217,12 +217,14 @@ class Redactor:
             return request
         return replace(request, message=message, contents=contents, options=options, response_format=schema)
 
-    def response(self, response: AgentResponse[Any], *, offered: Container[str] | None = None) -> AgentResponse[Any]:
+    def response(
+        self, response: AgentResponse[Any], *, available_tools: Container[str] | None = None
+    ) -> AgentResponse[Any]:
         """Redact an answer, with its structured value.
 
         Args:
             response: of the agent.
-            offered: names of the tools that the model was offered: other names in its calls, which it has made up, are
+            available_tools: names of the tools that the model had: other names in its calls, which it has made up, are
                 redacted. None when they are not known.
 
         Returns:
@@ -232,8 +234,10 @@ class Redactor:
             RedactionError: the app's function failed.
         """
         original_messages = response.messages
-        if offered is not None:
-            original_messages = [_redact_tool_names(message, offered, self.text) for message in original_messages]
+        if available_tools is not None:
+            original_messages = [
+                _redact_tool_names(message, available_tools, self.text) for message in original_messages
+            ]
         messages = self.messages(original_messages)
         properties = self.value(response.additional_properties or {})
         try:
@@ -282,7 +286,7 @@ class Redactor:
         return {name: read[name](value) if name in read and value else value for name, value in data.items()}
 
     def _piece(self, piece: Any) -> Any:
-        if not isinstance(piece, StandIn):
+        if not isinstance(piece, SummaryMessage):
             return piece
         message = decode_message(piece.message)
         (redacted_message,) = self.messages([message])

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast, get_args
 
 from durable_agent_host.codec.entity_state import encode_owner
 from durable_agent_host.errors import RequestError
-from durable_agent_host.model.ids import MAX_WHOLE_ID_CHARACTERS, check_session_id, derived_id
+from durable_agent_host.model.ids import MAX_FULL_ID_CHARACTERS, check_session_id, derived_id
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.turn import Caller, Policy, TurnRequest
 from durable_agent_host.turn.message_input import MessageInput, read_message
@@ -40,7 +40,7 @@ _TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!
 
 
 def hash_of(request: Any) -> str:
-    """Hash a client's request, so that a retry can be told from another request.
+    """Hash a client's request, to distinguish a retry from another request.
 
     Guarantee: pure; stable across versions, because receipts keep it.
 
@@ -261,7 +261,7 @@ def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRe
             "start it with the turn's id as its instance id, or leave turn_id out"
         )
     fields["session_id"] = check_session_id(
-        fields.get("session_id") or derived_id("session", instance_id), most=MAX_WHOLE_ID_CHARACTERS
+        fields.get("session_id") or derived_id("session", instance_id), max_characters=MAX_FULL_ID_CHARACTERS
     )
     fields["traceparent"] = valid_traceparent(fields.get("traceparent"))
     defaults = {"turn_id": instance_id, "created_at": created_at}

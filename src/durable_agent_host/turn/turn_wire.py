@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any, Final, cast, get_args
 
-from durable_agent_host.codec.entity_state import decode_spent, decode_stats, encode_spent, encode_stats
+from durable_agent_host.codec.entity_state import decode_budget_usage, decode_stats, encode_budget_usage, encode_stats
 from durable_agent_host.codec.session_blobs import decode_sealing, encode_sealing, json_bytes_of
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest, TurnStatus
@@ -16,6 +16,11 @@ _LARGE: Final[Mapping[str, Any]] = {"message": "", "response_format": None, "opt
 """Fields of a request that may be stored outside of it, with their placeholders."""
 _ABSENT_WHEN_FALSE: Final = frozenset({"redacts", "redacted"})
 _OUTCOME_FIELDS: Final = frozenset(field.name for field in fields(TurnOutcome))
+_ENCODED_SEPARATELY: Final = (
+    *("pending", "sealing", "text_at", "response", "overlay"),
+    *("model_info", "budget_usage", "attempt_metrics"),
+)
+"""Fields of an outcome that are absent when empty, or have another name in JSON: ``served``, ``spent``, ``work``."""
 
 
 def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
@@ -93,16 +98,16 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
         outcome: the turn's outcome.
 
     Returns:
-        A JSON object, with the names of `TurnOutcome`.
+        A JSON object, with the names of `TurnOutcome`, except ``served``, ``spent`` and ``work``.
     """
     wire = {field.name: getattr(outcome, field.name) for field in fields(TurnOutcome)}
-    del wire["pending"], wire["served"], wire["sealing"], wire["text_at"], wire["response"], wire["overlay"]
-    del wire["spent"], wire["work"]
+    for name in _ENCODED_SEPARATELY:
+        del wire[name]
     wire = {name: value for name, value in wire.items() if value or name not in _ABSENT_WHEN_FALSE}
     if outcome.pending:
         wire["pending"] = [dict(call) for call in outcome.pending]
-    if outcome.served:
-        wire["served"] = dict(outcome.served)
+    if outcome.model_info:
+        wire["served"] = dict(outcome.model_info)
     if outcome.sealing:
         wire["sealing"] = encode_sealing(outcome.sealing)
     if outcome.text_at:
@@ -111,10 +116,10 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
         wire["response"] = dict(outcome.response)
     if outcome.overlay is not None:
         wire["overlay"] = dict(outcome.overlay)
-    if outcome.spent is not None:
-        wire["spent"] = encode_spent(outcome.spent)
-    if outcome.work is not None:
-        wire["work"] = dict(outcome.work)
+    if outcome.budget_usage is not None:
+        wire["spent"] = encode_budget_usage(outcome.budget_usage)
+    if outcome.attempt_metrics is not None:
+        wire["work"] = dict(outcome.attempt_metrics)
     return wire | {"entries": list(outcome.entries), "stats": encode_stats(outcome.stats)}
 
 
@@ -132,7 +137,9 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
     known_fields["pending"] = tuple(wire.get("pending") or ())
     if sealing := wire.get("sealing"):
         known_fields["sealing"] = decode_sealing(sealing)
-    known_fields["spent"] = decode_spent(wire.get("spent"))
+    known_fields["model_info"] = wire.get("served")
+    known_fields["attempt_metrics"] = wire.get("work")
+    known_fields["budget_usage"] = decode_budget_usage(wire.get("spent"))
     known_fields["stats"] = decode_stats(wire.get("stats") or {})
     return TurnOutcome(**known_fields)
 

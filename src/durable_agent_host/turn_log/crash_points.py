@@ -64,7 +64,7 @@ BUDGET_POINTS: Final = (
 )
 """Passed by agents with a budget: before each model call, and when the service refuses one."""
 
-FORGET_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")
+CLEANUP_POINTS: Final = ("forget.before_delete", "forget.between", "forget.after_delete")
 """Passed by the deletion of an ended turn's log and raw pieces, for apps that redact."""
 
 KEY_POINTS: Final = ("keys.before_put", "keys.after_put", "keys.after_delete")
@@ -76,7 +76,7 @@ CRASH_POINTS: Final = (
     *SIDE_CALL_POINTS,
     *INNER_CALL_POINTS,
     *BUDGET_POINTS,
-    *FORGET_POINTS,
+    *CLEANUP_POINTS,
     *COPY_POINTS,
     *UPKEEP_POINTS,
     *KEY_POINTS,

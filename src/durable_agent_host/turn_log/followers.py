@@ -26,7 +26,7 @@ type Appended = tuple[str, Sequence[LogRecord], int]
 """A log's id, its new durable records, and their encoded size in bytes; no records: another process has appended."""
 
 
-class _Mailbox(Waiter):
+class _FollowerQueue(Waiter):
     """The records announced to one follower since its last check, up to a capacity, and how to wake the follower."""
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -100,7 +100,7 @@ class Followers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._mailboxes: dict[str, set[_Mailbox]] = {}
+        self._mailboxes: dict[str, set[_FollowerQueue]] = {}
         self._is_closed = False
 
     def announce(self, appends: Iterable[Appended]) -> None:
@@ -109,7 +109,7 @@ class Followers:
         Args:
             appends: in the order of the offsets.
         """
-        mailboxes_to_wake: set[_Mailbox] = set()
+        mailboxes_to_wake: set[_FollowerQueue] = set()
         with self._lock:
             for log_id, records, size_bytes in appends:
                 for mailbox in self._mailboxes.get(log_id, ()):
@@ -121,7 +121,7 @@ class Followers:
         """End all followers."""
         self._is_closed = True
         with self._lock:
-            mailboxes = set[_Mailbox]().union(*self._mailboxes.values())
+            mailboxes = set[_FollowerQueue]().union(*self._mailboxes.values())
         wake_all(mailboxes)
 
     async def follow(
@@ -184,8 +184,10 @@ class Followers:
                 announced_records = mailbox.drain()
 
     @contextmanager
-    def _subscribe(self, log_id: str, capacity_bytes: int, until: asyncio.Future[Any] | None) -> Generator[_Mailbox]:
-        mailbox = _Mailbox(capacity_bytes)
+    def _subscribe(
+        self, log_id: str, capacity_bytes: int, until: asyncio.Future[Any] | None
+    ) -> Generator[_FollowerQueue]:
+        mailbox = _FollowerQueue(capacity_bytes)
         with self._lock:
             self._mailboxes.setdefault(log_id, set()).add(mailbox)
         if until is not None:

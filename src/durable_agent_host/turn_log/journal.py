@@ -25,17 +25,17 @@ from durable_agent_host.model.budget import Reservation, is_measured
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.journal_entry import (
     INNER,
-    CallRaised,
-    CallReleased,
-    CallReserved,
-    InnerCallFinished,
-    ModelBegun,
-    ModelFinished,
-    SideCallFinished,
-    ToolFinished,
+    BudgetReservedEntry,
+    CompactionCallCompletedEntry,
+    ElapsedTimeEntry,
+    ModelCallCompletedEntry,
+    ModelCallStartedEntry,
+    NestedCallCompletedEntry,
+    ReservationRaisedEntry,
+    ReservationReleasedEntry,
+    ToolCallCompletedEntry,
+    ToolCallStartedEntry,
     ToolKey,
-    ToolStarted,
-    Worked,
 )
 from durable_agent_host.model.log_entry import AT, EVENT, OUTCOME, LogEntry, LogRecord
 from durable_agent_host.turn import event_names
@@ -57,11 +57,11 @@ class RecordedTool:
     """
 
     starts: int = 0
-    finished: ToolFinished | None = None
+    finished: ToolCallCompletedEntry | None = None
 
 
 @dataclass
-class Recorded:
+class JournalState:
     """The records of a turn's log so far.
 
     Attributes:
@@ -70,14 +70,14 @@ class Recorded:
         tools: started and finished tool calls.
         outcome: the activity's result, once it is done.
         discard_from: offset of the first event of a model call without a response, or None.
-        asked: calls of which clients know that a person must decide.
-        has_begun: whether clients know that the turn runs.
+        requested_approval_ids: calls of which clients know that a person must decide.
+        has_started: whether clients know that the turn runs.
         state_changes: changes of the session's state by finished steps, each with its offset, in order.
         side_calls: responses of the strategies' model calls, by the position of the model call after them and number.
-        inner_calls: what is known of answered model calls of agents within the agent.
-        reserved: what model calls without an end may have spent, by position and number as they were reserved.
-        unmeasured: what calls may have spent whose answers came without token counts.
-        worked_seconds: how long the agent of a turn under a budget has worked, as far as is known.
+        inner_calls: completed model calls of nested agents.
+        reserved: the reservations of model calls without a recorded end, by position and number.
+        unmeasured: the reservations of calls whose responses had no token counts.
+        active_seconds: working time of the agent of a turn with a budget, as last recorded.
         finished_at: offsets of finished model calls by position, and of finished tool calls by key.
     """
 
@@ -86,8 +86,8 @@ class Recorded:
     tools: dict[ToolKey, RecordedTool] = field(default_factory=dict[ToolKey, RecordedTool])
     outcome: Mapping[str, Any] | None = None
     discard_from: int | None = None
-    asked: set[str] = field(default_factory=set[str])
-    has_begun: bool = False
+    requested_approval_ids: set[str] = field(default_factory=set[str])
+    has_started: bool = False
     state_changes: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list[tuple[int, Mapping[str, Any]]])
     side_calls: dict[tuple[int, int], Mapping[str, Any]] = field(
         default_factory=dict[tuple[int, int], Mapping[str, Any]]
@@ -97,10 +97,10 @@ class Recorded:
         default_factory=dict[tuple[int, int | None], list[Reservation]]
     )
     unmeasured: list[Reservation] = field(default_factory=list[Reservation])
-    worked_seconds: float = 0.0
-    inner_calls: list[InnerCallFinished] = field(default_factory=list[InnerCallFinished])
+    active_seconds: float = 0.0
+    inner_calls: list[NestedCallCompletedEntry] = field(default_factory=list[NestedCallCompletedEntry])
 
-    def note(self, record: LogRecord) -> None:
+    def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
         kind = record.entry.kind
         data = record.entry.data
@@ -117,49 +117,49 @@ class Recorded:
         """Add a step; return whether the events before it are confirmed."""
         step = decode_journal_entry(record.entry)
         match step:
-            case ModelFinished():
+            case ModelCallCompletedEntry():
                 self.responses[step.position] = step.response
                 self._release_reservation(step.position, None, is_measured=_has_usage(step.response))
                 self._add_completion(step.position, step.state, record.offset)
-            case ToolStarted():
+            case ToolCallStartedEntry():
                 self.tools.setdefault(step.key, RecordedTool()).starts += 1
-            case ToolFinished():
+            case ToolCallCompletedEntry():
                 self.tools.setdefault(step.key, RecordedTool()).finished = step
                 self._add_completion(step.key, step.state, record.offset)
-            case ModelBegun():
+            case ModelCallStartedEntry():
                 self.continuations[step.position] = step.continuation
                 return False
-            case SideCallFinished():
+            case CompactionCallCompletedEntry():
                 self.side_calls[step.position, step.number] = step.response
                 self._release_reservation(step.position, step.number, is_measured=_has_usage(step.response))
                 return False
-            case InnerCallFinished():
+            case NestedCallCompletedEntry():
                 self.inner_calls.append(step)
                 self._release_reservation(INNER, step.number, is_measured=is_measured(step.usage))
                 return False
-            case CallReserved() | CallRaised() | CallReleased():
+            case BudgetReservedEntry() | ReservationRaisedEntry() | ReservationReleasedEntry():
                 self._add_open_call(step)
                 return False
-            case Worked():
-                self.worked_seconds = max(self.worked_seconds, step.seconds)
+            case ElapsedTimeEntry():
+                self.active_seconds = max(self.active_seconds, step.seconds)
                 return False
             case None:
                 return False
         return True
 
-    def _add_open_call(self, step: CallReserved | CallRaised | CallReleased) -> None:
+    def _add_open_call(self, step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry) -> None:
         open_calls = self.reserved.setdefault((step.position, step.number), [])
         match step:
-            case CallReserved():
+            case BudgetReservedEntry():
                 open_calls.append(step.reservation)
-                self.worked_seconds = max(self.worked_seconds, step.seconds)
-            case CallRaised():
+                self.active_seconds = max(self.active_seconds, step.seconds)
+            case ReservationRaisedEntry():
                 open_calls[-1:] = [step.reservation]
-            case CallReleased():
+            case ReservationReleasedEntry():
                 self._release_reservation(step.position, step.number)
 
     def _release_reservation(self, position: int, number: int | None, *, is_measured: bool = True) -> None:
-        """Forget the latest reservation of a call whose end is known; those before it stay without one."""
+        """Remove the latest reservation of a call whose end is known; earlier ones remain open."""
         if open_calls := self.reserved.get((position, number)):
             last = open_calls.pop()
             if not is_measured:
@@ -173,9 +173,9 @@ class Recorded:
     def _add_event(self, data: Mapping[str, Any], offset: int) -> None:
         event = data["event"]
         if event == event_names.APPROVAL_REQUESTED:
-            self.asked.add(data["data"]["call_id"])
+            self.requested_approval_ids.add(data["data"]["call_id"])
         elif event == event_names.TURN_STARTED:
-            self.has_begun = True
+            self.has_started = True
         elif event == event_names.TURN_RESTARTED:
             self.discard_from = None
         elif self.discard_from is None and event_names.rule_of_stored(event).is_discardable:
@@ -187,8 +187,8 @@ def _has_usage(response: Mapping[str, Any]) -> bool:
     return bool(usage) and is_measured(decode_usage(usage))
 
 
-async def read_journal(log: TurnLog, log_id: str) -> Recorded:
-    """Read what all attempts of a turn have recorded.
+async def read_journal(log: TurnLog, log_id: str) -> JournalState:
+    """Read the records of all attempts of a turn.
 
     Args:
         log: the store.
@@ -198,7 +198,7 @@ async def read_journal(log: TurnLog, log_id: str) -> Recorded:
         LogError: the store does not answer.
         CorruptStateError: entries are missing; reading the rest as complete would repeat finished work.
     """
-    recorded = Recorded()
+    recorded = JournalState()
     offset = 0
     more = True
     last = None
@@ -208,7 +208,7 @@ async def read_journal(log: TurnLog, log_id: str) -> Recorded:
             raise missing_entries(log_id, 0)
         last = check_order(log_id, page.records, after=last)
         for record in page.records:
-            recorded.note(record)
+            recorded.add(record)
         offset = page.next_offset
         more = page.has_more
     if offset != (0 if last is None else last.offset + 1):
@@ -225,7 +225,7 @@ class Journal:
         log_id: identifies the turn in the idempotency keys of its tool calls.
     """
 
-    def __init__(self, recorded: Recorded, writer: TurnLogWriter, log_id: str) -> None:
+    def __init__(self, recorded: JournalState, writer: TurnLogWriter, log_id: str) -> None:
         self.recorded = recorded
         self._writer = writer
         self._log_id = log_id
@@ -249,7 +249,7 @@ class Journal:
         self._calls += 1
         return self.position, self.recorded.responses.get(self.position)
 
-    async def model_begun(self, position: int, continuation: Mapping[str, Any] | None) -> None:
+    async def record_background_call(self, position: int, continuation: Mapping[str, Any] | None) -> None:
         """Append how to fetch a response that the service generates in the background; durable when this returns.
 
         Args:
@@ -257,14 +257,14 @@ class Journal:
             continuation: the chat client's continuation token; None when there is nothing to fetch.
         """
         self.recorded.continuations[position] = continuation
-        await self._writer.commit(encode_journal_entry(ModelBegun(position, continuation)))
+        await self._writer.commit(encode_journal_entry(ModelCallStartedEntry(position, continuation)))
 
     async def model_finished(
         self, position: int, response: Mapping[str, Any], state: Mapping[str, Any] | None = None
     ) -> None:
         """Append a response and changes of the session's state; durable when this returns."""
         reach("journal.model.before_append")
-        await self._writer.commit(encode_journal_entry(ModelFinished(position, response, state)))
+        await self._writer.commit(encode_journal_entry(ModelCallCompletedEntry(position, response, state)))
         reach("journal.model.after_append")
 
     def side_call(self, position: int, number: int) -> Mapping[str, Any] | None:
@@ -279,11 +279,11 @@ class Journal:
     async def side_call_finished(self, position: int, number: int, response: Mapping[str, Any]) -> None:
         """Append the response of a strategy's model call; durable when this returns."""
         reach("journal.side_call.before_append")
-        await self._writer.commit(encode_journal_entry(SideCallFinished(position, number, response)))
+        await self._writer.commit(encode_journal_entry(CompactionCallCompletedEntry(position, number, response)))
         reach("journal.side_call.after_append")
 
-    async def inner_call_finished(self, call: InnerCallFinished) -> None:
-        """Append that a model call of an inner agent was answered; durable when this returns."""
+    async def inner_call_finished(self, call: NestedCallCompletedEntry) -> None:
+        """Append that a model call of a nested agent has a response; durable when this returns."""
         reach("journal.inner_call.before_append")
         await self._writer.commit(encode_journal_entry(call))
         reach("journal.inner_call.after_append")
@@ -292,34 +292,34 @@ class Journal:
         """Append that a model call begins under a budget; durable when this returns.
 
         Args:
-            position: as in `CallReserved`.
+            position: as in `BudgetReservedEntry`.
             number: likewise.
-            reservation: its possible spending.
+            reservation: its possible usage.
             seconds: how long the agent has worked on the turn.
         """
         reach("journal.budget.before_reserve")
-        await self._writer.commit(encode_journal_entry(CallReserved(position, number, reservation, seconds)))
+        await self._writer.commit(encode_journal_entry(BudgetReservedEntry(position, number, reservation, seconds)))
         reach("journal.budget.after_reserve")
 
     def call_raised(self, position: int, number: int | None, reservation: Reservation) -> None:
-        """Append that a reserved call has said more than was reserved; durable soon, and before what comes after it.
+        """Append that a reserved call used more than was reserved; durable soon, and before later entries.
 
         Args:
             position: as it was reserved.
             number: the same.
-            reservation: what it has spent at least.
+            reservation: its minimum usage so far.
         """
-        entry = encode_journal_entry(CallRaised(position, number, reservation))
-        self._writer.note(entry, within_seconds=_LAZY_SECONDS)
+        entry = encode_journal_entry(ReservationRaisedEntry(position, number, reservation))
+        self._writer.append_soon(entry, within_seconds=_LAZY_SECONDS)
 
-    def worked(self, seconds: float) -> None:
-        """Append how long the agent has worked on the turn; durable soon, and before what comes after it."""
-        self._writer.note(encode_journal_entry(Worked(seconds)))
+    def record_active_time(self, seconds: float) -> None:
+        """Append how long the agent has worked on the turn; durable soon, and before later entries."""
+        self._writer.append_soon(encode_journal_entry(ElapsedTimeEntry(seconds)))
 
     async def call_released(self, position: int, number: int | None) -> None:
-        """Append that a reserved call was refused without an answer; durable when this returns."""
+        """Append that a reserved call was rejected without a response; durable when this returns."""
         reach("journal.budget.before_release")
-        await self._writer.commit(encode_journal_entry(CallReleased(position, number)))
+        await self._writer.commit(encode_journal_entry(ReservationReleasedEntry(position, number)))
         reach("journal.budget.after_release")
 
     def next_tool_call(self, call_id: str) -> tuple[ToolKey, RecordedTool]:
@@ -355,7 +355,7 @@ class Journal:
         if self._has_ended:
             raise FencedError("the turn has ended")
         reach("journal.tool.before_intent")
-        self._intents.append(encode_journal_entry(ToolStarted(key, name, arguments)))
+        self._intents.append(encode_journal_entry(ToolCallStartedEntry(key, name, arguments)))
         if self._intents_written is None:
             self._intents_written = asyncio.create_task(self._write_intents())
         await asyncio.shield(self._intents_written)
@@ -373,7 +373,7 @@ class Journal:
     ) -> None:
         """Append a result and changes of the session's state; durable when this returns."""
         reach("journal.tool.after_run")
-        await self._writer.commit(encode_journal_entry(ToolFinished(key, outcome, result, state)))
+        await self._writer.commit(encode_journal_entry(ToolCallCompletedEntry(key, outcome, result, state)))
         reach("journal.tool.after_append")
 
     async def close(self, outcome: Mapping[str, Any]) -> None:

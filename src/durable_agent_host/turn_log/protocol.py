@@ -1,5 +1,6 @@
-"""The turn log's protocol. `sqlite`, `blob` and `redis` implement it; `stores` selects one by the settings.
+"""The protocol of the turn log.
 
+`sqlite_log`, `blob` and `redis_log` implement it; `turn_log_factory` selects one by the settings.
 `tests/contract` tests this contract against every implementation.
 """
 
@@ -34,8 +35,8 @@ def check_order(log_id: str, records: Iterable[LogRecord], *, after: LogRecord |
         if after is not None:
             if record.offset != after.offset + 1:
                 raise missing_entries(log_id, after.offset + 1)
-            begins_again = record.entry.kind == ATTEMPT and record.attempt == after.attempt
-            if record.attempt < after.attempt or begins_again:
+            is_repeated_start = record.entry.kind == ATTEMPT and record.attempt == after.attempt
+            if record.attempt < after.attempt or is_repeated_start:
                 raise CorruptStateError(
                     f"entry {record.offset} of the turn log {log_id} has been changed, or was moved there from another "
                     "place: restore a copy; nothing was changed"
@@ -199,7 +200,7 @@ class TurnLog(Protocol):
         ...
 
 
-class NoTurnLog:
+class NullTurnLog:
     """Stores nothing. Implements `durable_agent_host.turn_log.protocol.TurnLog`."""
 
     interval_seconds = INTERVAL_SECONDS

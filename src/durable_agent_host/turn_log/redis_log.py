@@ -87,9 +87,9 @@ class Pipelines:
 
     Args:
         loop: the store's.
-        send: sends commands and returns an answer or an error for each; raises if the answers are unknown.
+        send: sends commands and returns a reply or an error for each; raises if the replies are unknown.
         explain: returns the error for the caller, or None if it may be gone at the next try.
-        on_answers: gets commands and answers before the callers do.
+        on_replies: receives commands and replies before the callers do.
         retry_seconds: how long a command is retried.
     """
 
@@ -281,7 +281,7 @@ class RedisListener:
             self._listening = asyncio.create_task(self._listen())
         self._is_out_of_tune = True
 
-    def forget(self, log_id: str) -> None:
+    def unsubscribe(self, log_id: str) -> None:
         """Unsubscribe for one follower."""
         found = self._followed[log_id]
         found.count -= 1
@@ -382,7 +382,7 @@ return first
 _DIGEST: Final = hashlib.sha1(_APPEND.encode(), usedforsecurity=False).hexdigest()
 _CONNECTIONS: Final = 32
 _ENTRIES_AT_ONCE: Final = 64
-_KEPT_SECONDS: Final = 7 * 24 * 3600
+_RETENTION_SECONDS: Final = 7 * 24 * 3600
 
 
 class _Append(Command):
@@ -397,9 +397,9 @@ class _Append(Command):
         self._values = values
 
     def arguments(self) -> Sequence[Any]:
-        expected, attempt, batch, kept_seconds = self._values
+        expected, attempt, batch, retention_seconds = self._values
         keys = (2, _state(self.log_id), _stream(self.log_id))
-        values = (expected, attempt, batch, int(self.tries > 1), kept_seconds, channel_of(self.log_id))
+        values = (expected, attempt, batch, int(self.tries > 1), retention_seconds, channel_of(self.log_id))
         return ("EVALSHA", _DIGEST, *keys, *values, *self._lines)
 
     def records(self, first: int) -> list[LogRecord]:
@@ -423,7 +423,7 @@ class RedisTurnLog:
     Args:
         url: ``redis://`` or ``rediss://``, with user, password and database where needed.
         retry_seconds: how long a command is retried while the server does not answer.
-        kept_seconds: the server expires a log after this time without an append.
+        retention_seconds: the server expires a log after this time without an append.
 
     Attributes:
         durable_writes: appends by this object.
@@ -431,11 +431,11 @@ class RedisTurnLog:
 
     interval_seconds = INTERVAL_SECONDS
 
-    def __init__(self, url: str, *, retry_seconds: float = 30.0, kept_seconds: int = _KEPT_SECONDS) -> None:
+    def __init__(self, url: str, *, retry_seconds: float = 30.0, retention_seconds: int = _RETENTION_SECONDS) -> None:
         self.durable_writes = 0
         self._url = url
         self._retry_seconds = retry_seconds
-        self._kept_seconds = kept_seconds
+        self._retention_seconds = retention_seconds
         self._loop = LoopThread("turn-log-redis")
         self._followers = Followers()
         self._name = uuid.uuid4().hex[:12]
@@ -477,7 +477,7 @@ class RedisTurnLog:
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
         """Read the entries that are there now; see the protocol."""
 
-        async def work() -> LogPage:
+        async def read_page() -> LogPage:
             records: list[LogRecord] = []
             next_offset = from_offset
             left = max_bytes
@@ -504,7 +504,7 @@ class RedisTurnLog:
                 if len(rows) < page_size:
                     return LogPage(records, next_offset)
 
-        return await self._loop.run(work())
+        return await self._loop.run(read_page())
 
     async def follow(
         self,
@@ -525,32 +525,32 @@ class RedisTurnLog:
                     yield page
         finally:
             with suppress(LogError):  # closed
-                self._loop.post(self._listener.forget, log_id)
+                self._loop.post(self._listener.unsubscribe, log_id)
 
     async def truncate(self, log_id: str, before_offset: int) -> None:
-        """Delete the entries before an offset, but the last one, which tells readers where the log ends."""
+        """Delete the entries before an offset, except the last one: it marks the end of the log for readers."""
 
-        async def work() -> None:
+        async def truncate_log() -> None:
             newest = await self._retry(lambda: self._client().xrevrange(_stream(log_id), count=1))
             if newest:
                 first = min(before_offset, int(newest[0][0].partition(b"-")[0]))
                 await self._retry(lambda: self._client().xtrim(_stream(log_id), minid=f"{first}-0", approximate=False))
 
-        await self._loop.run(work())
+        await self._loop.run(truncate_log())
 
     async def delete(self, *log_ids: str) -> None:
         """Delete logs and their cancel marks; see the protocol."""
 
-        async def work() -> None:
+        async def delete_log() -> None:
             for log_id in log_ids:
                 await self._delete(log_id)
 
-        await self._loop.run(work())
+        await self._loop.run(delete_log())
 
     async def sweep(self, *, older_than_seconds: float) -> int:
         """Delete logs without an append for that long; see the protocol."""
 
-        async def work() -> int:
+        async def sweep_logs() -> int:
             now = (await self._retry(lambda: self._client().time()))[0]
             keys = await self._retry(self._states)
             count = 0
@@ -562,11 +562,11 @@ class RedisTurnLog:
                     count += 1
             return count
 
-        return await self._loop.run(work())
+        return await self._loop.run(sweep_logs())
 
     async def request_cancel(self, log_id: str) -> None:
         """Mark the turn to be cancelled."""
-        await self._run(lambda: self._client().set(_cancel(log_id), 1, ex=self._kept_seconds))
+        await self._run(lambda: self._client().set(_cancel(log_id), 1, ex=self._retention_seconds))
 
     async def is_cancel_requested(self, log_id: str) -> bool:
         """Return whether the turn is marked."""
@@ -575,7 +575,7 @@ class RedisTurnLog:
     async def check(self) -> None:
         """Check that the server is writable; see the protocol."""
         key = _cancel("check")
-        await self._run(lambda: self._client().set(key, 1, ex=self._kept_seconds), retry_seconds=CHECK_SECONDS)
+        await self._run(lambda: self._client().set(key, 1, ex=self._retention_seconds), retry_seconds=CHECK_SECONDS)
 
     async def close(self) -> None:
         """Close the connections and stop the loop."""
@@ -587,7 +587,7 @@ class RedisTurnLog:
     async def _append(self, log_id: str, entries: Sequence[LogEntry], *, expected: int, attempt: int) -> int:
         """Run the script; return its answer."""
         lines = [encode_log_entry(entry) for entry in entries]
-        values = (expected, attempt, f"{self._name}:{next(self._batches)}", self._kept_seconds)
+        values = (expected, attempt, f"{self._name}:{next(self._batches)}", self._retention_seconds)
         return await self._pipelines.ask(_Append(log_id, entries, lines, values))
 
     async def _send(self, commands: Sequence[Command]) -> Sequence[Any]:

@@ -206,7 +206,7 @@ def append_all(connection: sqlite3.Connection, appends: Sequence[Append]) -> Non
 
 
 _CONTENT: Final = SqliteContent(
-    what="turn logs",
+    description="turn logs",
     version=1,
     schema="""
 CREATE TABLE logs (

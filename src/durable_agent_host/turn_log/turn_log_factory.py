@@ -89,7 +89,7 @@ def choose_turn_log(settings: Settings, environment: Mapping[str, str] = os.envi
     """Create the turn log that the settings name; connects to nothing.
 
     Args:
-        settings: ``turn_log`` names the store; a store that expires logs itself is told how long they are kept.
+        settings: ``turn_log`` names the store; a store that expires logs itself receives their retention.
         environment: names the embedded host's data folder, if it is the host, and the app's storage account.
 
     Returns:
@@ -127,7 +127,7 @@ def _open_redis(setting: str, settings: Settings, environment: Mapping[str, str]
         raise SettingError("DURABLE_AGENT_HOST_TURN_LOG needs: pip install 'durable-agent-host[redis]'")
     from durable_agent_host.turn_log.redis_log import RedisTurnLog  # noqa: PLC0415
 
-    return RedisTurnLog(setting, kept_seconds=math.ceil(settings.turn_log_retention_hours * 3600))
+    return RedisTurnLog(setting, retention_seconds=math.ceil(settings.turn_log_retention_hours * 3600))
 
 
 def _is_server(url: str) -> bool:

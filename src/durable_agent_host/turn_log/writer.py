@@ -23,7 +23,7 @@ MAX_TICK_SECONDS: Final = 0.1
 _LATE_SECONDS: Final = 0.01
 
 
-class Ticks:
+class WriteBatcher:
     """The ticks of one event loop; used in that loop only."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Ticks:
         self._latest = -math.inf
         self._length = SHORTEST_TICK_SECONDS
 
-    def due(self, earliest: float) -> float:
+    def next_write_time(self, earliest: float) -> float:
         """Return when to write.
 
         Args:
@@ -63,10 +63,10 @@ class Ticks:
             self._length = max(self._length * 0.9, SHORTEST_TICK_SECONDS)
 
 
-_TICKS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Ticks]] = WeakKeyDictionary()
+_TICKS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, WriteBatcher]] = WeakKeyDictionary()
 
 
-def ticks_of(loop: asyncio.AbstractEventLoop) -> Ticks:
+def ticks_of(loop: asyncio.AbstractEventLoop) -> WriteBatcher:
     """Return the ticks of a loop, always the same object.
 
     Args:
@@ -74,7 +74,7 @@ def ticks_of(loop: asyncio.AbstractEventLoop) -> Ticks:
     """
     found = _TICKS.get(loop)
     if found is None:
-        found = _TICKS[loop] = Ticks()
+        found = _TICKS[loop] = WriteBatcher()
     return found
 
 
@@ -154,7 +154,7 @@ class TurnLogWriter:
             await self._write_event.wait()
         self._check()
 
-    def note(self, entry: LogEntry, *, size_bytes: int = _ENTRY_BYTES, within_seconds: float = 0.0) -> None:
+    def append_soon(self, entry: LogEntry, *, size_bytes: int = _ENTRY_BYTES, within_seconds: float = 0.0) -> None:
         """Append an entry that recovery does not need: durable soon, and before anything committed later.
 
         Args:
@@ -189,9 +189,9 @@ class TurnLogWriter:
         """
         self._check()
         durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        first, *others = map(self._with_time, entries)
+        first, *remaining_entries = map(self._with_time, entries)
         self._pending_entries.append((first, durable))
-        self._pending_entries.extend((entry, None) for entry in others)
+        self._pending_entries.extend((entry, None) for entry in remaining_entries)
         self._hurry()
         return await durable
 
@@ -232,7 +232,7 @@ class TurnLogWriter:
         if self._is_urgent or self._bytes >= self._batch_bytes:
             self._begin()
         elif self._timer is None:
-            due = self._ticks.due(max(self._loop.time(), self._written_at + self._interval_seconds))
+            due = self._ticks.next_write_time(max(self._loop.time(), self._written_at + self._interval_seconds))
             self._timer = self._loop.call_at(due, self._on_time, due)
 
     def _on_time(self, due: float) -> None:

@@ -1,4 +1,4 @@
-"""Histories in the framework's Cosmos DB provider, wrapped: folded, and stored once."""
+"""HistoryLocations in the framework's Cosmos DB provider, wrapped: folded, and stored once."""
 
 import contextlib
 import json

@@ -4,7 +4,13 @@ import pytest
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
-from durable_agent_host.model.journal_entry import ModelBegun, ModelFinished, ToolFinished, ToolKey, ToolStarted
+from durable_agent_host.model.journal_entry import (
+    ModelCallCompletedEntry,
+    ModelCallStartedEntry,
+    ToolCallCompletedEntry,
+    ToolCallStartedEntry,
+    ToolKey,
+)
 from durable_agent_host.model.log_entry import EVENT, OUTCOME, LogEntry
 
 KEY = ToolKey(1, "call_a", 0)
@@ -14,26 +20,29 @@ CALL = '"position":1,"call_id":"call_a","occurrence":0'
 @pytest.mark.parametrize(
     ("step", "line"),
     [
-        (ModelBegun(0, {"token": "t"}), '{"kind":"model_begun","data":{"position":0,"continuation":{"token":"t"}}}'),
-        (ModelBegun(0, None), '{"kind":"model_begun","data":{"position":0,"continuation":null}}'),
         (
-            ModelFinished(2, {"messages": []}),
+            ModelCallStartedEntry(0, {"token": "t"}),
+            '{"kind":"model_begun","data":{"position":0,"continuation":{"token":"t"}}}',
+        ),
+        (ModelCallStartedEntry(0, None), '{"kind":"model_begun","data":{"position":0,"continuation":null}}'),
+        (
+            ModelCallCompletedEntry(2, {"messages": []}),
             '{"kind":"model_finished","data":{"position":2,"response":{"messages":[]}}}',
         ),
         (
-            ModelFinished(2, {}, {"set": {"n": 1}}),
+            ModelCallCompletedEntry(2, {}, {"set": {"n": 1}}),
             '{"kind":"model_finished","data":{"position":2,"response":{},"state":{"set":{"n":1}}}}',
         ),
         (
-            ToolStarted(KEY, "add", {"n": 1}),
+            ToolCallStartedEntry(KEY, "add", {"n": 1}),
             f'{{"kind":"tool_started","data":{{{CALL},"name":"add","arguments":{{"n":1}}}}}}',
         ),
         (
-            ToolFinished(KEY, "success", {"items": []}),
+            ToolCallCompletedEntry(KEY, "success", {"items": []}),
             f'{{"kind":"tool_finished","data":{{{CALL},"outcome":"success","result":{{"items":[]}}}}}}',
         ),
         (
-            ToolFinished(KEY, "error", {}, {"removed": ["n"]}),
+            ToolCallCompletedEntry(KEY, "error", {}, {"removed": ["n"]}),
             f'{{"kind":"tool_finished","data":{{{CALL},"outcome":"error","result":{{}},"state":{{"removed":["n"]}}}}}}',
         ),
     ],
@@ -46,7 +55,7 @@ def test_steps_are_stored_in_this_form(step, line):
 
 def test_a_state_without_a_change_is_not_stored():
     """An empty change leaves no key."""
-    assert "state" not in encode_journal_entry(ModelFinished(0, {}, {})).data
+    assert "state" not in encode_journal_entry(ModelCallCompletedEntry(0, {}, {})).data
 
 
 @pytest.mark.parametrize("kind", [EVENT, OUTCOME, "of a newer program"])

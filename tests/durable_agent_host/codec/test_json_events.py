@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.codec.offloaded_text import attach, listing
+from durable_agent_host.codec.offloaded_text import restore, with_text_list
 from durable_agent_host.codec.session_document_reader import (
     DocumentReader,
-    JsonEvents,
+    JsonStreamParser,
     ReadEntry,
     ReadReceipt,
     ReadText,
@@ -64,7 +64,7 @@ def test_pieces_are_read_as_the_whole(value, cuts, is_ascii):
 
 
 def read_all(pieces: list[bytes]) -> list:
-    reader = JsonEvents()
+    reader = JsonStreamParser()
     return [*(event for piece in pieces for event in reader.feed(piece)), *reader.feed(b"", is_end=True)]
 
 
@@ -97,7 +97,7 @@ def test_a_document_is_read_entry_by_entry():
     pieces = {one.name: one.data for one in read if isinstance(one, ReadText)}
     found = [one for one in read if isinstance(one, ReadEntry)]
     assert [one.number for one in found] == [0, 1, 2]
-    assert [attach(listing(one.entry, one.texts), pieces) for one in found] == entries
+    assert [restore(with_text_list(one.entry, one.texts), pieces) for one in found] == entries
     assert all(len(json.dumps(one.entry)) < 300 for one in found)
 
 

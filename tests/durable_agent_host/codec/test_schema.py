@@ -6,7 +6,7 @@ import pytest
 
 from durable_agent_host.codec.content_fields import FIELDS
 from durable_agent_host.codec.entity_state import decode_session, encode_session
-from durable_agent_host.codec.session_schema import CONTENT_FIELDS, document_faults
+from durable_agent_host.codec.session_schema import CONTENT_FIELDS, find_schema_violations
 from durable_agent_host.errors import StateError
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.session.repair import make_document_readable, repair_document
@@ -25,7 +25,7 @@ def test_every_field_of_the_frameworks_contents_has_a_shape():
 @pytest.mark.parametrize("name", SESSIONS)
 def test_documents_of_released_versions_have_no_fault(name):
     """Nothing is found in a golden document, with its unknown parts, and mending leaves it as it is."""
-    assert document_faults(golden(name)) == []
+    assert find_schema_violations(golden(name)) == []
     assert make_document_readable(golden(name)) == (golden(name), [])
 
 
@@ -41,7 +41,7 @@ def test_what_has_no_fault_is_read_and_what_has_is_mended(name):
                 repair_document(changed, RESPONSES.repair_rules)
             continue
         assert json.dumps(changed) == before
-        assert document_faults(mended) == [], change
+        assert find_schema_violations(mended) == [], change
         assert changes or mended == changed, change
         session = decode_session(mended)
         known = [one for one in session.entries if one["$type"] in ("request", "response")]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.turn_log.crash_points import BUDGET_POINTS, FORGET_POINTS, JOURNAL_POINTS
+from durable_agent_host.turn_log.crash_points import BUDGET_POINTS, CLEANUP_POINTS, JOURNAL_POINTS
 from functions_host.engine.crash_points import POINTS
 from tests.durable_agent_host.crash.features import ALL, SINGLE, Undisturbed, check_featured, featured_site
 from tests.durable_agent_host.crash.oracle import Figures
@@ -33,7 +33,7 @@ Plan = tuple[str, str]
 
 def points_of(features: frozenset[str]) -> tuple[str, ...]:
     """List the points beside the engine's that turns with features pass."""
-    more = (*(RESERVED if "budgets" in features else ()), *(FORGET_POINTS if "redaction" in features else ()))
+    more = (*(RESERVED if "budgets" in features else ()), *(CLEANUP_POINTS if "redaction" in features else ()))
     return (*JOURNAL_POINTS, *more)
 
 
@@ -88,7 +88,7 @@ def test_kills_with_all_features(practice_model: PracticeModel, featured: Undist
     """With everything on, and with one thing alone, killed at drawn points: as undisturbed, and nothing is leaked."""
     practice_model.forget()
     chance = chooser("crash points with features")
-    points = [chance.choice(RESERVED), chance.choice(FORGET_POINTS), *chance.sample([*JOURNAL_POINTS, *ENGINE], 2)]
+    points = [chance.choice(RESERVED), chance.choice(CLEANUP_POINTS), *chance.sample([*JOURNAL_POINTS, *ENGINE], 2)]
     plans = draw(chance, ALL, points)
     assert play(plans, ALL, tmp_path / "all", practice_model, featured) == set(plans)
     alone = frozenset({chance.choice(SINGLE)})

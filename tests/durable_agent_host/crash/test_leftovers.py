@@ -18,9 +18,9 @@ import requests
 
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
-from durable_agent_host.segments.blob_cache import PieceCache
-from durable_agent_host.segments.conversation_reader import Record
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.segments.blob_cache import BlobCache
+from durable_agent_host.segments.conversation_reader import ConversationReader
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.turn_log.crash_points import COPY_POINTS
 from functions_host.engine.crash_points import POINTS
 from tests.durable_agent_host.conftest import LAB
@@ -143,7 +143,7 @@ def pieces_file(data: Path) -> Path:
 async def _stored_and_named(path: Path, states: list[Any]) -> tuple[set[Any], set[Any]]:
     asked: set[tuple[str, str]] = set()
 
-    class Noting(SqliteSegmentStore):
+    class Noting(SqliteBlobStore):
         async def get(self, home: str, names: Collection[str]) -> dict[str, bytes]:
             asked.update((home, name) for name in names)
             return await super().get(home, names)
@@ -151,12 +151,12 @@ async def _stored_and_named(path: Path, states: list[Any]) -> tuple[set[Any], se
     store = Noting(path)
     try:
         for state in states:
-            record = Record(lambda: store, decode_session(state), cache=PieceCache(0))
+            record = ConversationReader(lambda: store, decode_session(state), cache=BlobCache(0))
             await record.namespaces()
             await record.agent_session()
             await record.entries()
         homes = [home async for home in store.list_namespaces() if home != SECRET_NAMESPACE]
-        return {(home, piece.name) for home in homes async for piece in store.pieces(home)}, asked
+        return {(home, piece.name) for home in homes async for piece in store.list_blobs(home)}, asked
     finally:
         await store.close()
 

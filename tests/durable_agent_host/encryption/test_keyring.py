@@ -18,14 +18,14 @@ from azure.core.pipeline.transport import RequestsTransport
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.encryption.cipher import Cipher
 from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE
-from durable_agent_host.encryption.encrypted_blob_store import EncryptedSegmentStore
+from durable_agent_host.encryption.encrypted_blob_store import EncryptedBlobStore
 from durable_agent_host.encryption.key_wrapping import KeyVaultKey, LocalKey, WrappingKey
 from durable_agent_host.encryption.keyring import Keyring
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 
 OLD, NEW = LocalKey("old", bytes(32)), LocalKey("new", bytes(range(32)))
 PLACE = ("piece", "home", "name")
@@ -34,23 +34,23 @@ PLACE = ("piece", "home", "name")
 @pytest.fixture
 async def store(tmp_path: Path):
     """A store of pieces."""
-    made = SqliteSegmentStore(tmp_path / "pieces.db")
+    made = SqliteBlobStore(tmp_path / "pieces.db")
     yield made
     await made.close()
 
 
-def ring(store: SqliteSegmentStore, *keys: WrappingKey) -> Keyring:
+def ring(store: SqliteBlobStore, *keys: WrappingKey) -> Keyring:
     """The keyring of another process."""
     return Keyring(lambda: store, keys)
 
 
-async def wrapped(store: SqliteSegmentStore) -> list[bytes]:
+async def wrapped(store: SqliteBlobStore) -> list[bytes]:
     """What is stored of the keys."""
-    names = [piece.name async for piece in store.pieces(KEYS_NAMESPACE)]
+    names = [piece.name async for piece in store.list_blobs(KEYS_NAMESPACE)]
     return list((await store.get(KEYS_NAMESPACE, names)).values())
 
 
-async def test_processes_that_begin_at_once_read_each_other(store: SqliteSegmentStore):
+async def test_processes_that_begin_at_once_read_each_other(store: SqliteBlobStore):
     """However many keys are made at once, every process decrypts what every other has encrypted, and then uses one."""
     rings = [ring(store, OLD) for _ in range(4)]
     await asyncio.gather(*(one.ready() for one in rings))
@@ -60,35 +60,35 @@ async def test_processes_that_begin_at_once_read_each_other(store: SqliteSegment
     assert len({ring(store, OLD).all()[0].id for _ in range(3)}) == 1
 
 
-async def test_pieces_of_processes_that_begin_at_once(store: SqliteSegmentStore):
+async def test_pieces_of_processes_that_begin_at_once(store: SqliteBlobStore):
     """A piece is stored under a name that follows from the key of its process: one that has another key finds it."""
     first, second = ring(store, OLD), ring(store, OLD)
     await first.ready()
-    kept = {piece.name: b"" async for piece in store.pieces(KEYS_NAMESPACE)}
+    kept = {piece.name: b"" async for piece in store.list_blobs(KEYS_NAMESPACE)}
     kept = await store.get(KEYS_NAMESPACE, kept)
     await store.delete(KEYS_NAMESPACE, kept)
     await second.ready()
     await store.put(KEYS_NAMESPACE, kept)  # as if both had looked before either wrote
     assert first.all() != second.all()
-    stores = [EncryptedSegmentStore(store, Cipher(one), one) for one in (first, second)]
+    stores = [EncryptedBlobStore(store, Cipher(one), one) for one in (first, second)]
     for mine, others, data in ((*stores, b"of the first"), (*stores[::-1], b"of the second")):
-        await mine.put("a" * 32, {piece_name(data): data})
-        assert await others.get("a" * 32, [piece_name(data)]) == {piece_name(data): data}
+        await mine.put("a" * 32, {blob_name(data): data})
+        assert await others.get("a" * 32, [blob_name(data)]) == {blob_name(data): data}
 
 
 @pytest.mark.parametrize("kept", [b"{}", b"[]", b"7", b'"text"', b"null", b"{", b"", b'{"dataKey": "a"}'])
-async def test_what_is_no_wrapped_key_is_an_error(store: SqliteSegmentStore, kept: bytes):
+async def test_what_is_no_wrapped_key_is_an_error(store: SqliteBlobStore, kept: bytes):
     """Among the keys, what somebody else has put there is named, and no other key is made for it."""
     await ring(store, OLD).ready()
     before = await wrapped(store)
-    await store.put(KEYS_NAMESPACE, {piece_name(kept): kept})
+    await store.put(KEYS_NAMESPACE, {blob_name(kept): kept})
     with pytest.raises(CorruptStateError):
         await ring(store, OLD).ready()
     assert sorted(await wrapped(store)) == sorted([*before, kept])
 
 
 @pytest.mark.parametrize("place", [("piece", "home", "other"), ("piece", "other", "name"), ("log", "home", "name")])
-async def test_what_is_encrypted_belongs_to_its_place(store: SqliteSegmentStore, place: tuple[str, ...]):
+async def test_what_is_encrypted_belongs_to_its_place(store: SqliteBlobStore, place: tuple[str, ...]):
     """At another place, or with any bit changed, it is refused; at its own, the same text gives the same bytes."""
     cipher = Cipher(ring(store, OLD))
     data = cipher.encrypt(PLACE, b"text")
@@ -202,7 +202,7 @@ def key_in(vault: SimpleNamespace) -> KeyVaultKey:
     return KeyVaultKey("v", vault.url, credential=Identity(), transport=WithoutTls())
 
 
-async def test_a_vault_keeps_the_key(store: SqliteSegmentStore):
+async def test_a_vault_keeps_the_key(store: SqliteBlobStore):
     """A key of Key Vault unwraps in the vault, by the version that wrapped; a refusal changes nothing."""
     with key_vault() as vault:
         data = Cipher(ring(store, key_in(vault))).encrypt(PLACE, b"text")
@@ -220,7 +220,7 @@ async def test_a_vault_keeps_the_key(store: SqliteSegmentStore):
     assert Cipher(ring(store, OLD)).decrypt(PLACE, data) == b"text"
 
 
-async def test_a_key_whose_version_is_unknown_wraps_nothing(store: SqliteSegmentStore):
+async def test_a_key_whose_version_is_unknown_wraps_nothing(store: SqliteBlobStore):
     """What it has wrapped could not be unwrapped after a rotation."""
     with key_vault() as vault:
         vault.may_get = False
@@ -230,7 +230,7 @@ async def test_a_key_whose_version_is_unknown_wraps_nothing(store: SqliteSegment
 
 
 @pytest.mark.parametrize("left", [0, 1, 4, 16, 31])
-async def test_what_was_cut_short_is_damaged(store: SqliteSegmentStore, left: int):
+async def test_what_was_cut_short_is_damaged(store: SqliteBlobStore, left: int):
     """Too short for a key's id, a nonce and a tag: it was changed, and no key is missing."""
     cipher = Cipher(ring(store, OLD))
     data = await asyncio.to_thread(cipher.encrypt, PLACE, b"text")

@@ -5,16 +5,16 @@ import json
 import azure.functions as func
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
+from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret
 from durable_agent_host.durable.store_health import StoreProbes
-from durable_agent_host.durable.task_hub import Hub
+from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.http.agent_routes import health
-from durable_agent_host.http.request_handling import Call, Host
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.settings import Settings
-from durable_agent_host.turn_log.protocol import NoTurnLog
+from durable_agent_host.turn_log.protocol import NullTurnLog
 
 NOWHERE = "http://127.0.0.1:9/runtime/webhooks/durabletask/?code=the-system-key"
 
@@ -23,20 +23,20 @@ async def test_a_store_that_does_not_answer_is_told(caplog, tmp_path):
     """Health is a 503 then, which tells a load balancer to send nobody here; the log has the reason, once, no key."""
     urls = dict.fromkeys(("id", "statusQueryGetUri", "sendEventPostUri", "terminatePostUri"), NOWHERE)
     binding = {"taskHubName": "hub", "creationUrls": {}, "managementUrls": urls, "rpcBaseUrl": NOWHERE}
-    pieces = SqliteSegmentStore(tmp_path / "segments.sqlite")
+    pieces = SqliteBlobStore(tmp_path / "segments.sqlite")
     client = DurableOrchestrationClient(json.dumps(binding | {"baseUrl": NOWHERE, "requiredQueryStringParameters": ""}))
-    hub = Hub(AppSecret(lambda: pieces))
-    turns = TurnClient(client, Wakeups(), probes=StoreProbes(NoTurnLog, lambda: pieces, {"Helper": None}), hub=hub)
+    hub = TaskHub(AppSecret(lambda: pieces))
+    turns = TurnClient(client, Notifier(), probes=StoreProbes(NullTurnLog, lambda: pieces, {"Helper": None}), hub=hub)
     agents = [{"name": "Helper"}]
-    host = Host(
+    host = HandlerContext(
         agents={"Helper": None},
         settings=Settings(),
-        open_log=NoTurnLog,
+        open_log=NullTurnLog,
         service_files_of=None,
         list_hosted_agents=lambda: agents,
     )
     for _ in range(3):
-        answer = await health(host, Call(func.HttpRequest("GET", "http://here/api/health", body=b"")), turns)
+        answer = await health(host, RouteRequest(func.HttpRequest("GET", "http://here/api/health", body=b"")), turns)
         assert answer.status_code == 503
         body = json.loads(answer.get_body())
         assert "the session store cannot be written" in body["detail"]

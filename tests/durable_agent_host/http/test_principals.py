@@ -9,7 +9,7 @@ import pytest
 
 from durable_agent_host import Principal, Settings
 from durable_agent_host.errors import ForbiddenError, RegistrationError, SettingError
-from durable_agent_host.http.gate import AskedSession, Gate, IncomingRequest
+from durable_agent_host.http.gate import AuthorizationTarget, Authorizer, IncomingRequest
 from durable_agent_host.http.principal_resolvers import AUTH_ENABLED, app_service_principal, function_key_principals
 
 ENTRA = {
@@ -81,7 +81,7 @@ def test_the_platforms_header_is_not_believed_elsewhere(monkeypatch: pytest.Monk
 
 def test_a_function_key_is_a_principal():
     """Keys that are named have the name, others a hash; the key itself is in no id."""
-    gate = Gate(function_key_principals({"old-key": "desk", "new-key": "desk"}))
+    gate = Authorizer(function_key_principals({"old-key": "desk", "new-key": "desk"}))
 
     def who(**headers: str) -> Principal | None:
         return asyncio.run(gate.identify(asked(**headers))).principal
@@ -118,7 +118,7 @@ def test_who_may_adopt_is_a_setting():
     """Everybody, nobody, or who has a role; another word stops the start."""
     name = "DURABLE_AGENT_HOST_ADOPT_SESSIONS"
     for said, plain, clerk in (("anybody", True, True), ("nobody", False, False), ("role:clerk", False, True)):
-        gate = Gate(function_key_principals(), adopters=Settings.from_environment({name: said}).adopt_sessions)
+        gate = Authorizer(function_key_principals(), adopters=Settings.from_environment({name: said}).adopt_sessions)
         assert gate.may_adopt(Principal("ada")) is plain
         assert gate.may_adopt(Principal("ada", roles=frozenset({"clerk"}))) is clerk
     for said in ("role:", "everybody", "clerk"):
@@ -129,11 +129,11 @@ def test_who_may_adopt_is_a_setting():
 def test_what_is_no_principal_is_no_caller():
     """A function that returns a text is a mistake of the app, and lets nobody in."""
     with pytest.raises(TypeError, match="Principal"):
-        asyncio.run(Gate(lambda _: "ada").identify(asked()))
+        asyncio.run(Authorizer(lambda _: "ada").identify(asked()))
     with pytest.raises(ValueError, match="id"):
         Principal("")
     with pytest.raises(RegistrationError, match="identify"):
-        Gate(authorize=lambda *_: True)
+        Authorizer(authorize=lambda *_: True)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,6 @@ def test_roles_can_be_any_collection():
 @pytest.mark.parametrize("answer", ["no", 1, None, {"clerk"}])
 def test_only_true_lets_somebody_in(answer: Any):
     """What else an app's rule returns, such as the text "no", is a mistake of the app, and nobody is let in."""
-    gate = Gate(lambda _: Principal("ada"), lambda *_: answer)
+    gate = Authorizer(lambda _: Principal("ada"), lambda *_: answer)
     with pytest.raises(TypeError, match="return True or False"):
-        asyncio.run(gate.is_authorized(Principal("ada"), "turn.read", AskedSession("Echo", "s", None)))
+        asyncio.run(gate.is_authorized(Principal("ada"), "turn.read", AuthorizationTarget("Echo", "s", None)))

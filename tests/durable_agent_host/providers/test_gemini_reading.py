@@ -11,7 +11,7 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.gemini.part_mapping import to_parts
 from durable_agent_host.providers.gemini.provider import GEMINI
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
-from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, whole_updates
+from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, response_as_updates
 from durable_agent_host.stream.live_events import LiveEvents
 from tests.durable_agent_host.gemini_lab import accepted_parts
 from tests.kit import RECORDINGS
@@ -142,7 +142,7 @@ def test_folding_in_parts_changes_nothing(name):
         a, b, c = (fold_part(part, GEMINI) for part in (updates[:first], updates[first:second], updates[second:]))
         assert stored(fold_updates([*a, *b, *c], GEMINI)) == whole
         assert stored(fold_updates([*fold_part([*a, *b], GEMINI), *updates[second:]], GEMINI)) == whole
-    assert stored(fold_updates(whole_updates(response), GEMINI)) == whole
+    assert stored(fold_updates(response_as_updates(response), GEMINI)) == whole
 
 
 @pytest.mark.parametrize("name", cases())

@@ -12,7 +12,7 @@ from durable_agent_host.model.provider_item import STAMP, ItemPart
 from durable_agent_host.providers import registry
 from durable_agent_host.providers.chat_completions.provider import CHAT
 from durable_agent_host.providers.gemini.provider import GEMINI
-from durable_agent_host.providers.generic_provider import NeutralProvider
+from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.openai.provider import OPENAI, RESPONSES
 from durable_agent_host.providers.registry import provider_for, register_provider
 
@@ -28,7 +28,7 @@ class Derived(Mine):
     """A client of the same kind."""
 
 
-class Reader(NeutralProvider):
+class Reader(GenericProvider):
     """Knows what no other provider does."""
 
     def read_item(self, update, /):
@@ -84,7 +84,7 @@ def test_a_client_that_nobody_knows_gets_the_neutral_provider():
     """It is used as it is, and its contents are what is kept."""
     client = Mine()
     neutral = provider_for(client)
-    assert isinstance(neutral, NeutralProvider)
+    assert isinstance(neutral, GenericProvider)
     assert neutral not in (OPENAI, RESPONSES, GEMINI)
     assert neutral.adapt(client) is client
     contents = [Content.from_text("hi"), Content.from_text("", additional_properties={STAMP: {"provider": "other"}})]

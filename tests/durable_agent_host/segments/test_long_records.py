@@ -12,21 +12,21 @@ from durable_agent_host.codec.entity_state import decode_session, encode_session
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.errors import NotFoundError, RequestError
 from durable_agent_host.model.session import Receipt, Session
-from durable_agent_host.segments.blob_cache import PieceCache
+from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_fork import make_fork
 from durable_agent_host.segments.conversation_import import read_document
 from durable_agent_host.segments.conversation_pages import read_page
-from durable_agent_host.segments.conversation_reader import Record
-from durable_agent_host.segments.conversation_writer import RecordWriter
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.segments.conversation_reader import ConversationReader
+from durable_agent_host.segments.conversation_writer import ConversationWriter
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 
 HEAD_BYTES = 32 * 1024
 TURNS = 700
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteSegmentStore]:
-    kept = SqliteSegmentStore(tmp_path / "segments.sqlite")
+def store(tmp_path: Path) -> Iterator[SqliteBlobStore]:
+    kept = SqliteBlobStore(tmp_path / "segments.sqlite")
     yield kept
     asyncio.run(kept.close())
 
@@ -50,7 +50,7 @@ def turns(count: int = TURNS, said: str = "word " * 40) -> list[dict]:
     return found
 
 
-def stored(store: SqliteSegmentStore, entries: list[dict], home: str = "a" * 32) -> Session:
+def stored(store: SqliteBlobStore, entries: list[dict], home: str = "a" * 32) -> Session:
     """A session with these entries, as an import leaves it."""
     receipts = [{"turnId": one["correlationId"], "endedAt": ""} for one in entries[::2]]
     data = {"extensionData": {"durableAgentHost": {"version": 1, "receipts": receipts}}, "conversationHistory": entries}
@@ -58,21 +58,21 @@ def stored(store: SqliteSegmentStore, entries: list[dict], home: str = "a" * 32)
     return asyncio.run(imported(store, raw, home))
 
 
-async def imported(store: SqliteSegmentStore, raw: bytes, home: str) -> Session:
+async def imported(store: SqliteBlobStore, raw: bytes, home: str) -> Session:
     async def body():
         for place in range(0, len(raw), 100_000):
             yield raw[place : place + 100_000]
 
-    writer = RecordWriter(lambda: store, home, holder="@a@s", seen=200, grace_seconds=3600)
+    writer = ConversationWriter(lambda: store, home, holder="@a@s", seen=200, grace_seconds=3600)
     return decode_session((await read_document(body(), writer, max_bytes=1 << 30)).document)
 
 
-def record_of(store: SqliteSegmentStore, session: Session) -> Record:
+def record_of(store: SqliteBlobStore, session: Session) -> ConversationReader:
     """With nothing in a cache, as another process reads it."""
-    return Record(lambda: store, decode_session(encode_session(session)), cache=PieceCache(0))
+    return ConversationReader(lambda: store, decode_session(encode_session(session)), cache=BlobCache(0))
 
 
-def whole(store: SqliteSegmentStore, session: Session) -> list:
+def whole(store: SqliteBlobStore, session: Session) -> list:
     return list(asyncio.run(record_of(store, session).entries()))
 
 
@@ -80,7 +80,7 @@ def head_bytes(session: Session) -> int:
     return len(json_bytes_of(encode_session(session)))
 
 
-def forked(store: SqliteSegmentStore, session: Session, new_id: str, **asked) -> Session:
+def forked(store: SqliteBlobStore, session: Session, new_id: str, **asked) -> Session:
     async def fork() -> Session:
         made = await make_fork(record_of(store, session), new_id, **asked)
         await made.hold(lambda: store, f"@a@{new_id}")
@@ -131,7 +131,7 @@ def test_a_fork_ends_anywhere(store, turn, is_before):
         forked(store, session, "new", at_turn="t999")
 
 
-async def sizes(store: SqliteSegmentStore, home: str) -> dict[str, int]:
+async def sizes(store: SqliteBlobStore, home: str) -> dict[str, int]:
     return {piece.name: piece.size async for piece in store.pieces(home)}
 
 

@@ -12,12 +12,12 @@ import pytest
 from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.errors import LogError, LogUnavailableError
 from durable_agent_host.model.session import Session
-from durable_agent_host.segments.blob_cache import PieceCache
+from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_import import Imported, read_document
-from durable_agent_host.segments.conversation_reader import Record
-from durable_agent_host.segments.conversation_writer import RecordWriter
-from durable_agent_host.segments.garbage_collection import Keeps, Sweeper
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.segments.conversation_reader import ConversationReader
+from durable_agent_host.segments.conversation_writer import ConversationWriter
+from durable_agent_host.segments.garbage_collection import GarbageCollector, RetainedNamespace
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 
 HOME, HOLDER = "a" * 32, "@a@s"
 GRACE_SECONDS = 8.0
@@ -39,7 +39,7 @@ DATA = {"extensionData": {"durableAgentHost": {"version": 1, "overlay": OVERLAY}
 DOCUMENT = json.dumps({"schemaVersion": "1.1.0", "data": DATA}).encode()
 
 
-class Store(SqliteSegmentStore):
+class Store(SqliteBlobStore):
     """A store that can lose its notes of holders for a while."""
 
     is_failing = False
@@ -60,22 +60,22 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 async def pieces_of(store: Store) -> dict[str, float]:
     """The names of all pieces, with their ages."""
-    return {piece.name: piece.age_seconds async for piece in store.pieces(HOME)}
+    return {piece.name: piece.age_seconds async for piece in store.list_blobs(HOME)}
 
 
-async def sweep(store: Store, grace: float, session: Session | Keeps = Keeps.NOTHING) -> int:
+async def sweep(store: Store, grace: float, session: Session | RetainedNamespace = RetainedNamespace.NOTHING) -> int:
     """Sweep; returns how many pieces went."""
 
-    async def read(holder: str) -> Session | Keeps:
+    async def read(holder: str) -> Session | RetainedNamespace:
         return session
 
-    return (await Sweeper(store, read, grace_seconds=grace, unheld_seconds=grace).sweep(HOME)).pieces
+    return (await GarbageCollector(store, read, grace_seconds=grace, unheld_seconds=grace).sweep(HOME)).pieces
 
 
 async def imported(store: Store | None, body: AsyncIterator[bytes], grace: float = GRACE_SECONDS) -> Imported:
     """Import a document, as the host does, up to its head."""
     opened = None if store is None else lambda: store
-    writer = RecordWriter(opened, HOME, holder=HOLDER, seen=200, grace_seconds=grace)
+    writer = ConversationWriter(opened, HOME, holder=HOLDER, seen=200, grace_seconds=grace)
     async with writer.holding():
         return await read_document(body, writer, max_bytes=1 << 30)
 
@@ -118,7 +118,7 @@ async def test_a_sweep_takes_nothing_of_an_import_that_is_under_way(store: Store
     grow_old(tmp_path / "segments.sqlite")
     assert await sweep(store, GRACE_SECONDS, session) == 0
     assert (await pieces_of(store)).keys() == before.keys()
-    record = Record(lambda: store, session, cache=PieceCache(0))
+    record = ConversationReader(lambda: store, session, cache=BlobCache(0))
     assert list(await record.entries()) == ENTRIES
 
 

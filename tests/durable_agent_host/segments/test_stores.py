@@ -12,11 +12,11 @@ ACCOUNT = {"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
 @pytest.mark.parametrize(
     ("setting", "environment", "kind"),
     [
-        ("", {"FUNCTIONS_HOST_DATA": "/nowhere"} | ACCOUNT, "SqliteSegmentStore"),
-        ("", ACCOUNT, "BlobSegmentStore"),
-        ("", {"AzureWebJobsStorage__accountName": "account"}, "BlobSegmentStore"),
-        ("blob", {"FUNCTIONS_HOST_DATA": "/nowhere"} | ACCOUNT, "BlobSegmentStore"),
-        ("sqlite:/nowhere/pieces.sqlite", {}, "SqliteSegmentStore"),
+        ("", {"FUNCTIONS_HOST_DATA": "/nowhere"} | ACCOUNT, "SqliteBlobStore"),
+        ("", ACCOUNT, "AzureBlobStore"),
+        ("", {"AzureWebJobsStorage__accountName": "account"}, "AzureBlobStore"),
+        ("blob", {"FUNCTIONS_HOST_DATA": "/nowhere"} | ACCOUNT, "AzureBlobStore"),
+        ("sqlite:/nowhere/pieces.sqlite", {}, "SqliteBlobStore"),
     ],
 )
 def test_the_store_is_chosen_without_touching_it(setting, environment, kind):
@@ -27,7 +27,7 @@ def test_the_store_is_chosen_without_touching_it(setting, environment, kind):
 def test_the_turn_log_does_not_choose_the_store():
     """With turn logs in Redis, pieces are in the app's storage account."""
     settings = Settings(turn_log="redis://127.0.0.1:1")
-    assert type(open_segment_store(settings, ACCOUNT)).__name__ == "BlobSegmentStore"
+    assert type(open_segment_store(settings, ACCOUNT)).__name__ == "AzureBlobStore"
 
 
 @pytest.mark.parametrize("setting", ["sqlite", "sqlite:", "blob:x", "redis://127.0.0.1:1", "file:/x", "/x"])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from tests import sweeps
 from tests.contract.piece_stores import BlobPieces
 from tests.durable_agent_host.segments.worlds import Aging, World, holder_named
@@ -107,7 +107,7 @@ async def world_of(*talk: tuple) -> AsyncIterator[World]:
     """A world in which there has been some talk already."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "segments.sqlite")
-        store = SqliteSegmentStore(path)
+        store = SqliteBlobStore(path)
 
         async def age(seconds: float) -> None:
             await store.check()  # the first use creates the file
@@ -141,7 +141,7 @@ async def check_rest(world: World) -> None:
     await world.finish()
     await check_conversations(world)
     assert await world.stored() == await world.named()
-    homes = {(home, holder_named(name)) for name, head in world.heads.items() for home in head.sealed.homes}
+    homes = {(home, holder_named(name)) for name, head in world.heads.items() for home in head.sealed.namespaces}
     assert await world.held() == homes
 
 

@@ -16,14 +16,14 @@ from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
-from durable_agent_host.segments.blob_cache import PieceCache
+from durable_agent_host.segments.blob_cache import BlobCache
 from durable_agent_host.segments.conversation_fork import keep_original, make_fork
 from durable_agent_host.segments.conversation_import import read_document
-from durable_agent_host.segments.conversation_reader import Record
+from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.conversation_repair import repair_record
-from durable_agent_host.segments.conversation_writer import RecordWriter
-from durable_agent_host.segments.garbage_collection import CleanNamespaces, Keeps, Sweeper
-from durable_agent_host.segments.protocol import SegmentStore, StoredPiece
+from durable_agent_host.segments.conversation_writer import ConversationWriter
+from durable_agent_host.segments.garbage_collection import CleanNamespaces, GarbageCollector, RetainedNamespace
+from durable_agent_host.segments.protocol import BlobStore, StoredBlob
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.sealing import SealedOutcome, clear_segments, seal_outcome
 
@@ -48,7 +48,7 @@ class World:
         texts: what each session's conversation is to be.
     """
 
-    def __init__(self, store: SegmentStore, age: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(self, store: BlobStore, age: Callable[[float], Awaitable[None]]) -> None:
         self.store = store
         self.heads: dict[str, Session] = {}
         self.texts: dict[str, list[str]] = {}
@@ -181,7 +181,7 @@ class World:
             at_turn = texts[middle].removeprefix("ask ")
             texts = texts[: middle + 2]
         try:
-            fork = await make_fork(Record(lambda: store, head, cache=PieceCache(0)), new, at_turn=at_turn)
+            fork = await make_fork(ConversationReader(lambda: store, head, cache=BlobCache(0)), new, at_turn=at_turn)
         except CorruptStateError:
             assert self.heads.get(name) != head  # it was erased or reset meanwhile
             return
@@ -208,7 +208,7 @@ class World:
         document = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": history}}).encode()
         store: Any = Stepping(self.store, self._step)
         home, holder = derived_id("home of import", str(self._turns)), holder_named(name)
-        writer = RecordWriter(lambda: store, home, holder=holder, seen=50, grace_seconds=GRACE_SECONDS)
+        writer = ConversationWriter(lambda: store, home, holder=holder, seen=50, grace_seconds=GRACE_SECONDS)
         imported = await read_document(_at_once(document), writer, max_bytes=len(document))
         await self._step()
         if name not in self.heads:
@@ -223,7 +223,7 @@ class World:
             return
         store: Any = Stepping(self.store, self._step)
         texts = [*self.texts.get(name, [])]
-        record = Record(lambda: store, head, cache=PieceCache(0))
+        record = ConversationReader(lambda: store, head, cache=BlobCache(0))
         repaired, changes = await repair_record(record, RepairRules())
         if not changes or head.running:
             return
@@ -250,7 +250,7 @@ class World:
         if head is None or head.running:
             return
         self.heads[name] = replace(head, erasing="now")
-        for home in head.sealed.homes:
+        for home in head.sealed.namespaces:
             await self._sweeper().erase(home, holder_named(name))
         await self._step()
         if name in self.heads and self.heads[name].erasing:
@@ -271,13 +271,13 @@ class World:
         async for home in Stepping(self.store, self._step).list_namespaces():
             await sweeper.sweep(home, self._clean)
 
-    def _sweeper(self) -> Sweeper:
-        async def read(holder: str) -> Session | Keeps:
+    def _sweeper(self) -> GarbageCollector:
+        async def read(holder: str) -> Session | RetainedNamespace:
             await self._step()
-            return self.heads.get(holder.rpartition("@")[2], Keeps.NOTHING)
+            return self.heads.get(holder.rpartition("@")[2], RetainedNamespace.NOTHING)
 
         store: Any = Stepping(self.store, self._step)
-        return Sweeper(store, read, grace_seconds=GRACE_SECONDS, unheld_seconds=GRACE_SECONDS)
+        return GarbageCollector(store, read, grace_seconds=GRACE_SECONDS, unheld_seconds=GRACE_SECONDS)
 
     def _others(self) -> list[str]:
         return [kind for task, kind in self._kinds.items() if task is not asyncio.current_task()]
@@ -287,14 +287,16 @@ class World:
     async def read(self, name: str) -> list[str]:
         """Read a conversation from its head and the store alone."""
         head = self.heads[name]
-        record = Record(lambda: self.store, head, cache=PieceCache())
+        record = ConversationReader(lambda: self.store, head, cache=BlobCache())
         await record.agent_session()
         return [entry["messages"][0]["contents"][0]["text"] for entry in await record.entries()]
 
     async def stored(self) -> set[tuple[str, str]]:
         """All pieces that the store has."""
         return {
-            (home, piece.name) async for home in self.store.list_namespaces() async for piece in self.store.pieces(home)
+            (home, piece.name)
+            async for home in self.store.list_namespaces()
+            async for piece in self.store.list_blobs(home)
         }
 
     async def named(self) -> set[tuple[str, str]]:
@@ -303,7 +305,7 @@ class World:
 
         store: Any = _Noting(self.store, asked)
         for head in self.heads.values():
-            record = Record(lambda: store, head, cache=PieceCache())
+            record = ConversationReader(lambda: store, head, cache=BlobCache())
             await record.namespaces()
             await record.agent_session()
             await record.entries()
@@ -324,7 +326,7 @@ class World:
 class Stepping:
     """The store, whose every access waits for its turn."""
 
-    def __init__(self, store: SegmentStore, step: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, store: BlobStore, step: Callable[[], Awaitable[None]]) -> None:
         self._store = store
         self._step = step
 
@@ -343,10 +345,10 @@ class Stepping:
         await self._step()
         return await self._store.read(home, name, start, size)
 
-    async def pieces(self, home: str) -> AsyncIterator[StoredPiece]:
+    async def list_blobs(self, home: str) -> AsyncIterator[StoredBlob]:
         """See the protocol."""
         await self._step()
-        for piece in [piece async for piece in self._store.pieces(home)]:
+        for piece in [piece async for piece in self._store.list_blobs(home)]:
             yield piece
 
     async def list_namespaces(self) -> AsyncIterator[str]:
@@ -383,7 +385,7 @@ class Aging:
         store: nobody else uses it.
     """
 
-    def __init__(self, store: SegmentStore) -> None:
+    def __init__(self, store: BlobStore) -> None:
         self._store = store
         self._now = 0.0
         self._put_at: dict[tuple[str, str], float] = {}
@@ -406,9 +408,9 @@ class Aging:
         """See the protocol."""
         return await self._store.read(home, name, start, size)
 
-    async def pieces(self, home: str) -> AsyncIterator[StoredPiece]:
+    async def list_blobs(self, home: str) -> AsyncIterator[StoredBlob]:
         """See the protocol."""
-        async for piece in self._store.pieces(home):
+        async for piece in self._store.list_blobs(home):
             yield replace(piece, age_seconds=piece.age_seconds + self._now - self._put_at[home, piece.name])
 
     async def list_namespaces(self) -> AsyncIterator[str]:
@@ -418,7 +420,7 @@ class Aging:
 
     async def delete(self, home: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
         """See the protocol."""
-        old = {piece.name async for piece in self.pieces(home) if piece.age_seconds >= older_than_seconds}
+        old = {piece.name async for piece in self.list_blobs(home) if piece.age_seconds >= older_than_seconds}
         return await self._store.delete(home, old & {*names})
 
     async def hold(self, home: str, holder: str) -> None:
@@ -448,7 +450,7 @@ class Aging:
 class _Noting:
     """The store, of which only is read; notes what."""
 
-    def __init__(self, store: SegmentStore, asked: set[tuple[str, str]]) -> None:
+    def __init__(self, store: BlobStore, asked: set[tuple[str, str]]) -> None:
         self._store = store
         self._asked = asked
 

@@ -6,7 +6,7 @@ import hashlib
 from agent_framework import AgentResponse, Content, Message
 
 from durable_agent_host.codec.message import encode_request_entry, encode_response_entry
-from durable_agent_host.codec.offloaded_text import detach
+from durable_agent_host.codec.offloaded_text import offload
 from durable_agent_host.model.turn import TurnRequest
 from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.session.entry_files import files_of_entries
@@ -20,7 +20,7 @@ def files_in(*entries):
     """The files of entries as they are stored, and the pieces that were taken out."""
     pieces, stored = {}, []
     for entry in entries:
-        small, taken = detach(entry)
+        small, taken = offload(entry)
         pieces |= taken
         stored.append(small)
     return files_of_entries(stored, "home", mark=MARK, service_files=RESPONSES.service_files), pieces

@@ -141,7 +141,7 @@ def test_what_would_be_refused_is_found_and_mended(kind):
     before = copy.deepcopy(entries)
     mended, changes = repair_entries(entries, RESPONSES.repair_rules)
     assert any(sentence in change.problem for change in changes), changes
-    assert all(change.place and change.repair for change in changes)
+    assert all(change.location and change.repair for change in changes)
     assert entries == before
     assert repair_entries(mended, RESPONSES.repair_rules) == (mended, [])
     assert {content.call_id for content in contents_of(mended) if content.type == "function_call"} == {

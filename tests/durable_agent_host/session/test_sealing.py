@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.entity_state import decode_session, encode_session
-from durable_agent_host.codec.offloaded_text import attach, detach, detached_of
+from durable_agent_host.codec.offloaded_text import get_offloaded_texts, offload, restore
 from durable_agent_host.codec.session_blobs import json_bytes_of
 from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome
-from durable_agent_host.segments.conversation_reader import Record
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.segments.conversation_reader import ConversationReader
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.session.admission import ReceiptWindow, commit_outcome
 from durable_agent_host.session.sealing import seal_outcome
 
@@ -42,7 +42,7 @@ def entries(turn: str, *sizes: int, letter: str = "x") -> tuple[dict, ...]:
 class Conversation:
     """A session that is stored, and what it should hold."""
 
-    def __init__(self, store: SqliteSegmentStore, session: Session = NEW) -> None:
+    def __init__(self, store: SqliteBlobStore, session: Session = NEW) -> None:
         self.store, self.session, self.written = store, session, 0
         self.expected = [*session.entries]
 
@@ -59,7 +59,7 @@ class Conversation:
 
     def check(self) -> None:
         """The record is what was said, from both ends."""
-        record = Record(lambda: self.store, self.session)
+        record = ConversationReader(lambda: self.store, self.session)
         assert list(asyncio.run(record.entries())) == self.expected
         assert self.session.message_count == len(self.expected)
         assert asyncio.run(backwards(record)) == self.expected
@@ -69,17 +69,17 @@ class Conversation:
         return len(json_bytes_of(encode_session(self.session)))
 
 
-async def backwards(record: Record) -> list:
+async def backwards(record: ConversationReader) -> list:
     found: list = []
     async for chunk in record.newest_first():
         assert chunk.first == record.session.message_count - len(found) - len(chunk.entries)
-        found = [*await record.whole(chunk), *found]
+        found = [*await record.load_chunk(chunk), *found]
     return found
 
 
 @pytest.fixture
 def store(tmp_path: Path):
-    opened = SqliteSegmentStore(tmp_path / "segments.sqlite")
+    opened = SqliteBlobStore(tmp_path / "segments.sqlite")
     yield opened
     asyncio.run(opened.close())
 
@@ -91,14 +91,14 @@ SIZES = st.sampled_from([0, 10, 500, 3_000, 20_000, 300_000])
 def test_the_record_is_what_was_said(turns):
     """Whatever turns bring, head and segments together are the conversation, and every turn's end is found again."""
     with TemporaryDirectory() as folder:
-        kept = Conversation(SqliteSegmentStore(Path(folder, "segments.sqlite")))
+        kept = Conversation(SqliteBlobStore(Path(folder, "segments.sqlite")))
         for n, (status, asked, answered) in enumerate(turns):
             own = entries(f"turn-{n}", asked, answered) if status != "failed" else ()
             error = None if status == "completed" else {"type": "TurnError", "message": "no"}
             kept.turn(f"turn-{n}", TurnOutcome(f"turn-{n}", status, entries=own, error=error, request_hash="ab" * 32))
             assert kept.head_bytes() <= HEAD_BYTES
         kept.check()
-        record = Record(lambda: kept.store, kept.session)
+        record = ConversationReader(lambda: kept.store, kept.session)
         for n, (status, *_) in enumerate(turns):
             found = asyncio.run(record.turn(f"turn-{n}"))
             assert found.receipt
@@ -121,7 +121,7 @@ def test_a_long_conversation_is_written_once(store):
     kept.check()
     assert max(ref.depth for ref in kept.session.sealed.refs) >= 2
     assert kept.written <= 1.25 * added
-    found = asyncio.run(Record(lambda: store, kept.session).turn("turn-3"))
+    found = asyncio.run(ConversationReader(lambda: store, kept.session).turn("turn-3"))
     assert [*found.entries] == [7, 8]
 
 
@@ -135,7 +135,7 @@ def test_a_long_conversation_is_written_once(store):
 def test_detached_texts_come_back_to_the_letter(value):
     """Taking large texts out of an entry and putting them back gives the same entry, whatever is in it."""
     entry = {"$type": "response", "correlationId": "t", "messages": value}
-    small, pieces = detach(entry, least=30)
-    assert attach(json.loads(json.dumps(small)), pieces) == entry
+    small, pieces = offload(entry, least=30)
+    assert restore(json.loads(json.dumps(small)), pieces) == entry
     assert all(len(piece) >= 15 for piece in pieces.values())
-    assert len(detached_of(small)) >= len(pieces)
+    assert len(get_offloaded_texts(small)) >= len(pieces)

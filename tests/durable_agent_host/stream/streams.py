@@ -28,7 +28,7 @@ CLIENT = provider.adapt(_BROUGHT)
 ENDS = {"response.completed", "response.incomplete", "response.failed"}
 
 
-class Recorded(dict[str, Any]):
+class JournalState(dict[str, Any]):
     """A recorded event, which the SDK parses once for all tests of a worker."""
 
     @cached_property
@@ -71,7 +71,7 @@ def updates_of(events: Iterable[dict[str, Any]]) -> list[AgentResponseUpdate]:
     }
     updates: list[AgentResponseUpdate] = []
     for event in events:
-        typed = event.typed if isinstance(event, Recorded) else _typed(event)
+        typed = event.typed if isinstance(event, JournalState) else _typed(event)
         try:
             update = CLIENT._parse_chunk_from_openai(typed, options, call_ids)
         except (ChatClientException, ProviderError):  # the answer failed: the client gives no more of it
@@ -109,7 +109,7 @@ def recorded() -> list[Stream]:
 
 def _streamed() -> Iterator[Stream]:
     for path in sorted([*FOLDER.glob("*.jsonl"), *FOLDER.glob("multiturn/*/*.jsonl")]):
-        events = [Recorded(json.loads(line)["data"]) for line in path.read_text().splitlines()]
+        events = [JournalState(json.loads(line)["data"]) for line in path.read_text().splitlines()]
         finals = [event["response"] for event in events if event["type"] in ENDS]
         yield Stream(_name(path), events, finals[-1] if finals else None)
 
@@ -118,7 +118,7 @@ def _bodies() -> Iterator[Stream]:
     for path in sorted([*FOLDER.glob("*.response.json"), *FOLDER.glob("multiturn/*/*.response.json")]):
         body = json.loads(path.read_text())
         if body.get("object") == "response" and body.get("status") in {"completed", "incomplete"}:
-            yield Stream(_name(path), [Recorded(event) for event in stream_events(body)], body)
+            yield Stream(_name(path), [JournalState(event) for event in stream_events(body)], body)
 
 
 def _name(path: Path) -> str:

@@ -8,7 +8,7 @@ from agent_framework import AgentResponseUpdate, Content
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_agent_host.stream.fold import fold_contents, fold_part, fold_updates, whole_updates
+from durable_agent_host.stream.fold import fold_contents, fold_part, fold_updates, response_as_updates
 from practice_model.dialects.responses.event_grammar import stream_events
 from tests.durable_agent_host.stream.comparing import interleaved
 from tests.durable_agent_host.stream.streams import (
@@ -122,7 +122,7 @@ def test_folding_what_is_folded_changes_nothing(answer, size, end):
     """The fold is idempotent, for streams that end early too."""
     updates = updates_of(stream_events(answer, size))
     once = fold_updates(updates[: end % (len(updates) + 1)], provider)
-    assert stored(fold_updates(whole_updates(once), provider)) == stored(once)
+    assert stored(fold_updates(response_as_updates(once), provider)) == stored(once)
 
 
 # --- streams of any framework client, without the provider's items -----------------------------------------------
@@ -181,7 +181,7 @@ def test_plain_streams_obey_the_laws(stream, cuts, place):
     first, second = updates[: place % (len(updates) + 1)], updates[place % (len(updates) + 1) :]
     parts = [*fold_part(first, provider), *fold_part(second, provider)]
     assert stored_all(fold_updates(parts, provider)) == stored_all(folded)
-    assert stored(fold_updates(whole_updates(folded), provider)) == stored(folded)
+    assert stored(fold_updates(response_as_updates(folded), provider)) == stored(folded)
     assert stored(fold_updates(folded.to_updates(), provider)) == stored(folded)
     said = [(content.type, whole_text(content)) for message in folded.messages for content in message.contents]
     assert said == neighbours_joined(stream)
@@ -279,11 +279,7 @@ def test_characters_that_were_cut_in_two_are_whole():
     updates = [AgentResponseUpdate(role="assistant", contents=[content]) for content in contents]
     text, call = fold_updates(updates, provider).messages[0].contents
     assert (text.text, call.arguments) == ("a😀b\ud83dc", "a😀b\ud83dc")
-    parts = [
-        *fold_part(updates[:1], provider),
-        *fold_part(updates[1:4], provider),
-        *fold_part(updates[4:], provider),
-    ]
+    parts = [*fold_part(updates[:1], provider), *fold_part(updates[1:4], provider), *fold_part(updates[4:], provider)]
     assert fold_updates(parts, provider).messages[0].contents == [text, call]
 
 

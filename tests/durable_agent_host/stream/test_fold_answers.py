@@ -11,7 +11,7 @@ from durable_agent_host.providers.openai.item_mapping import (
     to_input_item,
 )
 from durable_agent_host.providers.openai.item_types import item_type
-from durable_agent_host.stream.fold import fold_part, fold_updates, whole_updates
+from durable_agent_host.stream.fold import fold_part, fold_updates, response_as_updates
 from tests.durable_agent_host.answers import ANSWERS, TOKEN, body_of, events_of, message, text
 from tests.durable_agent_host.stream.comparing import comparable, contents_of, interleaved
 from tests.durable_agent_host.stream.streams import (
@@ -62,7 +62,7 @@ def test_cutting_mixing_and_folding_in_parts_change_nothing(name):
     cuts = updates[:first], updates[first:second], updates[second:]
     parts = [update for part in cuts for update in fold_part(part, provider)]
     assert stored_all(fold_updates(parts, provider)) == whole
-    assert stored(fold_updates(whole_updates(folded), provider)) == whole["messages"]
+    assert stored(fold_updates(response_as_updates(folded), provider)) == whole["messages"]
     assert stored(fold_updates(folded.to_updates(), provider)) == whole["messages"]
 
 
@@ -76,7 +76,7 @@ def test_a_stream_that_ends_early_obeys_the_laws(name):
         half = len(updates) // 2
         parts = [*fold_part(updates[:half], provider), *fold_part(updates[half:], provider)]
         assert stored_all(fold_updates(parts, provider)) == stored_all(folded)
-        assert stored(fold_updates(whole_updates(folded), provider)) == stored(folded)
+        assert stored(fold_updates(response_as_updates(folded), provider)) == stored(folded)
 
 
 def test_token_probabilities_are_kept_with_their_texts():

@@ -12,7 +12,7 @@ from durable_agent_host.providers.openai.item_mapping import (
     to_input_item,
 )
 from durable_agent_host.providers.openai.item_types import item_type
-from durable_agent_host.stream.fold import fold_part, fold_updates, whole_updates
+from durable_agent_host.stream.fold import fold_part, fold_updates, response_as_updates
 from tests.durable_agent_host.stream.comparing import comparable, contents_of
 from tests.durable_agent_host.stream.streams import (
     FOLDER,
@@ -62,7 +62,7 @@ def test_cutting_and_folding_a_recorded_stream_changes_nothing(stream):
     assert stored_all(fold_updates([*a, *b, *c], provider)) == whole
     assert stored_all(fold_updates([*fold_part([*a, *b], provider), *updates[second:]], provider)) == whole
     assert stored_all(fold_updates([*updates[:first], *fold_part([*b, *c], provider)], provider)) == whole
-    for again in (whole_updates(once), once.to_updates()):  # ours and the framework's
+    for again in (response_as_updates(once), once.to_updates()):  # ours and the framework's
         assert stored(fold_updates(again, provider)) == whole["messages"]
 
 
@@ -93,7 +93,7 @@ def test_a_recorded_stream_may_end_anywhere(stream):
         for kind, call_id in ids:
             if kind.endswith("_tool_result") and (call := (kind.replace("_result", "_call"), call_id)) in ids:
                 assert ids.index(call) < ids.index((kind, call_id))
-        assert stored(fold_updates(whole_updates(folded), provider)) == stored(folded)
+        assert stored(fold_updates(response_as_updates(folded), provider)) == stored(folded)
 
 
 def text_so_far(events):

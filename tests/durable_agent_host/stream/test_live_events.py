@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.tool_result_text import result_text, short_text
-from durable_agent_host.stream.fold import fold_updates, whole_updates
-from durable_agent_host.stream.live_events import LiveEvents, answer_text
+from durable_agent_host.stream.fold import fold_updates, response_as_updates
+from durable_agent_host.stream.live_events import LiveEvents, response_text
 from tests.durable_agent_host.stream.streams import FOLDER, provider, recorded
 
 
@@ -27,7 +27,7 @@ def told(updates, **options):
     """Give all that updates tell, and then what is left to tell."""
     live = LiveEvents(provider, **options)
     events = [event for update in updates for event in live.feed(update)]
-    return events, live.finish(answer_text(fold_updates(updates, provider)))
+    return events, live.finish(response_text(fold_updates(updates, provider)))
 
 
 def update(*contents, **more):
@@ -58,7 +58,7 @@ def test_recordings_are_there():
 def test_the_pieces_of_a_recorded_stream_are_its_stored_text(stream):
     """Joined in order, and without a correction at the end; every call that began has ended."""
     events, rest = told(stream.updates)
-    assert text_of(events) == answer_text(fold_updates(stream.updates, provider))
+    assert text_of(events) == response_text(fold_updates(stream.updates, provider))
     assert not {"message.delta", "turn.restarted"} & {event.event for event in rest}
     hosted = [event.data["call_id"] for event in [*events, *rest] if event.event == "tool.completed"]
     assert len(hosted) == len(set(hosted))
@@ -70,9 +70,9 @@ def test_a_response_that_is_played_again_has_the_same_text(stream):
     """What a journal gives whole tells, by the same rules, the text that the stream told."""
     response = fold_updates(stream.updates, provider)
     live = LiveEvents(provider)
-    events = [event for one in whole_updates(response) for event in live.feed(one)]
-    assert text_of(events) == answer_text(response)
-    assert "turn.restarted" not in names(live.finish(answer_text(response)))
+    events = [event for one in response_as_updates(response) for event in live.feed(one)]
+    assert text_of(events) == response_text(response)
+    assert "turn.restarted" not in names(live.finish(response_text(response)))
 
 
 @given(st.lists(st.tuples(st.sampled_from(["text", "code", "whole", "message"]), st.text(max_size=5)), max_size=30))
@@ -95,7 +95,7 @@ def test_the_text_that_is_told_is_the_text_that_is_stored(steps):
     events, rest = told(updates)
     if any(event.event == "turn.restarted" for event in rest):
         events = []
-    assert text_of([*events, *rest]) == answer_text(fold_updates(updates, provider))
+    assert text_of([*events, *rest]) == response_text(fold_updates(updates, provider))
 
 
 @pytest.mark.recordings
@@ -116,7 +116,7 @@ def test_a_code_runs_event_has_the_result_that_is_stored(stream):
 
 def test_a_hosted_tool_without_a_type_of_its_own_is_told_as_others_are():
     """A call for information alone has its start and its end, also where the middleware tells of the app's tools."""
-    live = LiveEvents(tells_functions=False)
+    live = LiveEvents(emits_function_events=False)
     arguments = '{"path": "a.txt"}'
     call = Content.from_function_call("e1", "file_editor", arguments=arguments, informational_only=True)
     result = Content.from_function_result("e1", result="3 lines")

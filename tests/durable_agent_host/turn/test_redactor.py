@@ -8,7 +8,7 @@ from agent_framework import Content, Message
 from durable_agent_host import redact_personal_data
 from durable_agent_host.codec.content import encode_content
 from durable_agent_host.model.provider_item import PART_OF, STAMP
-from durable_agent_host.stream.redacted_events import HeldText
+from durable_agent_host.stream.redacted_events import BufferedText
 from durable_agent_host.turn.turn_redactor import REDACTED, Redactor
 
 CARD = "4111 1111 1111 1111"
@@ -121,6 +121,6 @@ def test_what_says_less_keeps_no_item_and_no_signature():
 def test_a_stream_tells_what_is_stored(form: str, count: int, spaces: str):
     """White space within a form is bounded, so that a stream does not tell the beginning before it knows the end."""
     said = f"So: {form.replace('{0}', '{}').replace('{}', spaces * count)} and the rest of it {'z ' * 200}"
-    stream = HeldText(redactor)
-    told = "".join(stream.feed(said[first : first + 10]) for first in range(0, len(said), 10)) + stream.settle()
+    stream = BufferedText(redactor)
+    told = "".join(stream.feed(said[first : first + 10]) for first in range(0, len(said), 10)) + stream.flush()
     assert told == redactor.text(said)

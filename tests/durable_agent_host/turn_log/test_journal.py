@@ -10,18 +10,18 @@ from durable_agent_host.errors import CorruptStateError, FencedError
 from durable_agent_host.model.ids import turn_log_id
 from durable_agent_host.model.journal_entry import ToolKey
 from durable_agent_host.model.log_entry import EVENT, LogEntry, LogRecord
-from durable_agent_host.turn_log.journal import Journal, Recorded, read_journal
+from durable_agent_host.turn_log.journal import Journal, JournalState, read_journal
 from durable_agent_host.turn_log.sqlite_log import OFFSETS, SqliteTurnLog
 from durable_agent_host.turn_log.writer import TurnLogWriter
 
 LOG_ID = turn_log_id("Agent", "session", "turn")
 
 
-def noted(*entries: tuple[str, dict]) -> Recorded:
+def noted(*entries: tuple[str, dict]) -> JournalState:
     """What these entries of a log say."""
-    recorded = Recorded()
+    recorded = JournalState()
     for offset, (kind, data) in enumerate(entries):
-        recorded.note(LogRecord(offset, 1, LogEntry(kind, data)))
+        recorded.add(LogRecord(offset, 1, LogEntry(kind, data)))
     return recorded
 
 

@@ -1,8 +1,8 @@
 """Anthropic's Claude, through `agent_framework_anthropic` 1.0.0b261022: blocks are stored and sent back unmodified.
 
-`provider` implements the port, `client` adapts an agent's client. `assembly` accumulates a streamed message,
-`block_types` has one row for each type of block, `blocks` turns blocks into contents and back, `request_messages`
-writes the request.
+`provider` implements the port, `client` adapts an agent's client. `message_accumulator` accumulates a streamed message,
+`block_types` has one row for each type of block, `block_mapping` turns blocks into contents and back,
+`request_messages` writes the request.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """Blocks of a message in neutral contents, and back. Does not use the SDK.
 
-The first content of a block has item metadata, see `providers.stamps`. A container that no call names has an empty text
-with metadata of the type ``container``, which is not a block.
+The first content of a block has item metadata, see `providers.item_metadata`. A container that no call names has an
+empty text with metadata of the type ``container``, which is not a block.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -130,7 +130,7 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
 
     Args:
         contents: as streamed; returned if the stream ended before the block did.
-        item: see `assembly`; None also for items of others.
+        item: see `message_accumulator`; None also for items of others.
     """
     if item is None or "blocks" not in item:
         return contents

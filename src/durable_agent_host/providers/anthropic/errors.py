@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from durable_agent_host.agent.retry_classification import causes_of, classify_error
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.client_errors import explain_client_error, is_explained
 
 _HINTS: Final[dict[str, str]] = {
@@ -68,7 +68,7 @@ def explain_error(error: BaseException) -> ProviderError | None:
     )
 
 
-def find_lost_state(error: BaseException) -> Forgotten | None:
+def find_lost_state(error: BaseException) -> LostState | None:
     """Return what the service has lost, when it rejected a request for that reason.
 
     Guarantee: pure.
@@ -84,10 +84,10 @@ def find_lost_state(error: BaseException) -> Forgotten | None:
         return None
     _, message = _parse_error(cause)
     if _SIGNATURE_REJECTED.search(message):
-        return Forgotten("reasoning")
+        return LostState("reasoning")
     if _CONTAINER_EXPIRED.search(message):
         match = _CONTAINER_ID.search(message)
-        return Forgotten("container", match[0] if match else "")
+        return LostState("container", match[0] if match else "")
     return None
 
 

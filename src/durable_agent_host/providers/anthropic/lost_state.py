@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.model.provider_item import STAMP, Forgotten
+from durable_agent_host.model.provider_item import STAMP, LostState
 from durable_agent_host.providers.anthropic.block_mapping import find_container, find_item_metadata, rebuild_blocks
 from durable_agent_host.providers.encrypted_reasoning import count_unreadable, payload_fingerprint
 
@@ -24,7 +24,7 @@ _THINKING_TYPES: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 def remove_lost_items(
-    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten]
+    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
 ) -> tuple[list[Message], dict[str, Any]]:
     """Remove the items that can no longer be sent.
 
@@ -43,11 +43,11 @@ def remove_lost_items(
     last_unreadable: Any = stored_losses.get(_UNREADABLE)
     signatures = [_read_signature(content) for content in _contents(messages) if _is_thinking(content)]
     for loss in new_losses:
-        if loss.what == "container":
+        if loss.kind == "container":
             container = find_container(_contents(messages))
             names = [loss.name] if loss.name else [str(container["container_id"])] if container else []
             expired_ids += [name for name in names if name not in expired_ids]
-        elif loss.what == "reasoning":
+        elif loss.kind == "reasoning":
             last_unreadable = payload_fingerprint(signatures[-1]) if signatures else last_unreadable
     if not expired_ids and not last_unreadable:
         return list(messages), dict(stored_losses)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from durable_agent_host.codec.schema_validation import find_limits
+from durable_agent_host.codec.schema_validation import find_limit_violations
 from durable_agent_host.codec.strict_json import is_nested_too_deeply
 from durable_agent_host.model.provider_item import ItemPart
 
@@ -124,7 +124,7 @@ class OpenBlock:
                 initial_value = self.block.get(name)
                 self.block[name] = (initial_value if isinstance(initial_value, str) else "") + text
         self.fragments = {}
-        return ItemPart(self.part.place, self.part.part, item={"blocks": list(self.blocks)})
+        return ItemPart(self.part.position, self.part.part, item={"blocks": list(self.blocks)})
 
 
 class MessageAccumulator:
@@ -146,7 +146,7 @@ class MessageAccumulator:
             earlier_block.finish()
         last = self._last
         if last is not None and block.get("type") == last.block.get("type") == "text":
-            position = last.part.place
+            position = last.part.position
             blocks = [*last.blocks, block]
         else:
             position = len(self._item_positions)
@@ -188,7 +188,7 @@ class MessageAccumulator:
         if not container:
             return []
         items = [
-            ItemPart(part.place, item={"blocks": list(blocks), "container": dict(container)})
+            ItemPart(part.position, item={"blocks": list(blocks), "container": dict(container)})
             for part, blocks in self._item_positions
             if runs_code(blocks[0])
         ]
@@ -206,11 +206,11 @@ def complete_message(blocks: Sequence[Block], container: Mapping[str, Any] | Non
     parts: list[ItemPart] = []
     for index, block in enumerate(blocks):
         part = accumulator.start(index, block) and accumulator.stop(index)
-        if parts and part is not None and parts[-1].place == part.place:
+        if parts and part is not None and parts[-1].position == part.position:
             parts.pop()
         parts += [part] if part is not None else []
-    container_items = {part.place: part for part in accumulator.set_container(container)}
-    return [container_items.pop(part.place, part) for part in parts] + list(container_items.values())
+    container_items = {part.position: part for part in accumulator.set_container(container)}
+    return [container_items.pop(part.position, part) for part in parts] + list(container_items.values())
 
 
 def _parse_input(text: str, initial_input: Any) -> Any:
@@ -221,5 +221,5 @@ def _parse_input(text: str, initial_input: Any) -> Any:
         read = json.loads(text)
     except (ValueError, RecursionError):
         return {"raw": text}
-    is_storable = not is_nested_too_deeply(read) and not any(find_limits(read))
+    is_storable = not is_nested_too_deeply(read) and not any(find_limit_violations(read))
     return read if is_storable else {"raw": text}

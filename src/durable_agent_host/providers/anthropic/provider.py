@@ -81,7 +81,7 @@ class AnthropicProvider(ProviderBase):
         read_file=read_file,
     )
 
-    def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
+    def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Recognize the compaction blocks that the option ``context_management`` makes the service emit."""
         return _has_compaction if options.get("context_management") else None
 
@@ -101,7 +101,7 @@ class AnthropicProvider(ProviderBase):
         result_blocks = (block for block in part.item.get("blocks", ()) if block_type(block.get("type")).is_result)
         return [(str(block.get("tool_use_id") or ""), _has_failed(block)) for block in result_blocks]
 
-    def ended_early(self, updates: Iterable[Any], /) -> bool:
+    def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Check for ``message_stop``; a response that was not streamed has its stop reason."""
         return is_truncated(updates)
 

@@ -1,7 +1,7 @@
 """A chat client of the framework for agents of the Azure AI Agents service.
 
 The service keeps the conversation in a thread, whose id is the conversation id. Without this host it is a plain chat
-client; hosted, it gets the turn's id and a continuation token, and a crash repeats nothing (`run_calls`).
+client; hosted, it gets the turn's id and a continuation token, and a crash repeats nothing (`run_call`).
 """
 
 import os

@@ -8,7 +8,7 @@ from agent_framework.exceptions import ChatClientException
 
 from durable_agent_host.agent.retry_classification import causes_of
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.model.provider_item import LostState
 
 _TRANSIENT_CODES: Final = frozenset({"rate_limit_exceeded", "server_error"})
 _ACTIVE: Final = re.compile(r"while a run \S+ is active|already has an active run")
@@ -76,7 +76,7 @@ def _explain_active(error: BaseException) -> ProviderError | None:
     return None
 
 
-def find_lost_state(error: BaseException) -> Forgotten | None:
+def find_lost_state(error: BaseException) -> LostState | None:
     """Return whether a thread no longer exists, or its run has expired. Guarantee: pure.
 
     Args:
@@ -84,9 +84,9 @@ def find_lost_state(error: BaseException) -> Forgotten | None:
     """
     for cause in causes_of(error):
         if isinstance(cause, RunEndedError) and cause.status == "expired":
-            return Forgotten("continuation", cause.run_id)
+            return LostState("continuation", cause.run_id)
         if getattr(cause, "status_code", None) == 404 and "thread" in _error_message(cause).lower():  # noqa: PLR2004
-            return Forgotten("continuation")
+            return LostState("continuation")
     return None
 
 

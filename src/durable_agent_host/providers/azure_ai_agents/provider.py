@@ -5,20 +5,20 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import Forgotten, ItemPart
+from durable_agent_host.model.provider_item import ItemPart, LostState
 from durable_agent_host.providers.azure_ai_agents.errors import explain_run, find_lost_state
 from durable_agent_host.providers.azure_ai_agents.run_events import complete_item, find_event, is_truncated
 from durable_agent_host.providers.azure_ai_agents.service_client import copy_with_limits
 from durable_agent_host.providers.azure_ai_agents.tool_call_types import PROVIDER
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
-from durable_agent_host.providers.generic_provider import NeutralProvider
+from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.redaction import add_known_secrets
 
 
-class AzureAIAgentsProvider(NeutralProvider):
+class AzureAIAgentsProvider(GenericProvider):
     """Agents with a conversation in a thread of the service."""
 
     @property
@@ -28,7 +28,7 @@ class AzureAIAgentsProvider(NeutralProvider):
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that its runs are journaled: a run continues at the service after a crash here."""
-        return client if isinstance(client, _RemoteRunMixin) else copy_with(client, _RemoteRunMixin)
+        return client if isinstance(client, _RemoteRunMixin) else copy_with_mixin(client, _RemoteRunMixin)
 
     def sdk_clients(self, client: Any, /, *, retries: bool = False) -> dict[str, Any]:
         """Limit the responses of the app's client; it never retries or redirects requests."""
@@ -50,7 +50,7 @@ class AzureAIAgentsProvider(NeutralProvider):
         event = find_event(update)
         return event.finished_calls if event is not None else ()
 
-    def ended_early(self, updates: Iterable[Any], /) -> bool:
+    def is_truncated(self, updates: Iterable[Any], /) -> bool:
         """Check for a run that has ended, or waits for the app."""
         return is_truncated(updates)
 
@@ -88,7 +88,7 @@ class AzureAIAgentsProvider(NeutralProvider):
             if run.get("status") in {"queued", "in_progress", "requires_action"}:
                 await client.service.cancel(thread_id, run_id)
 
-    def lost_state(self, error: BaseException, /) -> Forgotten | None:
+    def lost_state(self, error: BaseException, /) -> LostState | None:
         """Return a deleted thread, or a run that expired while it waited for the app."""
         return find_lost_state(error)
 

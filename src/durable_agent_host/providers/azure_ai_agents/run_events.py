@@ -1,6 +1,6 @@
 """The events of a run as updates of the framework.
 
-A `RunReader` reads the events of one model call in order, either live or made from a run's steps by `run_calls`, and
+A `RunReader` reads the events of one model call in order, either live or made from a run's steps by `run_call`, and
 produces the same contents for both. Its state between events: the emitted calls, their blocks where the service
 finishes them in several events, the last message until its step ends.
 """
@@ -127,7 +127,6 @@ class RunReader:
         run_id: once the service has sent it.
         completed_call_ids: calls with results sent by this model call; of their steps only new data is emitted.
         status: of the run, as last reported.
-        has_spoken: whether it has emitted a step's end or a message.
     """
 
     thread_id: str
@@ -347,8 +346,8 @@ class RunReader:
         calls: Any = _within(action, str(action.get("type")), "tool_calls")
         if not _are_calls(calls):
             raise ProviderError(
-                f"the run {self.run_id} waits for {action.get('type')!r}, which the client cannot give: ask without "
-                "the tool that needs it",
+                f"the run {self.run_id} waits for {action.get('type')!r}, which the client cannot give: ask "
+                "without the tool that needs it",
                 retryable=False,
             )
         for call in cast("list[Json]", calls):

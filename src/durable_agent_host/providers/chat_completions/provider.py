@@ -8,7 +8,7 @@ from typing import Any, Final
 from agent_framework import Message
 
 from durable_agent_host.agent.retry_classification import causes_of, classify_error
-from durable_agent_host.model.provider_item import STAMP, Forgotten
+from durable_agent_host.model.provider_item import STAMP, LostState
 from durable_agent_host.providers.chat_completions.client import adapt_client
 from durable_agent_host.providers.chat_completions.completion_stream import CompletionItemReader
 from durable_agent_host.providers.chat_completions.message_metadata import METADATA
@@ -40,7 +40,7 @@ _WORDINGS: Final = tuple(
 )
 
 
-def find_rejected_field(error: BaseException) -> Forgotten | None:
+def find_rejected_field(error: BaseException) -> LostState | None:
     """Return which field of a message a service has rejected.
 
     Guarantee: pure.
@@ -57,11 +57,11 @@ def find_rejected_field(error: BaseException) -> Forgotten | None:
     message = " ".join(str(cause) for cause in causes_of(error))
     names = (match[1] for wording in _WORDINGS if (match := wording.search(message)))
     name = next((name for name in names if name not in _STANDARD), None)
-    return Forgotten("field", name) if name else None
+    return LostState("field", name) if name else None
 
 
 def mark_rejected_fields(
-    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten]
+    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
 ) -> tuple[list[Message], dict[str, Any]]:
     """Mark the fields that are no longer sent.
 
@@ -72,7 +72,7 @@ def mark_rejected_fields(
         stored_losses: this function's previous result: ``refused_fields``.
         new_losses: what the service has rejected since.
     """
-    names = [*stored_losses.get(_REJECTED_FIELDS, ()), *(loss.name for loss in new_losses if loss.what == "field")]
+    names = [*stored_losses.get(_REJECTED_FIELDS, ()), *(loss.name for loss in new_losses if loss.kind == "field")]
     rejected_fields = list(dict.fromkeys(names))
     if not rejected_fields:
         return list(messages), dict(stored_losses)

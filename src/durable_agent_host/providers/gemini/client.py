@@ -1,6 +1,7 @@
-"""The hosted copy of an agent's Gemini client, which keeps the provider's parts.
+"""The adapter of an agent's Gemini client, which stores the provider's parts.
 
-`reading` makes the contents of a response, `parts` writes them back; the framework's own parsing of parts is not used.
+`response_reader` makes the contents of a response, `part_mapping` writes them back; the framework's own parsing of
+parts is not used.
 """
 # ruff: noqa: SLF001 - the overrides call what they override
 
@@ -19,7 +20,7 @@ from durable_agent_host.model.provider_item import SERVICE_TIER
 from durable_agent_host.providers.gemini.lost_signatures import parts_to_send
 from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part, with_raw_json
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
-from durable_agent_host.providers.generic_provider import NeutralProvider
+from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import UNNAMED
@@ -28,7 +29,7 @@ from durable_agent_host.stream.fold import Fold
 _RESULT: Final = "result"
 """Field in which the framework sends a result that is not an object."""
 
-_ITEMS: Final = NeutralProvider()
+_ITEMS: Final = GenericProvider()
 """Reports that no update has an item: contents get metadata when they are read."""
 
 

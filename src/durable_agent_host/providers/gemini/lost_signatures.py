@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from agent_framework import Content, Message
 
-from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.encrypted_reasoning import count_unreadable, payload_fingerprint
 from durable_agent_host.providers.gemini.part_mapping import Part, to_parts
 
@@ -39,7 +39,7 @@ def parts_to_send(content: Content) -> list[Part] | None:
 
 
 def mark_lost_signatures(
-    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten]
+    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
 ) -> tuple[list[Message], dict[str, Any]]:
     """Mark the parts whose signatures are no longer sent.
 
@@ -57,7 +57,7 @@ def mark_lost_signatures(
     signatures = [
         signature for message in messages for content in message.contents for signature in _list_signatures(content)
     ]
-    if any(loss.what == "reasoning" for loss in new_losses) and signatures:
+    if any(loss.kind == "reasoning" for loss in new_losses) and signatures:
         last_unreadable = payload_fingerprint(signatures[-1])
     unreadable_count = count_unreadable(signatures, last_unreadable)
     losses_to_store = {**stored_losses} | ({_UNREADABLE: last_unreadable} if last_unreadable else {})

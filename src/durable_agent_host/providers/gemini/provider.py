@@ -9,7 +9,7 @@ from agent_framework import Message
 
 from durable_agent_host.agent.retry_classification import causes_of, classify_error
 from durable_agent_host.errors import ProviderError, RequestError
-from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.client_errors import REDIRECTED, explain_client_error, is_explained
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.gemini.client import adapt_client
@@ -65,7 +65,7 @@ def explain_error(error: BaseException) -> ProviderError | None:
     )
 
 
-def find_lost_state(error: BaseException) -> Forgotten | None:
+def find_lost_state(error: BaseException) -> LostState | None:
     """Return whether the service has rejected thought signatures.
 
     Guarantee: pure.
@@ -80,7 +80,7 @@ def find_lost_state(error: BaseException) -> Forgotten | None:
     retry_decision = None if cause is None else classify_error(cause)
     if retry_decision is None or retry_decision.status != 400:  # noqa: PLR2004
         return None
-    return Forgotten("reasoning") if _SIGNATURE_REJECTED.search(retry_decision.message) else None
+    return LostState("reasoning") if _SIGNATURE_REJECTED.search(retry_decision.message) else None
 
 
 def _find_sdk_error(error: BaseException) -> BaseException | None:

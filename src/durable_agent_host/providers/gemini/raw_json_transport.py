@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, cast
 
-from durable_agent_host.agent.dynamic_subclass import copy_with
-from durable_agent_host.concurrency.thread_offload import aside
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
+from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.tool_call_names import accepted_name
 
@@ -166,10 +166,10 @@ def with_raw_json(client: Any) -> Any:
     """
     if not any(base.__module__.startswith("google.genai") for base in type(client).__mro__):
         return client
-    client_copy = copy_with(client, _SharedConnections)
-    async_client = copy_with(client.aio, _SharedConnections)
+    client_copy = copy_with_mixin(client, _SharedConnections)
+    async_client = copy_with_mixin(client.aio, _SharedConnections)
     client_copy._aio = async_client
-    async_client._models = copy_with(async_client.models, _RawJsonModels)
+    async_client._models = copy_with_mixin(async_client.models, _RawJsonModels)
     return client_copy
 
 
@@ -281,13 +281,13 @@ class _RawJsonModels:
     _api_client: Any
 
     async def generate_content_stream(self, *, model: str, contents: Any, config: Any = None) -> AsyncIterator[Any]:
-        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents, config))
+        call = await run_in_thread_if_many(len(contents), lambda: _Call(self._api_client, model, contents, config))
         models: Any = super(_RawJsonModels, call.models(self))
         stream = await models.generate_content_stream(model=model, contents=_PLACEHOLDER, config=config)
         return call.with_bodies(stream)
 
     async def generate_content(self, *, model: str, contents: Any, config: Any = None) -> Any:
-        call = await aside(len(contents), lambda: _Call(self._api_client, model, contents, config))
+        call = await run_in_thread_if_many(len(contents), lambda: _Call(self._api_client, model, contents, config))
         models: Any = super(_RawJsonModels, call.models(self))
         return call.with_body(await models.generate_content(model=model, contents=_PLACEHOLDER, config=config))
 

@@ -1,7 +1,8 @@
 """OpenAI and Azure OpenAI Responses, through `agent_framework_openai` 1.17.
 
-`environment` makes the client that the environment selects. `provider` implements the port; `client` adapts an agent's
-client; `item_types` has a row for each type of output item, used by `items` and `replay`; `errors` explains rejections.
+`client_from_environment` makes the client that the environment selects. `provider` implements the port; `client` adapts
+an agent's client; `item_types` has a row for each type of output item, used by `item_mapping` and `request_items`;
+`errors` explains rejections.
 """
 
 from typing import Final

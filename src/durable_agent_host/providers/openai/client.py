@@ -18,11 +18,11 @@ from typing import Any, Final, cast, get_args
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message, ResponseStream
 
-from durable_agent_host.agent.dynamic_subclass import copy_with
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.journal_entry import replayed_updates
-from durable_agent_host.concurrency.thread_offload import aside, await_in_thread_if_many
+from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
 from durable_agent_host.providers.openai.errors import parse_failure
 from durable_agent_host.providers.openai.item_mapping import (
@@ -67,7 +67,7 @@ def with_fast_event_parsing(client: Any) -> Any:
 
     if not isinstance(client, AsyncOpenAI) or isinstance(client, _FastEventParsingMixin):
         return client
-    return copy_with(client.with_options(), _FastEventParsingMixin)
+    return copy_with_mixin(client.with_options(), _FastEventParsingMixin)
 
 
 class _FastEventParsingMixin:
@@ -234,13 +234,15 @@ class _ItemPreservingMixin(FoldedStreamMixin):
                 history, uses_service_storage=uses_service_storage, can_send_reasoning=self._can_send_reasoning
             )
 
-        sent_messages = await aside(len(messages), prepare_history)
+        sent_messages = await run_in_thread_if_many(len(messages), prepare_history)
         request_options: dict[str, Any] = await await_in_thread_if_many(
             len(sent_messages), lambda: client._prepare_options(sent_messages, options)
         )
         items = request_options["input"]
         tool_names = declared_tool_names(request_options.get("tools"))
-        request_options["input"] = await aside(len(items), lambda: with_valid_names(with_valid_ids(items), tool_names))
+        request_options["input"] = await run_in_thread_if_many(
+            len(items), lambda: with_valid_names(with_valid_ids(items), tool_names)
+        )
         if _accepts_encrypted_reasoning(self) and _ENCRYPTED not in (
             include := list(request_options.get("include") or [])
         ):

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from durable_agent_host.agent.retry_classification import RETRYABLE_STATUS, causes_of, classify_error
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.model.provider_item import Forgotten
+from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.client_errors import explain_client_error, is_explained
 
 _TRANSIENT_CODES = frozenset({"", "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"})
@@ -110,7 +110,7 @@ def _find_sdk_error(error: BaseException) -> BaseException | None:
     return next((cause for cause in causes_of(error) if isinstance(cause, sdk.OpenAIError)), None) if sdk else None
 
 
-def find_lost_state(error: BaseException) -> Forgotten | None:
+def find_lost_state(error: BaseException) -> LostState | None:
     """Return what the service has lost, when it rejected a request for that reason.
 
     Guarantee: pure.
@@ -133,11 +133,11 @@ def find_lost_state(error: BaseException) -> Forgotten | None:
         or _CONTINUATION_NOT_FOUND.search(message)
         or _CALL_WITHOUT_OUTPUT.search(message)
     ):
-        return Forgotten("continuation")
+        return LostState("continuation")
     if code == "invalid_encrypted_content" or _REASONING_UNREADABLE.search(message):
-        return Forgotten("reasoning")
+        return LostState("reasoning")
     if match := _CONTAINER_EXPIRED.search(message):
-        return Forgotten("container", match["id"] or "")
+        return LostState("container", match["id"] or "")
     return None
 
 

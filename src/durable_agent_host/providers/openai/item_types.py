@@ -116,7 +116,7 @@ ITEM_TYPES: Final[dict[str, ItemType]] = {
         required_fields=("content", "role"),
         contents=("text",),
         content_field="content",
-        repair={"is_null_kept": False},
+        repair={"is_null_valid": False},
         is_id_optional=True,
     ),
     "reasoning": ItemType(

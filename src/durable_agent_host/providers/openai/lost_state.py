@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.model.provider_item import STAMP, Forgotten
+from durable_agent_host.model.provider_item import STAMP, LostState
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata
 from durable_agent_host.providers.openai.item_types import item_type
 
@@ -23,7 +23,7 @@ _UNREADABLE_UNTIL: Final = "unreadable_until"
 
 
 def mark_lost_items(
-    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[Forgotten]
+    messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
 ) -> tuple[list[Message], dict[str, Any]]:
     """Mark the items that can no longer be sent.
 
@@ -44,9 +44,9 @@ def mark_lost_items(
     expired_ids = list(cast("list[str]", stored_losses.get(_EXPIRED) or ()))
     last_unreadable_id: Any = stored_losses.get(_UNREADABLE_UNTIL)
     for loss in new_losses:
-        if loss.what == "container":
+        if loss.kind == "container":
             expired_ids += [loss.name] if loss.name else _list_containers(messages)
-        elif loss.what == "reasoning":
+        elif loss.kind == "reasoning":
             last_unreadable_id = next(
                 (item_id for content in reversed(_contents(messages)) if (item_id := _encrypted_item_id(content))), ""
             )

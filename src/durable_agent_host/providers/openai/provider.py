@@ -138,7 +138,7 @@ def cited_files(content: Content) -> Iterable[ServiceFile]:
             yield ServiceFile(
                 str(fields["file_id"]),
                 str(name).rpartition("/")[2] if name else None,
-                place={_CONTAINER: str(container)},
+                location={_CONTAINER: str(container)},
             )
 
 
@@ -160,7 +160,7 @@ async def read_file(client: Any, file: ServiceFile) -> ServedFile:
 
     sdk = client.client
     try:
-        if container := file.place.get(_CONTAINER):
+        if container := file.location.get(_CONTAINER):
             response = await sdk.containers.files.content.retrieve(file.file_id, container_id=container)
         else:
             response = await sdk.files.content(file.file_id)
@@ -280,7 +280,7 @@ class ResponsesProvider(OpenAIProvider):
         fields = cast("dict[str, Any]", event) if isinstance(event, dict) else {}
         return fields.get("response") if fields.get("type") in _FINAL_EVENTS else None
 
-    def sums_up(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
+    def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Recognize the compaction items that the option ``context_management`` makes the service emit."""
         return has_compaction if options.get("context_management") else None
 

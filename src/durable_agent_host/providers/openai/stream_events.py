@@ -41,7 +41,7 @@ def read_item(update: Any) -> ItemPart | None:
     if item is not None:
         if event_type.endswith("done"):
             return ItemPart(position, item=plain_item(item))
-        return ItemPart(position, begins=str(getattr(item, "id", None) or ""))
+        return ItemPart(position, first_item_id=str(getattr(item, "id", None) or ""))
     index = _INDEX_FIELDS.get(event_type, "")
     return ItemPart(position, f"{index}:{getattr(event, index, None)}" if index else "")
 

@@ -227,7 +227,7 @@ class Appends:
         self._open = []
         return frames
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         """Drop the incomplete append: another one follows it."""
         self._open = []
 

@@ -31,7 +31,7 @@ from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRe
 from durable_agent_host.storage.azure_blob_container import MAX_BLOCK_BYTES, BlobMissingError, container_of_app
 from durable_agent_host.turn_log.blob.container import MAX_BLOCKS, LogContainer
 from durable_agent_host.turn_log.blob.frame_format import FrameReader, PageBuilder
-from durable_agent_host.turn_log.blob.log_tail import BlobTails, Tail, part_name
+from durable_agent_host.turn_log.blob.log_tail import BlobTails, LogTail, part_name
 from durable_agent_host.turn_log.followers import Followers
 from durable_agent_host.turn_log.protocol import CHECK_SECONDS, INTERVAL_SECONDS, MAX_PAGE_BYTES, TurnLog
 
@@ -48,7 +48,7 @@ _NO_BELL: Final = ""
 _CACHED_LOGS: Final = 8192
 
 
-class BlobCancels:
+class CancelFlags:
     """The cancel marks of one container. All calls come from one loop.
 
     Args:
@@ -134,7 +134,7 @@ class BlobTurnLog:
         self._tails = BlobTails(self._container, max_blocks=max_blocks, max_block_bytes=max_block_bytes)
         self._positions: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._cancels = BlobCancels(self._container)
+        self._cancels = CancelFlags(self._container)
 
     @classmethod
     def from_environment(
@@ -175,7 +175,7 @@ class BlobTurnLog:
             async with self._lock(log_id):
                 tail = await self._tails.recover(log_id)
                 if tail is None:
-                    tail = Tail(0)
+                    tail = LogTail(0)
                     await self._container.create(part_name(log_id, 0), first_offset=0, attempt=0)
                 while True:
                     attempt = tail.attempt + 1
@@ -290,7 +290,7 @@ class BlobTurnLog:
         await self._loop.close(self._container.close())
 
     async def _delete(self, log_id: str) -> None:
-        self._tails.forget(log_id)
+        self._tails.evict(log_id)
         for blob in await self._container.list_blobs(f"{log_id}/"):
             await self._container.delete(blob.name)
 
@@ -308,7 +308,7 @@ class BlobTurnLog:
     def _lock(self, log_id: str) -> asyncio.Lock:
         return self._locks.setdefault(log_id, asyncio.Lock())
 
-    async def _append_at(self, log_id: str, tail: Tail, entries: Sequence[LogEntry], attempt: int) -> int | None:
+    async def _append_at(self, log_id: str, tail: LogTail, entries: Sequence[LogEntry], attempt: int) -> int | None:
         lines = [encode_log_entry(entry) for entry in entries]
         first = await self._tails.try_append(log_id, tail, lines, attempt)
         if first is not None:

@@ -22,7 +22,7 @@ def part_name(log_id: str, part: int) -> str:
 
 
 @dataclass
-class Tail:
+class LogTail:
     """Where a log ends, as far as this process knows.
 
     Attributes:
@@ -59,17 +59,17 @@ class BlobTails:
         self._container = container
         self._max_blocks = max_blocks
         self._max_block_bytes = max_block_bytes
-        self._tails: OrderedDict[str, Tail] = OrderedDict()
+        self._tails: OrderedDict[str, LogTail] = OrderedDict()
 
-    def cached(self, log_id: str) -> Tail | None:
+    def cached(self, log_id: str) -> LogTail | None:
         """Return the remembered end; another process may have appended since."""
         return self._tails.get(log_id)
 
-    def forget(self, log_id: str) -> None:
+    def evict(self, log_id: str) -> None:
         """Forget the end of a deleted log."""
         self._tails.pop(log_id, None)
 
-    async def try_append(self, log_id: str, tail: Tail, lines: Sequence[str], attempt: int) -> int | None:
+    async def try_append(self, log_id: str, tail: LogTail, lines: Sequence[str], attempt: int) -> int | None:
         """Append at the expected end of a log; updates the tail.
 
         Args:
@@ -109,7 +109,7 @@ class BlobTails:
         return first
 
     async def _append_frame(
-        self, log_id: str, tail: Tail, frame: bytes, name: tuple[str, int], *, is_last: bool
+        self, log_id: str, tail: LogTail, frame: bytes, name: tuple[str, int], *, is_last: bool
     ) -> bool:
         """Append one frame; False if something else is there, or follows before the append is complete."""
         try:
@@ -126,10 +126,10 @@ class BlobTails:
             return name in seen if is_last else seen[-1:] == [name]
         tail.position += len(frame)
         tail.blocks += 1
-        tail.appends.forget()
+        tail.appends.discard()
         return True
 
-    async def _roll_over(self, log_id: str, tail: Tail) -> bool:
+    async def _roll_over(self, log_id: str, tail: LogTail) -> bool:
         """Continue in the next part; return False if another process has already moved the log on."""
         if tail.next_part is None:
             batch = uuid.uuid4().hex
@@ -146,18 +146,18 @@ class BlobTails:
         tail.next_part = None
         return True
 
-    async def recover(self, log_id: str) -> Tail | None:
+    async def recover(self, log_id: str) -> LogTail | None:
         """Find the end of a log by reading; None without a log."""
         parts = await self._container.parts(log_id)
         if not parts:
             return None
         last = parts[-1]
-        tail = Tail(last.number, next_offset=last.first_offset, attempt=last.attempt)
+        tail = LogTail(last.number, next_offset=last.first_offset, attempt=last.attempt)
         await self._catch_up(log_id, tail)
         self._cache_tail(log_id, tail)
         return tail
 
-    async def _catch_up(self, log_id: str, tail: Tail) -> list[tuple[str, int]]:
+    async def _catch_up(self, log_id: str, tail: LogTail) -> list[tuple[str, int]]:
         """Read what was appended after the tail; returns batch and index of the frames found."""
         seen: list[tuple[str, int]] = []
         while True:
@@ -181,7 +181,7 @@ class BlobTails:
             tail.next_part = None
             tail.next_offset, tail.attempt = later[0].first_offset, max(later[0].attempt, tail.attempt)
 
-    def _cache_tail(self, log_id: str, tail: Tail) -> None:
+    def _cache_tail(self, log_id: str, tail: LogTail) -> None:
         self._tails[log_id] = tail
         self._tails.move_to_end(log_id)
         while len(self._tails) > _CACHED_LOGS:

@@ -21,7 +21,7 @@ from azure.core.pipeline.policies import AzureKeyCredentialPolicy, HeadersPolicy
 from google import genai
 
 from durable_agent_host import Budget, Budgets, DurableAgentApp, Price, Principal, redact_personal_data
-from durable_agent_host.http.gate import Action, AskedSession
+from durable_agent_host.http.gate import Action, AuthorizationTarget
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.tool_calls import current_tool_call, durable_tool
 
@@ -136,7 +136,7 @@ def identify(request: Any) -> Principal | None:
     return Principal(caller) if caller else None
 
 
-def authorize(principal: Principal, action: Action, session: AskedSession) -> bool:
+def authorize(principal: Principal, action: Action, session: AuthorizationTarget) -> bool:
     """Let the owner of all sessions import what tools have returned."""
     return principal.id == "ann" and action == "session.import"
 

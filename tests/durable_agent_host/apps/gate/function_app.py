@@ -26,7 +26,7 @@ from azure.durable_functions import EntityId
 
 from durable_agent_host import ANONYMOUS, DurableAgentApp, Principal, current_tool_call, durable_tool
 from durable_agent_host.errors import ForbiddenError
-from durable_agent_host.http.gate import Action, AskedSession, IncomingRequest
+from durable_agent_host.http.gate import Action, AuthorizationTarget, IncomingRequest
 from durable_agent_host.providers.openai import chat_client_from_environment
 
 
@@ -92,7 +92,7 @@ async def identify(request: IncomingRequest) -> Principal | None:
     return Principal(name, tenant, frozenset(roles.split(",") if roles else ())) if name else None
 
 
-def authorize(principal: Principal, action: Action, session: AskedSession) -> bool:
+def authorize(principal: Principal, action: Action, session: AuthorizationTarget) -> bool:
     """Let support read and approve whatever belongs to somebody, approvers a turn, others one action; note it."""
     with Path(os.environ["LEDGER"]).open("a") as ledger:
         owner = session.owner and [session.owner.principal, session.owner.tenant]

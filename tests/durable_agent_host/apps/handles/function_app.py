@@ -10,7 +10,7 @@ from agent_framework import Agent
 from agent_framework_anthropic import AnthropicClient
 
 from durable_agent_host import DurableAgentApp, Principal
-from durable_agent_host.http.gate import Action, AskedSession, IncomingRequest
+from durable_agent_host.http.gate import Action, AuthorizationTarget, IncomingRequest
 from durable_agent_host.providers.openai import chat_client_from_environment
 
 
@@ -20,7 +20,7 @@ def identify(request: IncomingRequest) -> Principal | None:
     return Principal(who) if who else None
 
 
-def authorize(principal: Principal, action: Action, session: AskedSession) -> bool:
+def authorize(principal: Principal, action: Action, session: AuthorizationTarget) -> bool:
     """Let everybody import results of tools."""
     del principal, session
     return action == "session.import"

@@ -158,7 +158,7 @@ parallel = (
 )
 
 
-class Gate(Executor):
+class Authorizer(Executor):
     """The inner workflow's question."""
 
     @handler
@@ -205,7 +205,7 @@ class Publish(Executor):
         )
 
 
-gate, notify = Gate(id="gate"), Notify(id="notify")
+gate, notify = Authorizer(id="gate"), Notify(id="notify")
 human_review = WorkflowBuilder(name="human_review", start_executor=gate).add_edge(gate, notify).build()
 intake, review_sub, publish = (
     Intake(id="intake"),

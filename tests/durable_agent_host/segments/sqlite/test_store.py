@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from durable_agent_host.codec.offloaded_text import piece_name
+from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.errors import CorruptStateError, LogError
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from tests.contract.test_segments import HOME, some
 
 MEGABYTE = 1024 * 1024
@@ -24,7 +24,7 @@ def size_of(path: Path) -> int:
 async def test_the_files_shrink_when_pieces_are_deleted(tmp_path):
     """When deleting returns, the space is given back to the disk, and what is left is readable."""
     path = tmp_path / "pieces.db"
-    store = SqliteSegmentStore(path)
+    store = SqliteBlobStore(path)
     wanted = some(400, size=30_000)
     await store.put(HOME, wanted)
     assert size_of(path) > 11 * MEGABYTE
@@ -38,7 +38,7 @@ async def test_the_files_shrink_when_pieces_are_deleted(tmp_path):
 async def test_commits_wait_for_the_disk(tmp_path):
     """Connections are synchronous in full, since sessions in other files name what is stored here."""
     path = tmp_path / "pieces.db"
-    store = SqliteSegmentStore(path)
+    store = SqliteBlobStore(path)
     assert await store._worker.read(lambda one: one.execute("PRAGMA synchronous").fetchone()) == (2,)
     await store.close()
 
@@ -46,13 +46,13 @@ async def test_commits_wait_for_the_disk(tmp_path):
 @pytest.mark.parametrize("left", [0, 1, 400, 700])
 async def test_a_piece_that_was_cut_short_is_damaged(tmp_path, left):
     """However little of a piece is left in the file, it is no piece, and the error names it."""
-    store, data = SqliteSegmentStore(tmp_path / "pieces.db"), b"text " * 200
-    name = piece_name(data)
+    store, data = SqliteBlobStore(tmp_path / "pieces.db"), b"text " * 200
+    name = blob_name(data)
     await store.put("home", {name: data})
     await store.close()
     with closing(sqlite3.connect(tmp_path / "pieces.db")) as file, file:
         file.execute("UPDATE bodies SET padded = substr(padded, 1, ?)", (left,))
-    store = SqliteSegmentStore(tmp_path / "pieces.db")
+    store = SqliteBlobStore(tmp_path / "pieces.db")
     with pytest.raises(CorruptStateError, match=f"{name} of home .* other bytes"):
         await store.get("home", [name])
     await store.close()
@@ -66,7 +66,7 @@ async def test_a_damaged_file_and_a_foreign_one_are_named(tmp_path):
         connection.execute("CREATE TABLE theirs (x)")
     connection.close()
     for path, reason in ((damaged, "damaged"), (foreign, "another program")):
-        store = SqliteSegmentStore(path)
+        store = SqliteBlobStore(path)
         with pytest.raises(LogError, match=rf"{reason}|{path.name}.*{reason}"):
             await store.put(HOME, some(1))
         with pytest.raises(LogError, match=reason):
@@ -81,7 +81,7 @@ async def test_a_damaged_file_and_a_foreign_one_are_named(tmp_path):
 async def test_a_locked_file_makes_writers_wait_and_the_check_fail(tmp_path):
     """While another program holds the file locked, puts wait, reads do not, and the check says that it is locked."""
     path = tmp_path / "pieces.db"
-    store, wanted = SqliteSegmentStore(path), some(3)
+    store, wanted = SqliteBlobStore(path), some(3)
     await store.put(HOME, wanted)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
