@@ -137,8 +137,8 @@ REFUSALS = {
         "install azurefunctions-extensions-bindings-blob, which has",
     ),
     "missing by name": (
-        "import importlib\nimportlib.import_module('azure.' + 'keyvault')\n",
-        "install the package that has 'azure.keyvault'",
+        "import importlib\nimportlib.import_module('azure.' + 'communication')\n",
+        "install the package that has 'azure.communication'",
     ),
     "missing extra": (
         "raise ModuleNotFoundError('The package x is required to use `X`. Please use `pip install x`.')\n",
