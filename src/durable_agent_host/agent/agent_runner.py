@@ -46,7 +46,7 @@ from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.agent.warm_up import wait_until_warm
 from durable_agent_host.agent.workflow_agents import AgentSource, is_factory
 from durable_agent_host.codec.message import decode_messages
-from durable_agent_host.concurrency.thread_safe_waiters import Wakeups
+from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.errors import (
     DurableAgentHostError,
     FencedError,
@@ -78,7 +78,7 @@ from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 # A cancel is a mark in the turn log, which a running turn reads twice a second. The notification makes it read at
 # once when it runs in the process that received the request.
 
-CANCELLATIONS: Final = Wakeups()
+CANCELLATIONS: Final = Notifier()
 """By turn id; one per process, because the receiver of a cancel and the runner of the turn share nothing else."""
 
 

@@ -300,7 +300,7 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
         request_hash=wire.get("requestHash", ""),
         error=wire.get("error"),
         stats=TurnStats(*cast("list[Any]", stats)[: len(_STATS_FIELDS)]) if isinstance(stats, list) else None,
-        spent=BudgetUsage(*cast("list[Any]", usage)[: len(_USAGE_FIELDS)]) if isinstance(usage, list) else None,
+        budget_usage=BudgetUsage(*cast("list[Any]", usage)[: len(_USAGE_FIELDS)]) if isinstance(usage, list) else None,
     )
 
 

@@ -101,7 +101,11 @@ class Database:
         self._identities: dict[str, tuple[int, int]] = {}
         was_killed = path.with_name(f"{path.name}-wal").exists()  # whoever closes the database removes it
         content = SqliteContent(
-            what="database", version=version, schema=schema + _COUNTER, has_short_rows=True, keeps_free_pages=True
+            description="database",
+            version=version,
+            schema=schema + _COUNTER,
+            has_short_rows=True,
+            keeps_free_pages=True,
         )
         self._file = SqliteFile(path, content)
         try:
