@@ -10,14 +10,6 @@ from durable_agent_host.errors import RegistrationError
 def check_hook(name: str, hook: Callable[..., Any] | None, *argument_names: str, is_plain: bool = False) -> None:
     """Refuse a function that cannot be called as the host calls it.
 
-    Guarantee: pure; nothing is called.
-
-    Args:
-        name: of the app's argument, for the message.
-        hook: the app's function, or None.
-        argument_names: names of the arguments it is called with.
-        is_plain: whether ``async`` is refused.
-
     Raises:
         RegistrationError: it is not a function, takes other arguments, or is ``async`` where that is refused.
     """

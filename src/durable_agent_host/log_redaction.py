@@ -20,8 +20,6 @@ def redact_log_records() -> None:
     """Mask secrets in every log record of the process; records without secrets are unchanged.
 
     Control characters are escaped as `repr` does it, in messages and in the texts of exceptions. A traceback has lines.
-
-    Guarantee: idempotent.
     """
     if not isinstance(make_record := logging.getLogRecordFactory(), _RedactingFactory):
         logging.setLogRecordFactory(_RedactingFactory(make_record))

@@ -128,11 +128,7 @@ _redactions: list[Callable[[str], str]] = []
 
 
 def add_known_secrets(values: Iterable[str]) -> None:
-    """Let all texts that are masked from now on lose the app's own secrets.
-
-    Args:
-        values: keys and passwords; short ones and ordinary words are ignored, as texts would lose their meaning.
-    """
+    """Let all texts that are masked from now on lose the app's own secrets."""
     for value in map(str.strip, values):
         is_ordinary = len(value) <= _MAX_ORDINARY_CHARACTERS and _ORDINARY_TEXT.fullmatch(value)
         if len(value) >= _MIN_SECRET_CHARACTERS and "\n" not in value and not is_ordinary:
@@ -142,22 +138,13 @@ def add_known_secrets(values: Iterable[str]) -> None:
 
 
 def add_redaction(redact: Callable[[str], str]) -> None:
-    """Let `mask_secrets` also apply an app's redaction of conversations.
-
-    Args:
-        redact: returns a redacted text; pure, and never raises.
-    """
+    """Let `mask_secrets` also apply an app's redaction of conversations."""
     if redact not in _redactions:
         _redactions.append(redact)
 
 
 def find_secrets(settings: Mapping[str, str]) -> list[str]:
     """Find the secrets in an app's settings.
-
-    Guarantee: pure.
-
-    Args:
-        settings: names to values, as environment variables.
 
     Returns:
         The values whose names mark them as secret, and the keys and passwords within connection strings and URLs.
@@ -167,10 +154,7 @@ def find_secrets(settings: Mapping[str, str]) -> list[str]:
 
 
 def mask_secrets(text: str) -> str:
-    """Mask the app's own secrets, tokens, and what the app redacts, in the text of an error or a log record.
-
-    Guarantee: replay-safe; the same text for the same text and the same app.
-    """
+    """Mask the app's own secrets, tokens, and what the app redacts, in the text of an error or a log record."""
     text = mask_known_secrets(text)
     for redact in _redactions:
         text = redact(text)
@@ -185,13 +169,7 @@ def mask_known_secrets(text: str) -> str:
 
 
 def mask_credentials(body: str) -> str:
-    """Mask the credentials that a model request forwards, such as those for a tool service, and the app's own secrets.
-
-    Guarantee: replay-safe; the conversation stays as it is otherwise.
-
-    Args:
-        body: JSON.
-    """
+    """Mask the credentials that a model request forwards, such as a tool service's, and the app's own secrets."""
     for secret in sorted(_known_secrets, key=len, reverse=True):
         body = body.replace(secret, MASK)
     if '"headers"' in body:
@@ -208,7 +186,7 @@ def redact_personal_data(content: Content) -> Content:
     The host calls it for the text of every content, and for every other text in it (arguments, results, outputs,
     citations), so a function of your own can do the same.
 
-    Guarantee: pure.
+
 
     Args:
         content: of any type; returned as it is when it has no text.

@@ -24,11 +24,7 @@ _REQUIRED_PACKAGES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status.
-
-    Args:
-        arguments: without the program's name; a leading ``--called NAME`` is the program name shown to the user.
-    """
+    """Run the command line; returns the exit status."""
     remaining_arguments = list(sys.argv[1:] if arguments is None else arguments)
     program = "functions_host"
     if remaining_arguments[:1] == ["--called"]:

@@ -54,10 +54,6 @@ class DataDir:
 def claim_data_dir(path: Path, app_dir: Path) -> DataDir:
     """Create and lock the directory; a new one gets a ``.gitignore``.
 
-    Args:
-        path: of the directory.
-        app_dir: the app's; a data directory that contains it keeps its mode.
-
     Raises:
         StartupError: it is not writable, or another host process runs on it.
     """
@@ -107,10 +103,6 @@ def make_private(path: Path) -> None:
 
 def database_path(path: Path, hub_name: str) -> Path:
     """Return the path of a task hub's database; each hub has its own, isolated from the others.
-
-    Args:
-        path: of the data directory, claimed.
-        hub_name: of the task hub, ignoring case.
 
     Returns:
         ``host.db`` for the first hub of this directory, a file with the hub's name for any other.

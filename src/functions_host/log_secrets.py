@@ -36,10 +36,7 @@ class MaskingFormatter(logging.Formatter):
 
 
 def mask_keys(text: str, keys: Iterable[str] = ()) -> str:
-    """Mask the keys in a text: by position, and known ones anywhere.
-
-    Guarantee: pure.
-    """
+    """Mask the keys in a text: by position, and known ones anywhere."""
     for key in keys:
         text = text.replace(key, _MASK)
     return _SECRETS.sub(lambda found: f"{found['before'] or found['own']}{_MASK}", text)

@@ -54,11 +54,7 @@ class _Server(uvicorn.Server):
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Return a bound socket.
-
-    Raises:
-        OSError: the address cannot be bound; the message is meant for the user.
-    """
+    """Return a bound socket."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio disables Nagle's algorithm only for IPPROTO_TCP; with it, short responses are delayed by 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -70,13 +70,7 @@ class Exchange:
         return cls(request_log, entry, start_time, body)
 
     def reject(self, status: int, body: Json, retry_after: float | None = None) -> JsonResponse:
-        """Respond with an error.
-
-        Args:
-            status: HTTP status code.
-            body: error body of the service; its ``error`` is logged.
-            retry_after: seconds, for the header.
-        """
+        """Respond with an error."""
         self._close_entry("refused", status=status, error=body.get("error", body))
         return error_response(status, body, retry_after)
 
@@ -96,11 +90,5 @@ class Exchange:
 
 
 def error_response(status: int, body: Json, retry_after: float | None = None) -> JsonResponse:
-    """Return the response for an error.
-
-    Args:
-        status: HTTP status code.
-        body: error body of the service.
-        retry_after: seconds, for the header.
-    """
+    """Return the response for an error."""
     return JsonResponse(body, status, {} if retry_after is None else {"retry-after": f"{retry_after:g}"})

@@ -7,11 +7,7 @@ from starlette.responses import JSONResponse
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a value as JSON.
-
-    Args:
-        value: a JSON value; strings may contain lone surrogates.
-    """
+    """Return a value as JSON."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -24,15 +24,7 @@ class RequestLog:
     count: int = 0
 
     def open_entry(self, *, at: str, method: str, path: str, headers: Mapping[str, str], body: Any) -> Json:
-        """Record a request; return its entry.
-
-        Args:
-            at: UTC, ISO-8601.
-            method: HTTP method.
-            path: without the query.
-            headers: headers of the request; the entry omits those with secrets.
-            body: parsed JSON, or None if it is not JSON.
-        """
+        """Record a request; return its entry."""
         self.count += 1
         entry: Json = {
             "n": self.count,
@@ -53,15 +45,7 @@ class RequestLog:
         return entry
 
     def close_entry(self, entry: Json, *, outcome: str, milliseconds: float, **details: Any) -> None:
-        """Complete an entry.
-
-        Args:
-            entry: returned by `open_entry`.
-            outcome: `complete`, `refused`, `broken` by a plan, or `disconnected` by the client.
-            milliseconds: from the arrival of the request to the last byte.
-            details: `status`, `error`, `response_id`, `output` (the final items), `events`, and
-                `sent_at` of each delta where a plan enables `clock`.
-        """
+        """Complete an entry."""
         entry.update(details, ended=outcome, milliseconds_streaming=round(milliseconds, 3))
         if self.file:
             with self.file.open("a") as file:

@@ -52,15 +52,7 @@ class Store:
     def record_response(
         self, response: Json, *, is_stored: bool, transcript: Sequence[Json], events: Sequence[Json], now: float
     ) -> None:
-        """Record a response and its items as issued; with `is_stored`, later requests can reference them.
-
-        Args:
-            response: the final response object.
-            is_stored: whether the request left `store` on.
-            transcript: items that the model read, without the output.
-            events: the stream, for a later replay.
-            now: seconds; recorded as the last use of its containers.
-        """
+        """Record a response and its items as issued; with `is_stored`, later requests can reference them."""
         output: list[Json] = response["output"]
         if is_stored:
             input_transcript = transcript if isinstance(transcript, Transcript) else Transcript(transcript)

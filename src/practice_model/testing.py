@@ -63,9 +63,6 @@ class PlayingModel:
 def playing(responses: Sequence[Mapping[str, Any]]) -> Generator[PlayingModel]:
     """Run a practice model that replays recorded responses in order.
 
-    Args:
-        responses: objects of type ``response`` of the Responses API.
-
     Yields:
         The model, until the context exits.
     """

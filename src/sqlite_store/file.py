@@ -80,11 +80,6 @@ class PageTraces:
     def clear(self, pages: Sequence[int], connection: sqlite3.Connection, log: Path) -> bool:
         """Overwrite the copies on pages.
 
-        Args:
-            pages: from `find`.
-            connection: to the file, without a transaction.
-            log: path of the write-ahead log.
-
         Returns:
             Whether it was done; not if something was written since the last checkpoint.
 
@@ -291,9 +286,6 @@ class SqliteFile:
         Commits continue during the bulk, and wait briefly for the rest. An active reader prevents the truncation; the
         next checkpoint tries again.
 
-        Args:
-            should_wait: for a running checkpoint; otherwise this one is skipped.
-
         Returns:
             Whether the log was truncated.
         """
@@ -330,10 +322,6 @@ class SqliteFile:
         """Remove all deleted data from the files, and return its space to the disk.
 
         Called in one thread beside the writer's.
-
-        Args:
-            number: `next_cleaning` after the deletion; does nothing if that cleaning is done.
-            retry_seconds: how long to wait for readers and writers.
 
         Raises:
             SqliteFullError: there is no room to fold the write-ahead log in.

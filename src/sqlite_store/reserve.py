@@ -70,11 +70,6 @@ def connect(path: Path, timeout_seconds: float, *, mode: str = "rwc") -> sqlite3
     """Open a database in WAL mode; also on a full disk, where SQLite cannot make the file of its index.
 
     The index is then in memory, and no other process can open the database until this process has closed it.
-
-    Args:
-        path: of the database.
-        timeout_seconds: how long a statement waits for a lock.
-        mode: of SQLite's URIs.
     """
 
     def open_database(vfs: str = "") -> sqlite3.Connection:

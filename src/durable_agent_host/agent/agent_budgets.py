@@ -28,11 +28,6 @@ class AgentBudgets:
     def add(self, name: str, budgets: Budgets | None, why_not: str) -> None:
         """Register the budgets of an agent.
 
-        Args:
-            name: the agent's registered name.
-            budgets: its own, with the app's prices when they have none; None for the app's.
-            why_not: why the host cannot see its calls; empty for an agent with a journal.
-
         Raises:
             RegistrationError: a limit or price is invalid, or the agent's own budgets cannot be enforced.
         """

@@ -184,9 +184,6 @@ def _blame(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> str:
 def submit[T](coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     """Run a coroutine on the agents' loop.
 
-    Args:
-        coroutine: runs there from its first step.
-
     Returns:
         Its future: ``.result()`` blocks a thread, `asyncio.wrap_future` waits in another loop.
     """

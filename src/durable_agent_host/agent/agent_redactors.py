@@ -22,11 +22,6 @@ class Redactors(Mapping[str, Redactor]):
     def add(self, name: str, redact: Redact | None, why_not: str = "") -> None:
         """Register what is redacted for an agent; it also applies to all errors and log lines.
 
-        Args:
-            name: the agent's registered name.
-            redact: None for the app's default.
-            why_not: why something would be kept unredacted; empty when nothing would.
-
         Raises:
             RegistrationError: something would be, the function is not callable, or it fails for any text.
         """

@@ -54,9 +54,6 @@ class _UnreadableCall(Content):
 def extract_invalid_calls(response: ChatResponse[Any]) -> Iterator[tuple[str, str]]:
     """Find the calls of a response whose arguments cannot be read, and keep the framework from parsing them.
 
-    Args:
-        response: the model's; its calls are changed in place, without loss.
-
     Yields:
         The id of each such call, and the result for the model.
     """
@@ -237,11 +234,7 @@ class AgentRun:
             raise RunStoppedError(Failed(self.budget_account.failure))
 
     def stop(self, stop: Stop) -> None:
-        """Stop new work; safe from any thread.
-
-        Args:
-            stop: the reason.
-        """
+        """Stop new work; safe from any thread."""
         self.progress.stop = stop
         self.gave_up.set()
 
@@ -292,13 +285,7 @@ class AgentRun:
         return seconds
 
     def approval_request_id(self, key: ToolKey, number: int = 0, changes: int = 0) -> str:
-        """Return the id of a question to a person about a call; see `durable_agent_host.turn.pending_approvals`.
-
-        Args:
-            key: of the call, from the journal.
-            number: of the question about this call, from 0.
-            changes: how often people have changed the arguments in their answers to it.
-        """
+        """Return the id of a question to a person about a call; see `durable_agent_host.turn.pending_approvals`."""
         return approval_request_id(key, number, changes, is_repeated=self.journal.is_repeated(key))
 
     async def ask_for_budget(self, question: str, figures: Mapping[str, Any], sentence: str) -> None:

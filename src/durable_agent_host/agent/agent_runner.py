@@ -91,11 +91,7 @@ _SECONDS: Final = 10.0
 
 
 async def cancel_at_service(runs: AgentRuns) -> None:
-    """Cancel what the service still does for a turn. If that fails, the turn ends all the same.
-
-    Args:
-        runs: of the attempt, ended.
-    """
+    """Cancel what the service still does for a turn. If that fails, the turn ends all the same."""
     if runs.run is None:
         return
     continuations = [
@@ -251,14 +247,7 @@ class AgentRunner:
     ) -> TurnOutcome:
         """Run the agent for a turn and fold what it streamed.
 
-        Guarantee: idempotent by the turn: finished model calls and tool calls are not made again, and an ended turn
         returns its outcome again.
-
-        Args:
-            session: as it was when the turn was granted.
-            request: the turn's request.
-            approvals: people's decisions so far, by the question's id: ``approved``, ``reason``, ``arguments``.
-            was_cancelled: the turn was cancelled while it waited for them; its output so far is collected.
 
         Returns:
             A completed outcome with the entries to append, a failed one with the reason, a cancelled one with both, or
@@ -324,12 +313,7 @@ class AgentRunner:
             return _find_stop(runs, error)
 
     async def _conclude(self, runs: AgentRuns, ending: Ending) -> TurnOutcome:
-        """Build the outcome of an ending, and append it.
-
-        Raises:
-            FencedError: a later attempt owns the turn.
-            LogError: the store does not answer.
-        """
+        """Build the outcome of an ending, and append it."""
         match ending:
             case Completed(response):
                 await runs.attempt.observers.notify(AgentCompleted(response))
@@ -402,11 +386,7 @@ class AgentRunner:
         return await self.storage.offload_outcome(runs.record.session, runs.request, outcome, response=response)
 
     async def _await_successor(self, runs: AgentRuns) -> TurnOutcome:
-        """Wait for the outcome from the attempt that took over the turn, and return it.
-
-        Raises:
-            FencedError: it has not ended the turn in time.
-        """
+        """Wait for the outcome from the attempt that took over the turn, and return it."""
         attempt = runs.attempt
         if await attempt.is_lost():
             log_error = LogError(
@@ -420,11 +400,7 @@ class AgentRunner:
         return await attempt.outcome_of_successor(self._limits.turn_seconds)
 
     async def _watch(self, runs: AgentRuns, task: "asyncio.Task[None]") -> Stop | None:
-        """Wait for the runs' end; check the cancel mark regularly, and when notified.
-
-        Returns:
-            Why they are stopped; None when they have ended.
-        """
+        """Wait for the runs' end; check the cancel mark regularly, and when notified."""
         max_seconds = self._limits.turn_seconds
         with CANCELLATIONS.waiter(runs.request.turn_id) as hint:
             while True:

@@ -76,10 +76,6 @@ class LostProviderState:
     def add(self, loss: LostState, session: DurableSession) -> bool:
         """Record a loss.
 
-        Args:
-            loss: what the service has lost.
-            session: of the refused run.
-
         Returns:
             Whether another run can do without it: the loss is new, and the run had used it.
         """
@@ -103,15 +99,7 @@ class LostProviderState:
     def mark(
         self, messages: Sequence[Message], session: DurableSession, provider: ModelProvider, *, is_request: bool = False
     ) -> list[Message]:
-        """Mark what the service can no longer use in messages; the session remembers it.
-
-        Args:
-            messages: stored ones, or all of a request.
-            session: of the run.
-            provider: of the agent.
-            is_request: whether the messages are those of the refused request. Later messages of the same turn are new,
-                and not lost.
-        """
+        """Mark what the service can no longer use in messages; the session remembers it."""
         lost_state = {**session.lost_state, **self._lost_state}
         marked_messages, session.lost_state = provider.carry(messages, lost_state, self._lost[self._marked_count :])
         if is_request:
@@ -127,15 +115,7 @@ async def stream_updates(
     options: dict[str, Any],
     take_result: Callable[[AgentResponse[Any]], None] | None = None,
 ) -> AsyncGenerator[AgentResponseUpdate]:
-    """Run an agent and yield what it streams.
-
-    Args:
-        agent: the app's, as it was put together for this run.
-        messages: of the run.
-        session: of the run; the framework changes it.
-        options: for the agent, see `build_options`.
-        take_result: receives the response with which a stream of the framework ends.
-    """
+    """Run an agent and yield what it streams."""
     arguments: dict[str, Any] = {"options": options} if options else {}
     running: Any = cast("Any", agent.run)(messages, stream=True, session=session, **arguments)
     if not hasattr(running, "__aiter__"):
@@ -160,11 +140,7 @@ async def stream_updates(
 
 
 def build_options(request: TurnRequest) -> dict[str, Any]:
-    """Return the options with which the agent runs.
-
-    Args:
-        request: the turn's.
-    """
+    """Return the options with which the agent runs."""
     format_options: Any = (
         {} if request.response_format is None else {"response_format": _name_schema(request.response_format)}
     )
@@ -306,11 +282,7 @@ class AgentRuns:
         return round((time.perf_counter() - self.started_at) * 1000, 1)
 
     def remaining_seconds(self, most_seconds: float) -> float:
-        """Return how long the agent may continue; 0 when its time is over.
-
-        Args:
-            most_seconds: limit for one attempt of a turn.
-        """
+        """Return how long the agent may continue; 0 when its time is over."""
         remaining_seconds = most_seconds - (time.perf_counter() - self.started_at)
         account = self.run.budget_account if self.run is not None else None
         return max(remaining_seconds if account is None else min(remaining_seconds, account.remaining_seconds), 0.0)

@@ -46,12 +46,6 @@ from durable_agent_host.turn_log.journal import Journal, JournalState
 def usage_from_journal(records: JournalState, budgets: Budgets) -> BudgetUsage | None:
     """Count the usage of a turn that no longer runs.
 
-    Guarantee: pure.
-
-    Args:
-        records: the contents of its log.
-        budgets: of the agent.
-
     Returns:
         The figures, or None when nothing counts them.
     """
@@ -64,7 +58,7 @@ def usage_from_journal(records: JournalState, budgets: Budgets) -> BudgetUsage |
 
 
 def responses_from_journal(records: JournalState) -> Iterator[tuple[Mapping[str, Any] | None, str | None]]:
-    """Yield usage and model of all model calls with a response. Guarantee: pure."""
+    """Yield usage and model of all model calls with a response."""
     for call in records.inner_calls:
         yield call.usage, call.model
     for response in (*records.responses.values(), *records.side_calls.values()):
@@ -73,7 +67,7 @@ def responses_from_journal(records: JournalState) -> Iterator[tuple[Mapping[str,
 
 
 def usage_of_open_calls(records: JournalState) -> BudgetUsage:
-    """Count the calls without an end or without token counts, and the starts of tools. Guarantee: pure."""
+    """Count the calls without an end or without token counts, and the starts of tools."""
     usage = BudgetUsage(tool_calls=sum(tool.starts for key, tool in records.tools.items() if key.position >= 0))
     for reservations in records.reserved.values():
         for reservation in reservations:
@@ -84,7 +78,7 @@ def usage_of_open_calls(records: JournalState) -> BudgetUsage:
 
 
 def tokens_of(reservation: Reservation) -> BudgetUsage:
-    """Count only the tokens of a call; the call itself is already counted. Guarantee: pure."""
+    """Count only the tokens of a call; the call itself is already counted."""
     return replace(usage_of_reservation(reservation), model_calls=0)
 
 
@@ -224,11 +218,6 @@ class BudgetAccount:
     async def admit_model_call(self, ask: Ask, messages: Sequence[Message], options: Mapping[str, Any]) -> Reservation:
         """Allow a model call, or not.
 
-        Args:
-            ask: asks a person.
-            messages: of the request.
-            options: of the request.
-
         Returns:
             What to reserve for the call; when a person must decide, ``ask`` was called.
 
@@ -271,11 +260,7 @@ class BudgetAccount:
         )
 
     async def admit_tool_call(self, ask: Ask) -> bool:
-        """Allow a tool to run, and count it; otherwise the run stops after the other calls of the batch.
-
-        Args:
-            ask: asks a person.
-        """
+        """Allow a tool to run, and count it; otherwise the run stops after the other calls of the batch."""
         is_admitted = await self._admit(ask, BudgetUsage(tool_calls=1))
         if is_admitted:
             self._committed = self._committed.plus(BudgetUsage(tool_calls=1))
@@ -303,13 +288,6 @@ class BudgetAccount:
         self, position: int, call_index: int | None, characters: int, model: str | None, *, is_open: bool = False
     ) -> None:
         """Count the output of a reserved call so far.
-
-        Args:
-            position: as it was reserved.
-            call_index: the same.
-            characters: of all its texts and arguments so far.
-            model: that serves it, or None while unknown.
-            is_open: there may be more output, which is stopped once it exceeds a budget of tokens or cost.
 
         Raises:
             RunStoppedError: a budget ends the turn, or the journal cannot be written.

@@ -64,11 +64,6 @@ class CompactionModelCalls:
     ) -> ChatResponse[Any]:
         """Answer the next call.
 
-        Args:
-            call: makes it.
-            messages: of the request.
-            options: of the request.
-
         Returns:
             The response, which is durable.
 
@@ -239,11 +234,6 @@ class Compactions:
     def add(self, name: str, strategy: CompactionStrategy | None, why_not: str) -> None:
         """Register the app's choice for an agent.
 
-        Args:
-            name: the agent's registered name.
-            strategy: for this agent, or None.
-            why_not: why its model calls are not visible to the host; empty for an agent that can be compacted.
-
         Raises:
             RegistrationError: it is not a strategy, or the agent cannot be compacted.
         """
@@ -272,16 +262,6 @@ def select_compaction(
 ) -> Compaction | None:
     """Select how an agent's context is compacted; the most specific choice wins.
 
-    Guarantee: pure; neither the agent nor a strategy is changed.
-
-    Args:
-        agent: of the framework, with a chat client.
-        choice: the app's.
-        provider: of the agent's client: another provider cannot read what it has compacted.
-        bound: copies a chat client so that what it receives is bounded.
-        has_our_history: whether the stored conversation is the agent's history; then the framework's context provider
-            for compaction is replaced, and otherwise left alone.
-
     Returns:
         The strategies, copied, with the tokenizer of the agent or its client; None for an agent without compaction.
     """
@@ -308,12 +288,7 @@ def select_compaction(
 
 
 def remove_compaction(agent: Any, *, has_our_history: bool) -> None:
-    """Remove from the hosted copy of an agent what would compact a second time.
-
-    Args:
-        agent: the copy, with a client of its own; changed in place.
-        has_our_history: as for `select_compaction`.
-    """
+    """Remove from the hosted copy of an agent what would compact a second time."""
     agent.compaction_strategy = None
     agent.client.compaction_strategy = None
     if has_our_history:
@@ -330,14 +305,7 @@ def _list_provider_strategies(agent: Any) -> Iterable[Any]:
 
 
 def with_clients(strategy: Any, replace_client: Bound) -> Any:
-    """Copy a strategy, and those nested in it, with other chat clients.
-
-    Guarantee: the argument is not changed.
-
-    Args:
-        strategy: of the framework's protocol, or None.
-        replace_client: returns the replacement of one of the strategy's clients.
-    """
+    """Copy a strategy, and those nested in it, with other chat clients."""
     return _with_clients(strategy, replace_client, 0)
 
 

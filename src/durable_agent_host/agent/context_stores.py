@@ -21,13 +21,7 @@ _FOLDER: Final = "session"
 
 
 def keep_in_session(provider: Any) -> Any:
-    """Return a copy of a context provider that keeps its data in the session; the provider itself when it has none.
-
-    Guarantee: the provider given is not changed.
-
-    Args:
-        provider: of an agent.
-    """
+    """Return a copy of a context provider that keeps its data in the session; the provider itself when it has none."""
     stores = _list_session_stores(provider)
     if not stores or type(provider.store) not in stores:
         return provider
@@ -40,10 +34,6 @@ def keep_in_session(provider: Any) -> Any:
 
 def reject_external_stores(name: str, agent: Any) -> None:
     """Refuse an agent whose providers keep data of its sessions where the host cannot.
-
-    Args:
-        name: the agent's registered name.
-        agent: the app's.
 
     Raises:
         RegistrationError: it would outlive the session.

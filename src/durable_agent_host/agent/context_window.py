@@ -77,12 +77,6 @@ class ContextWindow:
     async def project(self, run: AgentRun, context: ChatContext, position: int, *, replayed: bool) -> list[Message]:
         """Choose the messages of a model call.
 
-        Args:
-            run: whose call it is.
-            context: of the call, with all messages of the run.
-            position: of the call in the turn.
-            replayed: whether the journal answers the call.
-
         Returns:
             The messages to send: all of them when the model's service keeps the conversation.
 
@@ -230,9 +224,6 @@ class ContextWindow:
 
     def overlay(self, response: Sequence[Message] | None) -> Overlay | None:
         """Return the overlay for the context from now on.
-
-        Args:
-            response: what the turn adds to the record after its request; None when it adds nothing.
 
         Returns:
             The overlay; None when the previous one stays.

@@ -21,11 +21,6 @@ _SUB_AGENT: Final = "the calls of agents within an agent are not journaled"
 def reject_lost_declarations(label: str, holder: object, why_no_journal: str) -> None:
     """Refuse what holds agents with tools whose declarations would have no effect.
 
-    Args:
-        label: the agent or executor, for the sentence.
-        holder: the agent or executor.
-        why_no_journal: why the holder's own calls are not journaled; empty when they are.
-
     Raises:
         RegistrationError: a declaration would have no effect.
     """

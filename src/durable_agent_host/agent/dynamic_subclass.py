@@ -8,12 +8,6 @@ from typing import Any, cast
 def overridden_class(base: type[Any], override: type[Any]) -> type[Any]:
     """Derive a class whose methods come from an override first.
 
-    Guarantee: pure; the same two classes give the same class.
-
-    Args:
-        base: the class of an object that the app brought.
-        override: stands before it in the method resolution order, and calls it by ``super()``.
-
     Returns:
         The class, with the name of the base.
     """
@@ -22,12 +16,6 @@ def overridden_class(base: type[Any], override: type[Any]) -> type[Any]:
 
 def copy_with_mixin(original: Any, override: type[Any]) -> Any:
     """Copy an object into a class with an override.
-
-    Guarantee: pure; the object given is not changed, and shares its attributes with the copy.
-
-    Args:
-        original: of any class whose state is its ``__dict__``.
-        override: see `overridden_class`.
 
     Returns:
         The copy; its ``__init__`` is not run.

@@ -85,12 +85,7 @@ class ExchangeRecorder:
 
     @contextmanager
     def call(self, position: int, number: int | None) -> Generator[None]:
-        """Keep what is sent in this context, as one try of a model call.
-
-        Args:
-            position: of the call, or of the call before which a strategy makes this one.
-            number: of the strategy's call, or None.
-        """
+        """Keep what is sent in this context, as one try of a model call."""
         before = self._call
         open_exchanges = self._open
         try_number = self._tries[position, number] = self._tries.get((position, number), 0) + 1

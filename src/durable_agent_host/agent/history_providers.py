@@ -26,11 +26,7 @@ Clearing = Callable[[str], Awaitable[None]]
 
 
 def history_providers(agent: Any) -> list[HistoryProvider]:
-    """List the history providers of an agent that the host does not replace. Guarantee: pure.
-
-    Args:
-        agent: the app's, or a hosted copy.
-    """
+    """List the history providers of an agent that the host does not replace."""
     providers = [provider for provider in _context_providers(agent) if isinstance(provider, HistoryProvider)]
     return [
         provider
@@ -42,11 +38,7 @@ def history_providers(agent: Any) -> list[HistoryProvider]:
 def is_replaced(agent: Any, provider: object) -> bool:
     """Return whether the host replaces a provider: a plain `InMemoryHistoryProvider`, that nobody else reads.
 
-    It keeps the transcript in the framework session's state; the host has it already. Guarantee: pure.
-
-    Args:
-        agent: the app's.
-        provider: one of its context providers.
+    It keeps the transcript in the framework session's state; the host has it already.
     """
     if type(provider) is not InMemoryHistoryProvider or not isinstance(agent, RawAgent):
         return False
@@ -57,22 +49,14 @@ def is_replaced(agent: Any, provider: object) -> bool:
 
 
 def external_providers(agent: Any) -> list[HistoryProvider]:
-    """List the history providers of an agent that keep messages outside the session. Guarantee: pure.
-
-    Args:
-        agent: the app's, or a hosted copy.
-    """
+    """List the history providers of an agent that keep messages outside the session."""
     return [
         provider for provider in history_providers(agent) if not isinstance(_unwrap(provider), InMemoryHistoryProvider)
     ]
 
 
 def redaction_unsupported_reason(agent: Any) -> str:
-    """Return why a history provider would receive unredacted content; empty when none would. Guarantee: pure.
-
-    Args:
-        agent: the app's.
-    """
+    """Return why a history provider would receive unredacted content; empty when none would."""
     if not getattr(agent, "require_per_service_call_history_persistence", False):
         return ""
     if not (providers := history_providers(agent)):
@@ -88,15 +72,12 @@ def _context_providers(agent: Any) -> Sequence[Any]:
 
 
 def get_provider_name(provider: HistoryProvider) -> str:
-    """Return a provider's name, from its class and its source. Guarantee: pure."""
+    """Return a provider's name, from its class and its source."""
     return f"{type(_unwrap(provider)).__name__} ({provider.source_id})"
 
 
 def primary_provider(agent: Any) -> str | None:
-    """Return the provider that has every message of a conversation, or None when the host keeps them. Guarantee: pure.
-
-    Args:
-        agent: the app's.
+    """Return the provider that has every message of a conversation, or None when the host keeps them.
 
     Returns:
         The first one that loads messages and receives the whole turn, at its end.
@@ -135,10 +116,6 @@ class ProviderHistory:
     async def messages(self, session_id: str, *, void: Collection[str] = ()) -> list[Message]:
         """Read a conversation.
 
-        Args:
-            session_id: the providers' id.
-            void: turns that are not part of the conversation.
-
         Returns:
             The messages of the home provider, in order, each once, with their marks; none without a home.
 
@@ -152,9 +129,6 @@ class ProviderHistory:
 
     async def clear(self, session_id: str) -> None:
         """Delete a conversation from every provider that owns it. Guarantee: idempotent.
-
-        Args:
-            session_id: the providers' id.
 
         Raises:
             HistoryError: a provider does not answer; nothing or only a part was deleted.
@@ -171,13 +145,6 @@ class ProviderHistory:
         self, session_id: str, new_id: str, *, at_turn: str | None, is_before: bool = False, void: Collection[str] = ()
     ) -> None:
         """Copy a conversation within every provider that owns it. Guarantee: idempotent; the original is only read.
-
-        Args:
-            session_id: of the original, in the providers.
-            new_id: of the copy.
-            at_turn: the last turn of the copy; None for all.
-            is_before: the copy ends before that turn.
-            void: turns that are not part of the conversation.
 
         Raises:
             HistoryElsewhereError: the messages do not show where the turn ends; nothing was written.
@@ -200,10 +167,6 @@ class ProviderHistory:
     async def store(self, session_id: str, messages: Sequence[Message]) -> None:
         """Store a conversation in every provider that owns it. Guarantee: idempotent.
 
-        Args:
-            session_id: the providers' id.
-            messages: with their names.
-
         Raises:
             TurnRejectedError: the id has other messages; nothing was written there.
             HistoryError: a provider does not answer; a part may have been written.
@@ -213,10 +176,7 @@ class ProviderHistory:
 
 
 def find_clear(provider: HistoryProvider) -> Clearing | None:
-    """Return how a provider deletes a session: its own ``clear(session_id)``, plain or async. Guarantee: pure.
-
-    Args:
-        provider: the app's.
+    """Return how a provider deletes a session: its own ``clear(session_id)``, plain or async.
 
     Returns:
         A function that deletes a session by its id; None for a provider that cannot. The framework's

@@ -102,10 +102,6 @@ class HostedAgent:
     def for_run(self, run: AgentRun, *, with_tools: bool) -> SupportsAgentRun:
         """Return the agent for one run.
 
-        Args:
-            run: for its middleware.
-            with_tools: False offers the model no tools.
-
         Returns:
             A copy, or the agent itself when it has no journal and is not a workflow.
 
@@ -157,10 +153,7 @@ _FUNCTION_NAME: Final = re.compile(r"[A-Za-z0-9_\-]{1,120}")
 
 
 def validate_agent_name(name: object) -> str:
-    """Return the name of an agent. Guarantee: pure.
-
-    Args:
-        name: as the app gives it.
+    """Return the name of an agent.
 
     Raises:
         RegistrationError: no function can have this name.
@@ -174,7 +167,7 @@ def validate_agent_name(name: object) -> str:
 
 
 def duplicate_name_error(existing_name: str, name: str) -> RegistrationError:
-    """Make the error for a name that another agent has, ignoring case. Guarantee: pure."""
+    """Make the error for a name that another agent has, ignoring case."""
     return RegistrationError(
         f"two agents are named {existing_name!r} and {name!r}, and Durable Functions does not tell them apart: "
         "rename one"
@@ -182,10 +175,7 @@ def duplicate_name_error(existing_name: str, name: str) -> RegistrationError:
 
 
 def why_no_journal(agent: object) -> str:
-    """Return why an agent's calls cannot be journaled. Guarantee: pure.
-
-    Args:
-        agent: the app's.
+    """Return why an agent's calls cannot be journaled.
 
     Returns:
         The reason and how to get a journal; empty for an agent that has one.

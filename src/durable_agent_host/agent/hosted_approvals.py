@@ -22,10 +22,6 @@ _UNCHANGEABLE = "the arguments of a tool that the model's provider runs cannot b
 async def answer_requests(run: AgentRun, messages: Iterable[Message]) -> Message | None:
     """Answer the provider's requests for approval at the end of a model's answer.
 
-    Args:
-        run: has the answers; a request without one is left to a person.
-        messages: what the agent has produced since its last message to the model.
-
     Returns:
         The message with the answers, or None when there was no request, or one has no answer yet.
     """

@@ -43,13 +43,7 @@ EXCHANGES: Final = WeakContextVar[ExchangeSink]("durable_agent_exchanges")
 
 
 async def record_request(method: Any, url: Any, body: Any) -> HttpExchange | None:
-    """Tell of a request, if anybody wants to know.
-
-    Args:
-        method: HTTP method.
-        url: in the SDK's form.
-        body: bytes or text; other kinds, such as forms and streams, are not reported.
-    """
+    """Tell of a request, if anybody wants to know."""
     exchanges = EXCHANGES.get()
     if exchanges is None:
         return None

@@ -48,14 +48,7 @@ class UnreachableError(TurnError):
 
 
 def with_reconnection(servers: Sequence[Any], *, is_inner: bool = False) -> list[Any]:
-    """Return views of MCP servers that connect again when a connection was lost.
-
-    Guarantee: a view shares the connection and the other attributes of its server.
-
-    Args:
-        servers: the agent's MCP tools.
-        is_inner: whether nothing journals the agent's calls: its model then receives the error of a lost connection.
-    """
+    """Return views of MCP servers that connect again when a connection was lost."""
     override = _ReconnectingInside if is_inner else _Reconnecting
     views: list[Any] = []
     for server in servers:
@@ -94,11 +87,7 @@ class _Reconnecting:
         return False  # the framework would make the call again, whether or not it has taken effect
 
     async def live_connection(self) -> Any:
-        """Return the connection, made again if it has ended.
-
-        Raises:
-            UnreachableError: the server does not answer.
-        """
+        """Return the connection, made again if it has ended."""
         connection = self._connection
         if connection is None or _has_ended(connection):
             await self._connect_again(connection)

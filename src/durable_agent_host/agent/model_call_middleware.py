@@ -50,10 +50,6 @@ _MOST_CHARACTERS: Final = 300
 def response_parse_errors(client: Any, explain: Callable[[BaseException], ProviderError | None]) -> Generator[None]:
     """Turn an error of reading an answer into a sentence: one that nobody explains, after some of the answer has come.
 
-    Args:
-        client: the chat client.
-        explain: returns what the provider knows of an error.
-
     Raises:
         ProviderError: the answer cannot be read; with the client's name and the error's text.
         Exception: any other, unchanged.
@@ -388,11 +384,7 @@ class _Call:
             await self._journal_continuation(continuation_token)
 
     async def _gave_up_background(self, error: Exception) -> bool:
-        """Forget a background answer that failed or that the service no longer has; a broken connection means neither.
-
-        Returns:
-            Whether the service did not know it, so the call is repeated at once.
-        """
+        """Forget a background answer that failed or is gone at the service; a broken connection means neither."""
         if self._run.journal.recorded.continuations.get(self._position) is None:
             return False
         decision = classify_error(error)

@@ -82,16 +82,7 @@ class NestedAgents:
         self._provider_for = provider_for
 
     def client(self, client: Any, *, is_tool: bool = False, agent_name: str = "") -> Any:
-        """Copy a chat client so that what it receives is bounded.
-
-        Guarantee: the client given is not changed, and shares its connections with the copy.
-
-        Args:
-            client: of an agent whose calls are not journaled.
-            is_tool: whether only the agent itself sees what it streams: then the SDK's events of texts already passed
-                on are dropped, as they take more memory than the texts.
-            agent_name: of the agent.
-        """
+        """Copy a chat client so that what it receives is bounded."""
         if isinstance(client, _LimitedClient) or not hasattr(client, "__dict__"):
             return client
         is_raw = not hasattr(client, "_inner_get_response")
@@ -106,12 +97,7 @@ class NestedAgents:
         return limited_client
 
     def agent(self, agent: Any, *, is_tool: bool = False) -> Any:
-        """Copy an agent with a bounded client; a workflow, built for the run, gets bounded agents in place.
-
-        Args:
-            agent: of any class; agents that are not the framework's are returned unchanged.
-            is_tool: see `client`.
-        """
+        """Copy an agent with a bounded client; a workflow, built for the run, gets bounded agents in place."""
         match cast("object", agent):
             case RawAgent() if not isinstance(agent.client, _LimitedClient):
                 limited_agent: Any = copy.copy(agent)
@@ -126,13 +112,7 @@ class NestedAgents:
         return agent
 
     def tools(self, tools: Iterable[Any]) -> list[Any]:
-        """Return the tools, with bounded copies of those that are agents.
-
-        Guarantee: the tools given are not changed. A view shares the attributes of its tool, counters included.
-
-        Args:
-            tools: of one run, normalized by the framework.
-        """
+        """Return the tools, with bounded copies of those that are agents."""
         return [self._tool(tool) for tool in tools]
 
     def _tool(self, tool: Any) -> Any:
@@ -173,12 +153,7 @@ class NestedAgents:
             self.bound_executor(executor, is_tool=is_tool)
 
     def bound_executor(self, executor: Any, *, is_tool: bool = False) -> None:
-        """Give an executor of a workflow bounded copies of its agents.
-
-        Args:
-            executor: changed in place; its agents are not.
-            is_tool: see `client`.
-        """
+        """Give an executor of a workflow bounded copies of its agents."""
         for holder in (executor, *_managers(executor)):
             for name, value in list(vars(holder).items()):
                 if isinstance(value, Workflow):
@@ -339,12 +314,7 @@ def _end_turn_on_limit() -> Generator[None]:
 
 
 def log_tool_failure(subject: str, error: BaseException) -> None:
-    """Log what a tool raised, with its traceback; some errors quote whole answers of services.
-
-    Args:
-        subject: failed.
-        error: the error raised.
-    """
+    """Log what a tool raised, with its traceback; some errors quote whole answers of services."""
     text = f"{type(error).__name__}: {error}"
     more = len(text) - _LOGGED_CHARACTERS
     text = text if more <= 0 else f"{text[:_LOGGED_CHARACTERS]}... ({more:,} characters more)"

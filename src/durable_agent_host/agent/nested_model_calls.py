@@ -39,12 +39,7 @@ class NestedCallMeter:
 
     @classmethod
     async def of_run(cls, run: AgentRun, received_bytes: ReceivedBytes) -> Self:
-        """Count the calls of a run in the context of the caller, who keeps what is returned.
-
-        Args:
-            run: its earlier calls are counted, and its observers are notified.
-            received_bytes: of the attempt.
-        """
+        """Count the calls of a run in the context of the caller, who keeps what is returned."""
         calls = cls(run)
         for call in run.journal.recorded.inner_calls:
             await calls._notify(call, replayed=True)
@@ -55,10 +50,6 @@ class NestedCallMeter:
 
     async def begin(self, messages: Sequence[Message], options: Mapping[str, Any]) -> int:
         """Check a call against the budgets.
-
-        Args:
-            messages: of the request.
-            options: of the request.
 
         Returns:
             The call's number.
@@ -99,10 +90,6 @@ class NestedCallMeter:
 
     async def record_response(self, call_index: int, response: ChatResponse[Any]) -> None:
         """Count an answered call; durable when this returns.
-
-        Args:
-            call_index: of the call.
-            response: its usage and model are recorded.
 
         Raises:
             RunStoppedError: the journal cannot be written.
@@ -189,11 +176,7 @@ class NestedCall:
             await self._calls.record_rejected(self._call_index)
 
     async def record_response(self, response: ChatResponse[Any] | None = None) -> None:
-        """Count it.
-
-        Args:
-            response: complete, of a call that did not stream.
-        """
+        """Count it."""
         if self._calls is not None:
             await self._calls.record_response(
                 self._call_index, response or ChatResponse.from_updates(self._usage_updates)

@@ -58,10 +58,7 @@ def utc_now() -> str:
 
 
 def rebuild_error(error: Mapping[str, Any]) -> TurnError:
-    """Recreate an exception from a turn's stored error. Guarantee: pure.
-
-    Args:
-        error: ``type`` and ``message``; ``retryable`` when the model's service failed.
+    """Recreate an exception from a turn's stored error.
 
     Returns:
         The error.
@@ -74,10 +71,6 @@ def rebuild_error(error: Mapping[str, Any]) -> TurnError:
 
 async def build_completed(runs: AgentRuns, response: AgentResponse[Any]) -> TurnOutcome:
     """Build the outcome of a turn whose agent has answered.
-
-    Args:
-        runs: of the attempt, ended.
-        response: folded from its updates.
 
     Returns:
         An outcome with the entries to append.
@@ -99,10 +92,6 @@ async def build_cancelled(runs: AgentRuns, records: JournalState) -> TurnOutcome
     """Build the outcome of a cancelled turn: its output so far, as a valid transcript.
 
     The model's service, or a workflow, does not know what was cut off, so the next turn starts from the transcript.
-
-    Args:
-        runs: of the attempt, cut off.
-        records: the journal as it is now.
 
     Returns:
         An outcome with the entries to append, the response marked.
@@ -144,11 +133,6 @@ def _build_missing_result(records: JournalState, key: ToolKey) -> Content:
 def build_failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 0.0) -> TurnOutcome:
     """Build the outcome of a failed turn; the conversation is unchanged. Guarantee: pure except for the clock.
 
-    Args:
-        request: the turn's request.
-        error: the reason.
-        milliseconds: time inside the agent.
-
     Returns:
         An outcome without entries.
     """
@@ -165,10 +149,6 @@ def build_failed(request: TurnRequest, error: BaseException, *, milliseconds: fl
 def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:
     """Build the outcome of a turn that stops because its log cannot be written. Guarantee: pure except for the clock.
 
-    Args:
-        request: the turn's request.
-        error: the reason; a `LogUnavailableError` when nothing was begun.
-
     Returns:
         An outcome without entries, which the session need not record.
     """
@@ -177,10 +157,6 @@ def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:
 
 async def build_suspended(runs: AgentRuns, calls: tuple[Mapping[str, Any], ...]) -> TurnOutcome:
     """Build the outcome of an attempt that waits for a person.
-
-    Args:
-        runs: of the attempt, stopped at the calls that wait.
-        calls: the calls that wait.
 
     Returns:
         An outcome with ``pending``, and no entries.
@@ -266,10 +242,6 @@ def _hide_exceptions(response: AgentResponse[Any]) -> None:
 
 async def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> dict[str, Any] | None:
     """Return the session's context after a turn.
-
-    Args:
-        runs: of the attempt, ended.
-        response: messages that the turn adds to the record after its request; None when it adds nothing.
 
     Returns:
         The overlay as stored, empty when the context is the whole record; None when the previous one stays.

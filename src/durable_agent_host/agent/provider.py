@@ -67,8 +67,6 @@ class ModelProvider(ItemReader, Protocol):
     def final_response(self, event: Any, /) -> Any:
         """Return the whole answer, if an event of a stream has it.
 
-        Guarantee: pure.
-
         Args:
             event: the data of one event, as sent by the service.
 

@@ -25,11 +25,6 @@ _KINDS: Final = {kind.__name__: kind for kind in (InvalidAnswerError, RequestErr
 async def validate_in_worker(text: str, response_format: Mapping[str, Any], *, seconds: float = CHECK_SECONDS) -> None:
     """Check an answer against the requested format; see `validate_response`.
 
-    Args:
-        text: the model's answer.
-        response_format: as `validate_response` takes it.
-        seconds: time limit in a process of its own.
-
     Raises:
         InvalidAnswerError: the answer does not match, or the check takes too long.
         RequestError: the format is invalid.

@@ -65,7 +65,7 @@ class OutputCounter:
 
 
 def count_output_characters(response: ChatResponse[Any]) -> int:
-    """Count what a whole answer says. Guarantee: pure."""
+    """Count what a whole answer says."""
     return sum(_count_characters(content) for message in response.messages for content in message.contents)
 
 
@@ -192,9 +192,6 @@ class ResponseSizeMeter:
     def feed(self, chunk: bytes) -> bytes:
         """Count decompressed bytes.
 
-        Args:
-            chunk: the bytes received.
-
         Returns:
             The bytes that can be read now; empty while a line is incomplete.
 
@@ -266,9 +263,6 @@ class OutputSizeMeter:
     def add(self, contents: Iterable[Content]) -> None:
         """Count an update, or a whole message.
 
-        Args:
-            contents: the update's.
-
         Raises:
             ProviderError: a limit is exceeded.
         """
@@ -293,10 +287,6 @@ def _end(chunk: bytes, mark: bytes) -> int:
 def check_model_call(bounds: ResponseLimits, *, started_count: int = 0) -> None:
     """Check that a turn may make one more model call; calls of inner agents count.
 
-    Args:
-        bounds: of the turn.
-        started_count: how many of the counted calls are this one.
-
     Raises:
         TurnError: it may not.
     """
@@ -313,10 +303,6 @@ def check_model_call(bounds: ResponseLimits, *, started_count: int = 0) -> None:
 
 def check_calls(contents: Iterable[Content], bounds: ResponseLimits) -> None:
     """Check the tool calls of one complete answer before any of them runs.
-
-    Args:
-        contents: of the answer.
-        bounds: of the turn.
 
     Raises:
         ProviderError: there are too many, or one has too long arguments.
@@ -340,14 +326,7 @@ def check_calls(contents: Iterable[Content], bounds: ResponseLimits) -> None:
 
 
 def is_larger(value: Any, most_bytes: int) -> bool:
-    """Estimate whether a JSON value is larger than a number of bytes, without encoding it.
-
-    Guarantee: pure. Texts count as their UTF-8 bytes, everything else as one byte.
-
-    Args:
-        value: JSON.
-        most_bytes: the limit, where counting stops.
-    """
+    """Estimate whether a JSON value is larger than a number of bytes, without encoding it."""
     remaining_bytes = most_bytes
     pending = [value]
     while pending and remaining_bytes >= 0:
@@ -371,10 +350,6 @@ def is_larger(value: Any, most_bytes: int) -> bool:
 async def stream_with_timeout[T](updates: AsyncGenerator[T], bounds: ResponseLimits) -> AsyncGenerator[T]:
     """Yield updates until the answer has taken too long, even if the service sends a sign of life now and then.
 
-    Args:
-        updates: of one answer; closed at the end.
-        bounds: of the turn.
-
     Raises:
         ProviderError: it has taken too long.
     """
@@ -395,7 +370,7 @@ async def stream_with_timeout[T](updates: AsyncGenerator[T], bounds: ResponseLim
 
 
 def lacks_finish_reason(updates: Iterable[Any]) -> bool:
-    """Return whether the updates of a client of any service do not say how the answer ended. Guarantee: pure."""
+    """Return whether the updates of a client of any service do not say how the answer ended."""
     return not any(getattr(update, "finish_reason", None) for update in updates)
 
 
@@ -404,13 +379,7 @@ async def until_its_end[T](
     is_truncated: Callable[[Iterable[Any]], bool],
     quiet_seconds: float | None = _QUIET_SECONDS,
 ) -> AsyncGenerator[T]:
-    """Yield the updates of a model call; a connection that fails or stays open after the end of the answer is left.
-
-    Args:
-        updates: of one model call; closed at the end.
-        is_truncated: the provider's.
-        quiet_seconds: how long a connection may stay open without updates after the end; None for no limit.
-    """
+    """Yield the updates of a model call; a connection that fails or stays open after the end of the answer is left."""
     last = deque[T](maxlen=_LAST_UPDATES)
     wait = _Wait(lambda: not is_truncated(last), quiet_seconds)
     iterator = aiter(updates)
@@ -436,15 +405,7 @@ async def until_its_end[T](
 
 
 class _Wait:
-    """Cancels the wait for an update of a complete answer; has one timer, because updates are many.
-
-    Args:
-        is_complete: whether the answer is complete.
-        seconds: how long a wait may be then; None for no limit.
-
-    Attributes:
-        task: waits for an update; None while none is awaited.
-    """
+    """Cancels the wait for an update of a complete answer; has one timer, because updates are many."""
 
     def __init__(self, is_complete: Callable[[], bool], seconds: float | None) -> None:
         self.task: asyncio.Task[Any] | None = None
@@ -486,10 +447,6 @@ class _Wait:
 
 async def await_response[T](answer: Awaitable[T], bounds: ResponseLimits) -> T:
     """Wait for an answer that does not stream.
-
-    Args:
-        answer: cancelled when it takes too long.
-        bounds: of the turn.
 
     Raises:
         ProviderError: it has taken too long.

@@ -76,7 +76,7 @@ class RetryDecision:
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """List an error and its causes, outermost first, each once. Guarantee: pure."""
+    """List an error and its causes, outermost first, each once."""
     cause: BaseException | None = error
     seen: set[int] = set()
     while cause is not None and id(cause) not in seen:
@@ -87,11 +87,6 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 def classify_error(error: BaseException) -> RetryDecision | None:
     """Decide whether to retry a model call after an error.
-
-    Guarantee: pure, except for dates, which are compared with the clock.
-
-    Args:
-        error: what the call raised; its causes are checked, too.
 
     Returns:
         The advice of the first cause that gives any; None when neither a service nor a connection failed.
@@ -121,9 +116,6 @@ def classify_error(error: BaseException) -> RetryDecision | None:
 
 def retry_after_of(headers: Mapping[str, Any]) -> float | None:
     """Parse the wait that a service requests.
-
-    Args:
-        headers: of the answer, names in lower case or any case.
 
     Returns:
         Seconds, at least 0; None when the headers give none.
@@ -264,14 +256,6 @@ class RetryPolicy:
         self, retry: int, error: BaseException, explain: Callable[[BaseException], ProviderError | None], chance: float
     ) -> float | None:
         """Decide whether a failed model call is retried.
-
-        Guarantee: pure.
-
-        Args:
-            retry: 0 for the first.
-            error: what the call raised.
-            explain: returns what only the provider knows of an error.
-            chance: jitter, between 0 and 1.
 
         Returns:
             Seconds to wait, or None for no retry: 400, 401, 403, 404 and errors of the program are never retried.

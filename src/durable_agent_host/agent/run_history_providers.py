@@ -124,13 +124,6 @@ class RunHistoryProviders:
     async def save(self, request_message: Message, response_messages: Sequence[Message], *, is_cut_off: bool) -> None:
         """Save the messages of the turn in every provider.
 
-        Guarantee: idempotent by the turn, with providers that keep a message's ``additional_properties``.
-
-        Args:
-            request_message: the turn's message.
-            response_messages: as the host stores it.
-            is_cut_off: the run did not finish, so the framework has not asked for anything to be saved.
-
         Raises:
             HistoryError: a provider failed three times.
         """
@@ -162,11 +155,7 @@ class RunHistoryProviders:
 
 
 class _ProviderInRun:
-    """A run's view of one provider.
-
-    Attributes:
-        first_context: the framework's context of the first run that has ended, or None.
-    """
+    """A run's view of one provider."""
 
     def __init__(self, histories: RunHistoryProviders) -> None:
         self.first_context: SessionContext | None = None

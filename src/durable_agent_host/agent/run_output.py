@@ -71,13 +71,7 @@ class _TextRun:
 def coalesce_updates(
     agent_updates: Sequence[AgentResponseUpdate], client_updates: Sequence[ChatResponseUpdate], items: ItemReader
 ) -> None:
-    """Move the texts of adjacent pieces into the first of them.
-
-    Args:
-        agent_updates: updates that the agent has passed on; changed.
-        client_updates: their originals, one by one; changed.
-        items: the provider's knowledge of items.
-    """
+    """Move the texts of adjacent pieces into the first of them."""
     text_run: _TextRun | None = None
     for agent_update, client_update in zip(agent_updates, client_updates, strict=True):
         content = _piece_of(agent_update.contents, client_update.contents)
@@ -105,7 +99,7 @@ def _close(text_run: _TextRun | None) -> None:
 
 
 def are_same(passed_content: Content, client_content: Content) -> bool:
-    """Return whether a content that was passed on is that of the client, or an unchanged copy. Guarantee: pure."""
+    """Return whether a content that was passed on is that of the client, or an unchanged copy."""
     return passed_content is client_content or vars(passed_content) == vars(client_content)
 
 
@@ -123,10 +117,7 @@ def _piece_of(agent_contents: Sequence[Content], client_contents: Sequence[Conte
 
 
 def json_bytes(value: Any) -> int:
-    """Measure a value. Guarantee: pure.
-
-    Args:
-        value: JSON; lone surrogates included.
+    """Measure a value.
 
     Returns:
         UTF-8 bytes of its compact JSON.
@@ -190,12 +181,7 @@ class RunOutput:
         return len(self._updates)
 
     def add(self, update: AgentResponseUpdate, position: int | None) -> None:
-        """Take the next update.
-
-        Args:
-            update: the agent's, or one made for it.
-            position: of the open model call that produced the update, or None.
-        """
+        """Take the next update."""
         self.updates_streamed += 1
         self.weight.add(update.contents)
         if position is not None and position != self._open_call.position:
@@ -203,12 +189,7 @@ class RunOutput:
         self._updates.append((update, position))
 
     def coalesce(self, client_updates: Sequence[ChatResponseUpdate], position: int) -> None:
-        """Drop what the open model call's updates repeat; does something only once in a while.
-
-        Args:
-            client_updates: all updates of the call so far, as its client streamed them; they have been passed on.
-            position: of the call.
-        """
+        """Drop what the open model call's updates repeat; does something only once in a while."""
         call = self._open_call
         if len(client_updates) - call.checked_count < EVERY or call.position != position:
             return
@@ -221,9 +202,6 @@ class RunOutput:
     def fold_call(self, updates: Sequence[ChatResponseUpdate]) -> Fold:
         """Fold the updates of one model call, or return their fold when they were folded last.
 
-        Args:
-            updates: all of the call's, as its client streamed them.
-
         Returns:
             The fold.
         """
@@ -233,11 +211,7 @@ class RunOutput:
         return self._fold
 
     def finish_call(self, position: int) -> None:
-        """Replace the updates of the last folded model call by their fold, unless they were changed on their way.
-
-        Args:
-            position: of the call; it is finished.
-        """
+        """Replace the updates of the last folded model call by their fold, unless they were changed on their way."""
         start = len(self._updates)
         while start and self._updates[start - 1][1] == position:
             start -= 1
@@ -251,20 +225,12 @@ class RunOutput:
         self._fold = None
 
     def take_result(self, start: int, result: AgentResponse[Any]) -> None:
-        """Take the response with which the agent's stream has ended, if the app's middleware has changed its texts.
-
-        Args:
-            start: a value of `len` before the stream.
-            result: the framework's.
-        """
+        """Take the response with which the agent's stream has ended, if the app's middleware has changed its texts."""
         if _texts(result) != _texts(self.response(start)):
             self._updates[start:] = [(update, None) for update in response_as_updates(result)]
 
     def response(self, start: int = 0) -> AgentResponse[Any]:
         """Fold what is kept into the response.
-
-        Args:
-            start: a value of `len`; earlier updates are left out.
 
         Returns:
             A new response.
@@ -273,9 +239,6 @@ class RunOutput:
 
     def responses(self, finished_positions: Container[int]) -> tuple[AgentResponse[Any], AgentResponse[Any]]:
         """Fold what is complete, and what belongs to a model call that was cut off.
-
-        Args:
-            finished_positions: positions of the finished model calls.
 
         Returns:
             Two new responses.

@@ -54,11 +54,7 @@ class SessionState:
         return {key: value for key, value in found.items() if value} or None
 
     def restore(self, step: int | ToolKey) -> None:
-        """Restore the state at the end of a step.
-
-        Args:
-            step: the position of a model call, or a tool call; finished in either case.
-        """
+        """Restore the state at the end of a step."""
         ended_at = self._records.finished_at.get(step, -1)
         changes = self._records.state_changes
         while self._applied_count < len(changes) and changes[self._applied_count][0] <= ended_at:

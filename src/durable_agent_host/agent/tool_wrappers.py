@@ -30,9 +30,6 @@ class _NeedsApproval:
 def needs_approval(tool: FunctionTool) -> bool:
     """Return whether a person must approve the calls of a hosted tool.
 
-    Args:
-        tool: from `without_approvals`.
-
     Returns:
         True when the app's own tool has ``always_require``.
     """
@@ -41,11 +38,6 @@ def needs_approval(tool: FunctionTool) -> bool:
 
 def without_approvals(tools: Iterable[Any]) -> list[Any]:
     """Return tools that the framework runs without asking; `needs_approval` identifies those that need approval.
-
-    Guarantee: the app's tools are not changed. A view shares the attributes of its tool, counters included.
-
-    Args:
-        tools: of one run, normalized by the framework.
 
     Returns:
         A new list, with views replacing the tools that need approval.
@@ -72,9 +64,6 @@ def _view(tool: Any) -> Any:
 def in_doubt_policy(tool: FunctionTool) -> InDoubt:
     """Return the policy for a call that was running when its process or connection ended.
 
-    Args:
-        tool: as declared with `durable_tool`, or of an MCP server, whose listing says whether it may be run again.
-
     Returns:
         The policy; ``fail`` when nothing is declared.
     """
@@ -85,7 +74,7 @@ def in_doubt_policy(tool: FunctionTool) -> InDoubt:
 
 
 def plain_arguments(arguments: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
-    """Convert arguments to JSON; the framework has converted them to the function's own types. Guarantee: pure."""
+    """Convert arguments to JSON; the framework has converted them to the function's own types."""
     fields = arguments.model_dump(mode="json") if isinstance(arguments, BaseModel) else dict(arguments)
     try:
         return cast("dict[str, Any]", json.loads(json.dumps(fields, default=_encode_default)))

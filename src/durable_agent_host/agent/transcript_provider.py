@@ -29,13 +29,7 @@ class DurableSession(AgentSession):
     def restore(
         cls, session_json: Mapping[str, Any] | None, request: TurnRequest, history_session_id: str = ""
     ) -> "DurableSession":
-        """Return the session of a run.
-
-        Args:
-            session_json: the framework's session from before the turn, serialized; None for a new one.
-            request: the turn's.
-            history_session_id: the id of a new one, by which history providers know it; empty for the session's own id.
-        """
+        """Return the session of a run."""
         new_id = history_session_id or request.session_id
         session = cls(session_id=new_id) if session_json is None else cls.from_dict(decode_agent_session(session_json))
         durable_session = cast("DurableSession", session)

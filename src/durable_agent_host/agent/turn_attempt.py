@@ -169,12 +169,6 @@ class TurnAttempt:
     ) -> Self:
         """Begin an attempt; earlier ones can no longer write.
 
-        Args:
-            log: of the process.
-            request: the turn's request.
-            observers: notified of the attempt, after its clients.
-            redactor: of the app, or None; clients do not receive what it removes.
-
         Returns:
             The attempt; its clients have been notified that the turn has begun.
 
@@ -203,19 +197,11 @@ class TurnAttempt:
         return decode_turn_outcome(self.recorded.outcome) if self.recorded.outcome is not None else None
 
     def new_exchange_recorder(self, bounds: RecordingLimits) -> ExchangeRecorder:
-        """Keep the attempt's model calls in its log; see `ExchangeRecorder`.
-
-        Args:
-            bounds: limits on what is kept.
-        """
+        """Keep the attempt's model calls in its log; see `ExchangeRecorder`."""
         return ExchangeRecorder(self._writer, bounds, attempt=self.number)
 
     def resume(self, *, has_approvals: bool, was_cancelled: bool) -> None:
         """Log a line when an attempt resumes from another; nothing for the first one.
-
-        Args:
-            has_approvals: people have answered the questions of an earlier attempt.
-            was_cancelled: the turn was cancelled while it waited for them.
 
         Raises:
             CorruptStateError: the records of the attempt that asked are gone, so its work would be repeated.
@@ -243,10 +229,6 @@ class TurnAttempt:
     async def begin_run(self, reader: HostedCallReader, *, has_journal: bool) -> Journal:
         """Begin a run of the agent.
 
-        Args:
-            reader: the provider's.
-            has_journal: whether the agent's calls are journaled; otherwise only its updates show its tool calls.
-
         Returns:
             The run's journal; clients know what to discard.
         """
@@ -263,11 +245,6 @@ class TurnAttempt:
         """Record how the attempt ended; everything is durable when this returns.
 
         A turn that waits for a person has not ended: its next attempt resumes from the journal.
-
-        Args:
-            ending: how the attempt ended.
-            outcome: the turn's outcome.
-            committed_outcome: the same, as journaled and committed.
 
         Returns:
             `committed_outcome`, with what the attempt did.
@@ -313,9 +290,6 @@ class TurnAttempt:
 
     async def outcome_of_successor(self, timeout_seconds: float) -> TurnOutcome:
         """Wait for the attempt that took over the turn, so that both give the same answer.
-
-        Args:
-            timeout_seconds: time limit.
 
         Returns:
             The outcome from that attempt.

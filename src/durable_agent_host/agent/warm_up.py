@@ -27,13 +27,6 @@ def warm_up_in_background(
 ) -> threading.Thread:
     """Start loading what the providers and the turn log need; failures are left to the first turn.
 
-    Guarantee: returns at once; each kind of provider warms up once in a process.
-
-    Args:
-        providers: of the app's agents.
-        open_log: returns the process's turn log; the first call opens the store.
-        modules: that the app's agents import in their first turn.
-
     Returns:
         The thread that loads; it does not keep the process alive.
     """

@@ -44,9 +44,6 @@ _TYPES: Final = frozenset({"types:GenericAlias"})
 def build_agent(source: AgentSource) -> SupportsAgentRun:
     """Return the agent of a source, checked for registration.
 
-    Args:
-        source: the agent, or the function that builds it.
-
     Returns:
         The agent.
 
@@ -81,7 +78,7 @@ def build_agent(source: AgentSource) -> SupportsAgentRun:
 
 
 def is_factory(source: AgentSource) -> bool:
-    """Return whether a source is a function that builds an agent rather than an agent. Guarantee: pure."""
+    """Return whether a source is a function that builds an agent rather than an agent."""
     return not hasattr(source, "run") and callable(source)
 
 
@@ -144,9 +141,6 @@ class HostedWorkflow:
     def restores(self, session: AgentSession) -> bool:
         """Return whether the workflow continues from an earlier turn's state, so that it needs no transcript.
 
-        Args:
-            session: of the run; state that the workflow cannot continue from is removed.
-
         Returns:
             True when there is usable state.
         """
@@ -168,12 +162,6 @@ class HostedWorkflow:
         self, messages: Sequence[Message], *, stream: bool, session: AgentSession, options: Any = None
     ) -> AsyncGenerator[AgentResponseUpdate]:
         """Run the workflow, and store its state in the session.
-
-        Args:
-            messages: of the turn.
-            stream: always.
-            session: holds the state before and after.
-            options: not supported: the inner agents have their own.
 
         Returns:
             The updates.
@@ -230,11 +218,7 @@ def _encoding() -> Any:
 
 
 def _encode(checkpoint: WorkflowCheckpoint) -> str:
-    """Encode a checkpoint as text, because the framework would turn parts of JSON into its own objects.
-
-    Raises:
-        InvalidAnswerError: an executor's state cannot be stored, or could not be read back.
-    """
+    """Encode a checkpoint as text, because the framework would turn parts of JSON into its own objects."""
     fields = {**checkpoint.to_dict(), "iteration_count": 0, "previous_checkpoint_id": None}
     try:
         text = json.dumps(_encoding().encode_checkpoint_value(fields))
@@ -253,11 +237,7 @@ def _decode(text: str) -> WorkflowCheckpoint:
 
 
 def _answer(requests: Mapping[str, WorkflowEvent[Any]], text: str) -> Message:
-    """Turn the user's message into the answers that the workflow waits for.
-
-    Raises:
-        RequestError: it does not answer the question.
-    """
+    """Turn the user's message into the answers that the workflow waits for."""
     texts_by_id = {next(iter(requests)): text} if len(requests) == 1 else _by_id(requests, text)
     return Message(
         "tool", [_content(name, requests[name], response_text) for name, response_text in texts_by_id.items()]

@@ -29,11 +29,7 @@ _QUESTION: Final = "Approve? [y]es, [n]o, [e]dit the arguments: "
 
 
 def add_chat_command(commands: Any) -> None:
-    """Add ``chat`` to the command line.
-
-    Args:
-        commands: the program's subparsers.
-    """
+    """Add ``chat`` to the command line."""
     chat = commands.add_parser(
         "chat",
         help="talk to an agent of a running host",
@@ -50,9 +46,6 @@ def add_chat_command(commands: Any) -> None:
 
 def run_chat_command(arguments: argparse.Namespace) -> int:
     """Run the command; see `add_chat_command`.
-
-    Args:
-        arguments: parsed as defined by `add_chat_command`.
 
     Returns:
         The exit status.

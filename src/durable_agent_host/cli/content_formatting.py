@@ -11,11 +11,6 @@ Stored = Mapping[str, Any]
 def format_content(content: Stored) -> str:
     """Describe a stored content.
 
-    Guarantee: pure.
-
-    Args:
-        content: with its ``$type``.
-
     Returns:
         Code, outputs, files, searches, calls and texts in words; the fields of an unknown type; empty for a content
         with nothing to read.
@@ -30,11 +25,6 @@ def format_content(content: Stored) -> str:
 def printable(text: str) -> str:
     """Make a text harmless for a terminal: control characters are shown, not executed.
 
-    Guarantee: pure.
-
-    Args:
-        text: of a model, a tool, a user or a host.
-
     Returns:
         The text with line breaks and tabs; other control characters as pictures, and characters that change the writing
         direction as their code.
@@ -43,13 +33,7 @@ def printable(text: str) -> str:
 
 
 def format_usage(usage: Mapping[str, Any] | None) -> str:
-    """Format the cost of a turn or session, or, without prices, its tokens.
-
-    Guarantee: pure.
-
-    Args:
-        usage: from the routes; None where nothing counted it.
-    """
+    """Format the cost of a turn or session, or, without prices, its tokens."""
     if not usage:
         return ""
     if (cost := usage.get("cost")) is None:
@@ -58,7 +42,7 @@ def format_usage(usage: Mapping[str, Any] | None) -> str:
 
 
 def format_cost(cost: float) -> str:
-    """Format a cost in full, to a millionth. Guarantee: pure."""
+    """Format a cost in full, to a millionth."""
     if 0 < cost < _LEAST_COST:
         return f"<{_LEAST_COST:f}"
     integer_part, _, fraction = f"{cost:,.6f}".partition(".")

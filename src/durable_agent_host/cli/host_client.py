@@ -77,11 +77,6 @@ class HostRoutes:
     def ask(self, path: str, body: Any = None, *, method: str = "GET") -> Any:
         """Call a route.
 
-        Args:
-            path: after ``/api``.
-            body: JSON to send.
-            method: of HTTP.
-
         Returns:
             The answer's JSON.
 
@@ -95,9 +90,6 @@ class HostRoutes:
     def download(self, path: str) -> Iterator[bytes]:
         """Read a route's stream, piece by piece.
 
-        Args:
-            path: after ``/api``.
-
         Raises:
             CommandError: the host is unreachable, refuses, or disconnects.
         """
@@ -110,10 +102,6 @@ class HostRoutes:
 
     def upload(self, path: str, file: BinaryIO) -> Any:
         """Send a file, piece by piece.
-
-        Args:
-            path: after ``/api``.
-            file: open for reading, at its beginning.
 
         Returns:
             The answer's JSON.
@@ -136,13 +124,6 @@ class HostRoutes:
         silence_seconds: float = _SECONDS,
     ) -> Generator[Any]:
         """Open a route's answer, to be read as it arrives.
-
-        Args:
-            path: after ``/api``.
-            body: JSON to send.
-            method: of HTTP.
-            headers: further ones.
-            silence_seconds: how long without data from the host before reading fails.
 
         Returns:
             The answer of `http.client`.
@@ -227,13 +208,7 @@ class HostRoutes:
         return turns_by_end[-1]["turn_id"]
 
     def sessions(self, agent: str, limit: int | None = None, **search: str) -> Iterator[dict[str, Any]]:
-        """List an agent's sessions, newest first, page by page.
-
-        Args:
-            agent: its name.
-            limit: how many; by default all.
-            search: further parameters of the route.
-        """
+        """List an agent's sessions, newest first, page by page."""
         cursor: str | None = None
         remaining = limit
         while remaining is None or remaining > 0:
@@ -262,11 +237,7 @@ def _read_error(error: HTTPError) -> str:
 
 
 def add_host_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select the host.
-
-    Args:
-        parser: of a command.
-    """
+    """Add the options that select the host."""
     parser.add_argument("--url", default=DEFAULT_URL, help=f"the host's URL (default {DEFAULT_URL})")
     parser.add_argument("--key", help="function key, for a host that requires one")
     parser.add_argument(
@@ -279,11 +250,6 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_command(command: str, run: Callable[[HostRoutes], int], arguments: argparse.Namespace) -> int:
     """Run a command against a host.
-
-    Args:
-        command: its name, for the error.
-        run: returns the exit status.
-        arguments: with the options of `add_host_arguments`.
 
     Returns:
         The exit status; `COULD_NOT` with a sentence on standard error when the command failed; `CLOSED_PIPE` when the

@@ -27,11 +27,7 @@ from durable_agent_host.cli.turns_command import add_turn_commands, run_turn_com
 
 
 def add_thread_command(commands: Any) -> None:
-    """Add ``import-threads`` to the command line.
-
-    Args:
-        commands: the program's subparsers.
-    """
+    """Add ``import-threads`` to the command line."""
     parser = commands.add_parser(
         "import-threads",
         help="copy threads of the Azure AI Agents service into sessions of a running host",
@@ -51,9 +47,6 @@ def add_thread_command(commands: Any) -> None:
 
 def run_thread_command(arguments: argparse.Namespace) -> int:
     """Run the command.
-
-    Args:
-        arguments: parsed as defined by `add_thread_command`.
 
     Returns:
         The exit status.
@@ -164,9 +157,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command.
 
     ``start`` replaces this process by the embedded host, so that signals reach it under the same process id.
-
-    Args:
-        arguments: of the command line, without the program's name.
 
     Raises:
         SystemExit: with the command's status; also when the arguments are invalid, or the embedded host is not

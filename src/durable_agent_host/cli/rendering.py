@@ -130,19 +130,12 @@ class TurnView:
 
 
 def failure(event: Event) -> str:
-    """Return why a turn has failed. Guarantee: pure.
-
-    Args:
-        event: the turn's last one.
-    """
+    """Return why a turn has failed."""
     return f"The turn failed: {event.data.get('detail') or 'no reason was given'}"
 
 
 def named_call(call: Mapping[str, Any]) -> str:
-    """Format a call as code. Guarantee: pure.
-
-    Args:
-        call: with ``name`` and ``arguments``, text or object; null while unknown.
+    """Format a call as code.
 
     Returns:
         One line, shortened.

@@ -27,11 +27,7 @@ _MAX_CHARACTERS: Final = 300
 
 
 def add_session_commands(commands: Any) -> None:
-    """Add ``sessions`` to the command line.
-
-    Args:
-        commands: the program's subparsers.
-    """
+    """Add ``sessions`` to the command line."""
     sessions = commands.add_parser(
         "sessions",
         help="list, show, verify, repair, export, import, fork, reset the context of and delete stored sessions",
@@ -97,9 +93,6 @@ def _add(
 
 def run_session_command(arguments: argparse.Namespace) -> int:
     """Run a command.
-
-    Args:
-        arguments: parsed as defined by `add_session_commands`.
 
     Returns:
         The exit status: 0 no problems, 1 problems were found, 2 the command failed.

@@ -136,11 +136,7 @@ class TurnEvents:
 
 
 def _events(answer: Any) -> Generator[Event]:
-    """Read server-sent events; an event that was cut off is sent again.
-
-    Raises:
-        HostUnreachableError: the connection broke.
-    """
+    """Read server-sent events; an event that was cut off is sent again."""
     fields: dict[str, str] = {}
     while True:
         try:

@@ -18,11 +18,7 @@ Step = Mapping[str, Any]
 
 
 def add_turn_commands(commands: Any) -> None:
-    """Add ``turns`` to the command line.
-
-    Args:
-        commands: the program's subparsers.
-    """
+    """Add ``turns`` to the command line."""
     turns = commands.add_parser(
         "turns",
         help="show the steps of a turn, or follow its events",
@@ -48,9 +44,6 @@ def _add(actions: Any, name: str, run: Callable[..., int], text: str) -> argpars
 
 def run_turn_command(arguments: argparse.Namespace) -> int:
     """Run a command.
-
-    Args:
-        arguments: parsed as defined by `add_turn_commands`.
 
     Returns:
         The exit status: 0 success, 1 the turn has failed, 2 the command failed, 130 Ctrl-C.

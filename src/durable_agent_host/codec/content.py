@@ -60,11 +60,6 @@ _PARSE: Final = json.JSONDecoder().raw_decode
 def stored_arguments(arguments: Any) -> tuple[Any, dict[str, Any]]:
     """Encode arguments for storage.
 
-    Guarantee: pure; `live_arguments`, or ``argumentsText`` where recorded, restores them.
-
-    Args:
-        arguments: a text, JSON or not, an object, or None.
-
     Returns:
         The object for upstream's reader, and the fields of our extension: ``argumentsForm``, ``argumentsText``, or
         nothing for the spaced form.
@@ -90,11 +85,7 @@ def stored_arguments(arguments: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def live_arguments(stored_arguments_json: Any, form: str | None) -> Any:
-    """Decode arguments without a recorded text. Guarantee: pure.
-
-    Args:
-        stored_arguments_json: the value in upstream's field.
-        form: from `stored_arguments`, or None.
+    """Decode arguments without a recorded text.
 
     Returns:
         The text, or the stored value when it is not an object to be written as text.
@@ -151,12 +142,6 @@ class ContentCodec(NamedTuple):
 def plain_json(value: Any, *, path: str = "content") -> Any:
     """Reduce a value to JSON, with contents in stored form.
 
-    Guarantee: pure.
-
-    Args:
-        value: JSON values, contents, and pydantic models; provider objects under ``raw_representation`` are left out.
-        path: the value's location, for the error.
-
     Returns:
         The same value in dictionaries, lists, texts, numbers, booleans and None.
 
@@ -183,7 +168,7 @@ def encode_agent_session(session: AgentSession) -> dict[str, Any]:
 
 
 def decode_agent_session(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the framework's form of a stored session, for its ``from_dict``. Guarantee: pure."""
+    """Return the framework's form of a stored session, for its ``from_dict``."""
     return load_value(dict(wire))
 
 
@@ -261,11 +246,6 @@ _USAGE_NAMES = {
 def encode_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
     """Encode token counts as upstream does: three fields, and the provider's further counts under ``extensionData``.
 
-    Guarantee: pure.
-
-    Args:
-        usage: counts by the framework's names; figures that are none are left out.
-
     Returns:
         A `UsageWire`.
     """
@@ -278,9 +258,6 @@ def encode_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
 
 def decode_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
     """Decode token counts, by the framework's names. Guarantee: pure, the inverse of `encode_usage`.
-
-    Args:
-        wire: a `UsageWire`.
 
     Returns:
         Counts by the framework's names, without absent ones and figures that are no counts, which upstream stores.
@@ -330,11 +307,6 @@ _BY_WIRE_TYPE: Final = {codec.wire_type: codec for codec in CONTENT_CODECS.value
 def encode_content(content: Content) -> ContentWire:
     """Encode a content.
 
-    Guarantee: pure; `decode_content` gives an equal content.
-
-    Args:
-        content: of any type; live provider objects on it are not stored.
-
     Returns:
         A JSON object.
 
@@ -354,11 +326,6 @@ def encode_content(content: Content) -> ContentWire:
 
 def decode_content(wire: Mapping[str, Any]) -> Content:
     """Decode a content.
-
-    Guarantee: pure; JSON that no row reads becomes a content that `encode_content` writes unchanged.
-
-    Args:
-        wire: written by this program or upstream.
 
     Returns:
         A new content that shares nothing with the argument.

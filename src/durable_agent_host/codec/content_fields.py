@@ -107,11 +107,6 @@ _CALLS_FOR_INFORMATION: Final = frozenset({"function_call", "computer_tool_call"
 def fields_of(content: Content) -> dict[str, Any]:
     """Convert a content to JSON fields.
 
-    Guarantee: pure; `content_of` makes an equal content from the result.
-
-    Args:
-        content: of any type; live provider objects on it are left out.
-
     Returns:
         Its fields as JSON values, without ``type`` and without unset fields.
 
@@ -137,12 +132,6 @@ def fields_of(content: Content) -> dict[str, Any]:
 
 def content_of(content_type: str, fields: Mapping[str, Any]) -> Content:
     """Make a content from its fields.
-
-    Guarantee: pure; the inverse of `fields_of`. Reads the framework's own dictionary form as well.
-
-    Args:
-        content_type: the framework's name.
-        fields: from `fields_of`; they are copied.
 
     Returns:
         A new content that shares nothing with the argument.
@@ -183,13 +172,6 @@ def _construct_content(content_type: str, fields: Mapping[str, Any]) -> Content:
 def dump_value(value: Any, path: str) -> Any:
     """Reduce a value to JSON from which `load_value` restores an equal one.
 
-    Guarantee: pure.
-
-    Args:
-        value: JSON values, contents, pydantic models; provider objects under ``raw_representation`` are left out,
-            because they are live copies of the other fields.
-        path: the value's location, for the error.
-
     Returns:
         The value in dictionaries, lists, texts, numbers, booleans and None.
 
@@ -226,10 +208,7 @@ def dump_value(value: Any, path: str) -> Any:
 
 
 def load_value(value: Any) -> Any:
-    """Restore a value from the output of `dump_value`. Guarantee: pure.
-
-    Args:
-        value: JSON.
+    """Restore a value from the output of `dump_value`.
 
     Returns:
         A copy, with its contents as contents.
@@ -255,19 +234,7 @@ def _is_live(value: Any) -> bool:
 
 
 def _dump_field(name: str, value: Any, path: str) -> Any:
-    """Reduce a field of a content to JSON. Guarantee: pure.
-
-    Args:
-        name: of the field.
-        value: of the field.
-        path: its location, for the error.
-
-    Returns:
-        JSON that `_load_field` reads.
-
-    Raises:
-        CorruptStateError: it holds a value that JSON cannot represent.
-    """
+    """Reduce a field of a content to JSON."""
     if name in _CONTENT_LISTS and isinstance(value, _LISTS):
         return [_dump_item(item, f"{path}[{n}]") for n, item in enumerate(value)]
     if name in _SINGLE_CONTENTS and isinstance(value, Content):
@@ -314,15 +281,7 @@ def _is_exact_form(form: Mapping[str, Any]) -> bool:
 
 
 def _load_field(name: str, value: Any) -> Any:
-    """Read a field of a content. Guarantee: pure, the inverse of `_dump_field`.
-
-    Args:
-        name: of the field.
-        value: JSON.
-
-    Returns:
-        A copy, with its contents as contents.
-    """
+    """Read a field of a content. Guarantee: pure, the inverse of `_dump_field`."""
     if name in _CONTENT_LISTS and isinstance(value, _LIST):
         return [
             _content_of_form(item) if isinstance(item, _DICT) and PLAIN not in item else load_value(item)

@@ -8,17 +8,12 @@ _BEGIN: Final = f'{{"{_ENCRYPTED}"'
 
 
 def encode_envelope(text: str) -> dict[str, Any]:
-    """Encode an encrypted value, given as base64, as JSON. Guarantee: pure."""
+    """Encode an encrypted value, given as base64, as JSON."""
     return {_ENCRYPTED: text}
 
 
 def read_envelope(value: Any) -> str | None:
     """Return the base64 of an encrypted value.
-
-    Guarantee: pure.
-
-    Args:
-        value: JSON, or its text: some of the task hub's values come as texts.
 
     Returns:
         None when it is not encrypted.

@@ -21,10 +21,7 @@ from durable_agent_host.model.turn import TurnStats
 
 
 def last_use_of_document(state: Any) -> str:
-    """Return when a session was last used, even if it cannot be read as a whole. Guarantee: pure.
-
-    Args:
-        state: the entity's state.
+    """Return when a session was last used, even if it cannot be read as a whole.
 
     Returns:
         UTC, ISO-8601, whole seconds; for a session without that time, when its newest message or turn ended; empty when
@@ -65,10 +62,7 @@ UNREADABLE: Final = Owner("", "\0")
 
 
 def encode_owner(owner: Owner) -> dict[str, str]:
-    """Encode an owner. Guarantee: pure.
-
-    Args:
-        owner: of a session.
+    """Encode an owner.
 
     Returns:
         ``principal``, and ``tenant`` when it has one.
@@ -77,10 +71,7 @@ def encode_owner(owner: Owner) -> dict[str, str]:
 
 
 def decode_owner(wire: Any) -> Owner | None:
-    """Decode an owner. Guarantee: pure.
-
-    Args:
-        wire: from `encode_owner`, or None.
+    """Decode an owner.
 
     Returns:
         The owner; None for None; `UNREADABLE` for anything else.
@@ -94,11 +85,7 @@ def decode_owner(wire: Any) -> Owner | None:
 
 
 def owner_of_document(state: Any) -> Owner | None:
-    """Return the owner of a stored session, even if nothing else of it can be read. Guarantee: pure.
-
-    Args:
-        state: the entity's state.
-    """
+    """Return the owner of a stored session, even if nothing else of it can be read."""
     found = state
     for name in ("data", "extensionData", EXTENSION, "owner"):
         found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
@@ -134,12 +121,6 @@ _HOST_FIELDS: Final = (
 
 def decode_session(state: Any) -> Session:
     """Decode an entity's state.
-
-    Guarantee: pure.
-
-    Args:
-        state: None or ``{}`` for a session that has not begun, a document of this program, or one of upstream's, schema
-            1.0 to 1.2.
 
     Returns:
         The session; its entries are the document's own, not copies.
@@ -193,7 +174,7 @@ def decode_session(state: Any) -> Session:
 
 
 def raise_if_encrypted(state: Any) -> None:
-    """Refuse an encrypted state that was not decrypted, because the app has no keys. Guarantee: pure.
+    """Refuse an encrypted state that was not decrypted, because the app has no keys.
 
     Raises:
         EncryptionKeyError: it is encrypted.
@@ -207,11 +188,6 @@ def raise_if_encrypted(state: Any) -> None:
 
 def encode_session(session: Session) -> dict[str, Any]:
     """Encode a session as the entity's state.
-
-    Guarantee: pure; unknown fields of the document are kept in place.
-
-    Args:
-        session: with entries as stored.
 
     Returns:
         A JSON object.
@@ -247,10 +223,7 @@ def encode_session(session: Session) -> dict[str, Any]:
 
 
 def document_digest(state: Any) -> str:
-    """Hash an entity's state, to detect changes. Guarantee: pure.
-
-    Args:
-        state: JSON.
+    """Hash an entity's state, to detect changes.
 
     Returns:
         32 hexadecimal digits of the SHA-256 of its canonical text.
@@ -269,12 +242,12 @@ def _object_or_none(value: Any) -> Mapping[str, Any] | None:
 
 
 def receipts_for_storage(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:
-    """Return receipts for storage: those never decoded stay as stored. Guarantee: pure."""
+    """Return receipts for storage: those never decoded stay as stored."""
     return receipts.stored if isinstance(receipts, Receipts) else receipts
 
 
 def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Encode a receipt compactly; one that was never decoded stays as it was. Guarantee: pure."""
+    """Encode a receipt compactly; one that was never decoded stays as it was."""
     if not isinstance(receipt, Receipt):
         return receipt
     wire: dict[str, Any] = {
@@ -290,7 +263,7 @@ def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
-    """Decode a stored receipt. Guarantee: pure."""
+    """Decode a stored receipt."""
     stats: Any = wire.get("stats")
     usage: Any = wire.get("spent")
     return Receipt(
@@ -305,16 +278,12 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
 
 
 def encode_budget_usage(usage: BudgetUsage) -> dict[str, float]:
-    """Encode spending by the names of `BudgetUsage`, without an unknown cost. Guarantee: pure."""
+    """Encode spending by the names of `BudgetUsage`, without an unknown cost."""
     return {name: figure for name, figure in asdict(usage).items() if figure is not None}
 
 
 def decode_budget_usage(wire: Any) -> BudgetUsage | None:
-    """Decode spending. Guarantee: pure.
-
-    Args:
-        wire: from `encode_budget_usage`, or None; unknown names are ignored.
-    """
+    """Decode spending."""
     if not isinstance(wire, dict):
         return None
     fields_by_name = cast("dict[str, Any]", wire)
@@ -324,10 +293,7 @@ def decode_budget_usage(wire: Any) -> BudgetUsage | None:
 
 
 def encode_stats(stats: TurnStats) -> dict[str, Any]:
-    """Encode the stats of a turn by the names of `TurnStats`. Guarantee: pure.
-
-    Args:
-        stats: of the turn.
+    """Encode the stats of a turn by the names of `TurnStats`.
 
     Returns:
         Field names to numbers.
@@ -337,10 +303,7 @@ def encode_stats(stats: TurnStats) -> dict[str, Any]:
 
 
 def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
-    """Decode the stats of a turn; unknown names are ignored. Guarantee: pure.
-
-    Args:
-        wire: field names to numbers.
+    """Decode the stats of a turn; unknown names are ignored.
 
     Returns:
         The stats.

@@ -9,10 +9,7 @@ _DICT: Final[Any] = dict
 
 
 def extension_of(holder: Mapping[str, Any]) -> dict[str, Any]:
-    """Return our extension. Guarantee: pure.
-
-    Args:
-        holder: an entry, a message or a content.
+    """Return our extension.
 
     Returns:
         The object itself, or an empty one.
@@ -23,12 +20,7 @@ def extension_of(holder: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def set_extension(holder: dict[str, Any], extension: dict[str, Any]) -> None:
-    """Put our extension beside others' extensions.
-
-    Args:
-        holder: changed; its ``extensionData`` is replaced, not modified.
-        extension: our extension; an empty one removes it.
-    """
+    """Put our extension beside others' extensions."""
     if "extensionData" not in holder:
         if extension:
             holder["extensionData"] = {EXTENSION: extension}
@@ -45,12 +37,6 @@ def set_extension(holder: dict[str, Any], extension: dict[str, Any]) -> None:
 
 def with_extension(holder: Mapping[str, Any], extension: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of the holder with a different extension of ours.
-
-    Guarantee: pure.
-
-    Args:
-        holder: not changed.
-        extension: our extension; an empty one omits it.
 
     Returns:
         The copy, which shares all but the extension.

@@ -46,7 +46,7 @@ from durable_agent_host.model.log_entry import (
 
 
 def encode_journal_entry(step: JournalStep) -> LogEntry:
-    """Encode a step of a turn. Guarantee: pure."""
+    """Encode a step of a turn."""
     match step:
         case ModelCallStartedEntry():
             return LogEntry(MODEL_STARTED, {"position": step.position, "continuation": step.continuation})
@@ -72,10 +72,7 @@ def encode_journal_entry(step: JournalStep) -> LogEntry:
 
 
 def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
-    """Decode a step of a turn. Guarantee: pure.
-
-    Args:
-        entry: of any kind.
+    """Decode a step of a turn.
 
     Returns:
         The step, or None when the entry is of another kind.
@@ -152,10 +149,7 @@ MOST_ANSWER_LEVELS: Final = MAX_DEPTH - 20
 
 
 def encode_answer(response: ChatResponse[Any]) -> dict[str, Any]:
-    """Encode what a model's service has answered, which may be anything. Guarantee: pure.
-
-    Args:
-        response: as for `encode_model_response`.
+    """Encode what a model's service has answered, which may be anything.
 
     Returns:
         A JSON object, for which a session's document has room.
@@ -189,10 +183,7 @@ def _too_deep() -> ProviderError:
 
 
 def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:
-    """Encode the response of one model call. Guarantee: pure.
-
-    Args:
-        response: complete, with the provider's items on its contents.
+    """Encode the response of one model call.
 
     Returns:
         A JSON object.
@@ -215,10 +206,7 @@ def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:
 
 
 def decode_model_response(wire: Mapping[str, Any]) -> ChatResponse[Any]:
-    """Decode the response of one model call. Guarantee: pure.
-
-    Args:
-        wire: from `encode_model_response`.
+    """Decode the response of one model call.
 
     Returns:
         A new response.
@@ -241,11 +229,6 @@ def decode_model_response(wire: Mapping[str, Any]) -> ChatResponse[Any]:
 
 def replayed_updates(response: ChatResponse[Any]) -> list[ChatResponseUpdate]:
     """Return a recorded response as stream updates: one for each message, and the usage at the end.
-
-    Guarantee: pure; the contents are those of the response.
-
-    Args:
-        response: as recorded.
 
     Returns:
         Updates that fold into the response's messages; at least one.
@@ -282,11 +265,6 @@ def replayed_updates(response: ChatResponse[Any]) -> list[ChatResponseUpdate]:
 def encode_tool_result(result: Any) -> dict[str, Any]:
     """Encode a tool's result, in the form that the framework makes of it for the model.
 
-    Guarantee: pure.
-
-    Args:
-        result: contents, a text, or any value returned by a tool without a parser.
-
     Returns:
         ``items``, and ``is_text`` when the value was a text.
 
@@ -300,10 +278,7 @@ def encode_tool_result(result: Any) -> dict[str, Any]:
 
 
 def decode_tool_result(wire: Mapping[str, Any]) -> list[Content] | str:
-    """Decode a tool's result. Guarantee: pure.
-
-    Args:
-        wire: from `encode_tool_result`.
+    """Decode a tool's result.
 
     Returns:
         The text, or the contents.
@@ -316,11 +291,7 @@ def decode_tool_result(wire: Mapping[str, Any]) -> list[Content] | str:
 
 
 def tool_result_text(wire: Mapping[str, Any]) -> str:
-    """Return how a tool call ended, as a text. Guarantee: pure.
-
-    Args:
-        wire: from the journal: the tool's result, its error, or its question to a person.
-    """
+    """Return how a tool call ended, as a text."""
     if "items" not in wire:
         return str(wire.get("message") or "")
     return value_text(decode_tool_result(wire))

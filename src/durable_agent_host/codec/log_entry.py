@@ -21,11 +21,6 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 def encode_log_entry(entry: LogEntry) -> str:
     """Encode an entry as one line of JSON, ``{"kind": …, "data": {…}}``.
 
-    Guarantee: pure; only ASCII, without a line break.
-
-    Args:
-        entry: with JSON data.
-
     Returns:
         The line, without its end.
 
@@ -42,11 +37,6 @@ def encode_log_entry(entry: LogEntry) -> str:
 
 def encode_compact(data: Mapping[str, Any]) -> str:
     """Encode JSON without spaces, in ASCII, with null for numbers that are not finite.
-
-    Guarantee: pure.
-
-    Args:
-        data: a JSON value.
 
     Returns:
         One line.
@@ -75,10 +65,7 @@ def _encode_data(value: Any) -> str:
 
 
 def decode_log_entry(line: str | bytes) -> LogEntry:
-    """Decode an entry from the output of `encode_log_entry`. Guarantee: pure.
-
-    Args:
-        line: one JSON object.
+    """Decode an entry from the output of `encode_log_entry`.
 
     Returns:
         The entry; an unknown kind is kept as it is.

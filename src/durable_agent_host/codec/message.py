@@ -21,12 +21,6 @@ _APPROVAL_FIELDS: Final = ("approved", "reason", "by", "at")
 def with_approvals(entry: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Record in a response who answered for the turn's calls.
 
-    Guarantee: pure.
-
-    Args:
-        entry: the response.
-        answers: by call id; those without ``by`` come from unknown persons, and are not recorded.
-
     Returns:
         A copy, or the entry itself when there is nothing to record.
     """
@@ -41,10 +35,7 @@ def with_approvals(entry: Mapping[str, Any], answers: Mapping[str, Mapping[str, 
 
 
 def approvals_of(entry: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
-    """Return who answered for the calls of a stored response's turn. Guarantee: pure.
-
-    Args:
-        entry: of any type, or None.
+    """Return who answered for the calls of a stored response's turn.
 
     Returns:
         By call id: ``approved``, ``reason``, ``by`` and ``at``.
@@ -60,11 +51,6 @@ _LIST: Final[Any] = list
 
 def encode_message(message: Message) -> MessageWire:
     """Encode a message for storage; its time is that of its entry.
-
-    Guarantee: pure; `decode_message` gives an equal message.
-
-    Args:
-        message: with contents of any type.
 
     Returns:
         A JSON object.
@@ -93,11 +79,6 @@ def _message_extension(message_id: str | None, properties: Mapping[str, Any]) ->
 
 def decode_message(wire: Mapping[str, Any]) -> Message:
     """Decode a stored message.
-
-    Guarantee: pure; unknown fields are kept under `STORED` and written again.
-
-    Args:
-        wire: written by this program or upstream.
 
     Returns:
         A new message.
@@ -153,10 +134,7 @@ def _with_unknown(wire: MessageWire, stored_json: Mapping[str, Any]) -> MessageW
 
 
 def encode_request_entry(request: TurnRequest) -> EntryWire:
-    """Encode the entry of a client's request. Guarantee: pure.
-
-    Args:
-        request: the turn's request.
+    """Encode the entry of a client's request.
 
     Returns:
         An entry of type ``request``; its correlation id is the turn's id.
@@ -183,14 +161,6 @@ def encode_response_entry(
     turn_id: str, response: AgentResponse[Any], *, created_at: str, model_info: Mapping[str, str] | None = None
 ) -> EntryWire:
     """Encode the entry of an agent's response, with the response's own id, finish reason and structured value.
-
-    Guarantee: pure; `decode_response` gives an equal response.
-
-    Args:
-        turn_id: the turn's id, the same as the request's.
-        response: folded.
-        created_at: when the response ended, UTC, ISO-8601.
-        model_info: ``model`` and ``service_tier`` of the response, as far as the provider reported them: `served_by`.
 
     Returns:
         An entry of type ``response``.
@@ -250,11 +220,6 @@ def _value_of_text(text: str) -> Any:
 def decode_response(entry: Mapping[str, Any]) -> AgentResponse[Any]:
     """Decode the entry of an agent's response.
 
-    Guarantee: pure.
-
-    Args:
-        entry: of type ``response``, written by this program or upstream.
-
     Returns:
         A new response with its messages, ids, usage, finish reason and structured value (as plain JSON).
 
@@ -280,10 +245,7 @@ def decode_response(entry: Mapping[str, Any]) -> AgentResponse[Any]:
 
 
 def response_id_of(entry: Mapping[str, Any]) -> str | None:
-    """Return the provider's id of a stored response. Guarantee: pure.
-
-    Args:
-        entry: of any type.
+    """Return the provider's id of a stored response.
 
     Returns:
         The id, or None when the entry is not a response of ours or the provider gave none.
@@ -293,10 +255,7 @@ def response_id_of(entry: Mapping[str, Any]) -> str | None:
 
 
 def served_by(entry: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the model and service tier that served a stored response. Guarantee: pure.
-
-    Args:
-        entry: of any type.
+    """Return the model and service tier that served a stored response.
 
     Returns:
         ``model`` and ``service_tier``, as far as the provider reported them; None when the entry has neither.
@@ -306,10 +265,7 @@ def served_by(entry: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a stored request. Guarantee: pure.
-
-    Args:
-        entry: of any type.
+    """Return the options of a stored request.
 
     Returns:
         The options; empty when there were none.
@@ -320,11 +276,6 @@ def options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
     """Decode the messages of entries, in order.
-
-    Guarantee: pure.
-
-    Args:
-        entries: request and response entries.
 
     Returns:
         New messages.

@@ -53,7 +53,7 @@ class OffloadedText(NamedTuple):
 
 
 def blob_name(data: bytes) -> str:
-    """Return the name of a blob: SHA-256 of its bytes in hexadecimal digits. Guarantee: pure."""
+    """Return the name of a blob: SHA-256 of its bytes in hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -61,12 +61,6 @@ def offload(
     entry: Mapping[str, Any], *, min_characters: int = LARGE_CHARACTERS
 ) -> tuple[Mapping[str, Any], dict[str, bytes]]:
     """Offload the large texts of an entry.
-
-    Guarantee: pure; the entry is not modified, and the returned one shares its small values.
-
-    Args:
-        entry: to be stored; texts that are already offloaded stay so.
-        min_characters: minimum length of a large text, in characters.
 
     Returns:
         The entry, unchanged when it has no large text, and the blobs to store: name → bytes.
@@ -89,11 +83,6 @@ def offload(
 def get_offloaded_texts(entry: Mapping[str, Any]) -> list[OffloadedText]:
     """List the offloaded texts of an entry.
 
-    Guarantee: pure.
-
-    Args:
-        entry: as stored.
-
     Raises:
         CorruptStateError: the list is malformed.
     """
@@ -110,12 +99,6 @@ def get_offloaded_texts(entry: Mapping[str, Any]) -> list[OffloadedText]:
 
 def restore(entry: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Mapping[str, Any]:
     """Restore the large texts of an entry.
-
-    Guarantee: pure; the inverse of `offload`; the entry is not modified.
-
-    Args:
-        entry: as stored.
-        blobs: name → bytes, of all texts that the entry lists.
 
     Returns:
         The complete entry; the same object when it has no offloaded text.
@@ -138,12 +121,7 @@ def restore(entry: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Mapping[str
 
 
 def decode_text(text: OffloadedText, data: bytes) -> str:
-    """Restore a text. Guarantee: pure.
-
-    Args:
-        text: its record.
-        data: its bytes.
-    """
+    """Restore a text."""
     if not text.is_base64:
         return text.prefix + _decode_utf8(data)
     return "".join([text.prefix, *(base64.b64encode(part).decode() for part in _parts(data))])
@@ -167,18 +145,13 @@ def _replace_text(entry_part: Any, path: tuple[str | int, ...], text: str, entry
 
 
 def remove_text_list(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Remove the list of offloaded texts; the empty texts remain. Guarantee: pure."""
+    """Remove the list of offloaded texts; the empty texts remain."""
     extension = {name: value for name, value in extension_of(entry).items() if name != STORED}
     return with_extension(entry, extension)
 
 
 def with_placeholders(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     """Replace offloaded texts by placeholders, so that an entry can be checked without reading them.
-
-    Guarantee: pure; the entry is not modified.
-
-    Args:
-        entry: as stored.
 
     Returns:
         An entry with the schema of the complete one.
@@ -191,12 +164,6 @@ def with_placeholders(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def replace_texts(entry: Mapping[str, Any], texts: Mapping[tuple[str | int, ...], str]) -> Mapping[str, Any]:
     """Insert texts at the paths of offloaded ones, and remove the list.
-
-    Guarantee: pure; the entry is not modified.
-
-    Args:
-        entry: as stored.
-        texts: by the path of each.
 
     Raises:
         CorruptStateError: the entry does not have a path.
@@ -213,12 +180,6 @@ def drop_large_texts(
     entry: Mapping[str, Any], *, max_bytes: int
 ) -> tuple[Mapping[str, Any], tuple[OffloadedText, ...]]:
     """Drop the large texts of an entry that exceed a limit; the empty texts remain.
-
-    Guarantee: pure; the entry is not modified.
-
-    Args:
-        entry: as stored.
-        max_bytes: total size of the texts to keep, the first ones first.
 
     Returns:
         The entry, unchanged when all stay, and the dropped texts.
@@ -238,23 +199,14 @@ def drop_large_texts(
 
 
 def with_text_list(entry: Mapping[str, Any], texts: Sequence[OffloadedText]) -> Mapping[str, Any]:
-    """Record the offloaded texts in an entry. Guarantee: pure.
-
-    Args:
-        entry: with empty texts at their paths.
-        texts: all of them.
-    """
+    """Record the offloaded texts in an entry."""
     if not texts:
         return entry
     return with_extension(entry, {**extension_of(entry), STORED: [_encode(text) for text in texts]})
 
 
 def offload_text(text: str, path: tuple[str | int, ...]) -> tuple[OffloadedText, bytes]:
-    """Offload one text. Guarantee: pure.
-
-    Args:
-        text: a large text.
-        path: of keys and list positions, from its entry.
+    """Offload one text.
 
     Returns:
         The record for the entry, and the bytes to store.
@@ -264,7 +216,7 @@ def offload_text(text: str, path: tuple[str | int, ...]) -> tuple[OffloadedText,
 
 
 def with_namespace(entry: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
-    """Set the namespace of an entry's offloaded texts, so that another session can use it. Guarantee: pure."""
+    """Set the namespace of an entry's offloaded texts, so that another session can use it."""
     texts = get_offloaded_texts(entry)
     if not texts:
         return entry

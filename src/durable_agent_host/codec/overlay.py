@@ -9,10 +9,7 @@ from durable_agent_host.model.overlay import MessagePosition, MessageRange, Over
 
 
 def encode_overlay(overlay: Overlay) -> dict[str, Any]:
-    """Encode an overlay for storage with the session. Guarantee: pure.
-
-    Args:
-        overlay: of the conversation.
+    """Encode an overlay for storage with the session.
 
     Returns:
         A JSON object.
@@ -30,11 +27,6 @@ def encode_overlay(overlay: Overlay) -> dict[str, Any]:
 
 def decode_overlay(wire: Any) -> Overlay | None:
     """Decode an overlay.
-
-    Guarantee: pure.
-
-    Args:
-        wire: from `encode_overlay`, or anything else.
 
     Returns:
         The overlay; None if it is invalid, because an overlay can be made again.

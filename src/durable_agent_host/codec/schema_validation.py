@@ -42,10 +42,7 @@ class SchemaViolation(NamedTuple):
 
 
 def format_json_path(path: Path) -> str:
-    """Format a path as text. Guarantee: pure.
-
-    Args:
-        path: names and positions.
+    """Format a path as text.
 
     Returns:
         For example ``data.conversationHistory[3]``; ``the document`` for an empty path.
@@ -79,14 +76,6 @@ ANYTHING: Final = Schema()
 def find_violations(value: Any, shape: Schema, path: Path = (), unit: Path = ()) -> Iterator[SchemaViolation]:
     """Check a value against a shape.
 
-    Guarantee: pure.
-
-    Args:
-        value: JSON.
-        shape: the required shape.
-        path: its location.
-        unit: the smallest part around it that can be left out.
-
     Yields:
         The faults, in the order of the document.
     """
@@ -116,11 +105,6 @@ def _find_object_violations(value: dict[str, Any], shape: Schema, path: Path, un
 
 def find_limit_violations(value: Any) -> Iterator[SchemaViolation]:
     """Find values that JSON documents or this program cannot hold: excessive depth, and numbers that are not finite.
-
-    Guarantee: pure; does not recurse.
-
-    Args:
-        value: from Python's JSON reader.
 
     Yields:
         The faults.

@@ -29,16 +29,12 @@ class Segment(NamedTuple):
 
 
 def json_bytes_of(value: Any) -> bytes:
-    """Encode JSON as in a piece: compact, UTF-8, halves of surrogate pairs included. Guarantee: pure."""
+    """Encode JSON as in a piece: compact, UTF-8, halves of surrogate pairs included."""
     return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
 def json_of_bytes(data: bytes, description: str) -> Any:
-    """Decode the JSON of a piece. Guarantee: pure.
-
-    Args:
-        data: of the piece.
-        description: the kind of piece, for the error.
+    """Decode the JSON of a piece.
 
     Raises:
         CorruptStateError: it is not JSON.
@@ -54,8 +50,6 @@ def json_of_bytes(data: bytes, description: str) -> Any:
 def encode_segment(segment: Segment) -> tuple[bytes, int]:
     """Encode and compress a segment.
 
-    Guarantee: pure; another version of zlib may give other bytes.
-
     Returns:
         The bytes to store, and the size of the JSON in them.
     """
@@ -68,12 +62,6 @@ def encode_segment(segment: Segment) -> tuple[bytes, int]:
 
 def decode_segment(data: bytes, size: int) -> Segment:
     """Decode a segment.
-
-    Guarantee: pure.
-
-    Args:
-        data: from `encode_segment`.
-        size: of the JSON in it; a longer one is refused before it fills the memory.
 
     Raises:
         CorruptStateError: it is not a segment of this size.
@@ -106,12 +94,12 @@ def _decompress(data: bytes, size: int) -> bytes:
 
 
 def encode_index(refs: Sequence[SegmentRef], namespace: str) -> bytes:
-    """Encode an index of segments, to be stored in a home. Guarantee: pure."""
+    """Encode an index of segments, to be stored in a home."""
     return json_bytes_of({"refs": [_encode_ref(ref, namespace) for ref in refs]})
 
 
 def decode_index(data: bytes, namespace: str) -> tuple[SegmentRef, ...]:
-    """Decode an index of segments stored in a home. Guarantee: pure.
+    """Decode an index of segments stored in a home.
 
     Raises:
         CorruptStateError: it is not an index.
@@ -124,12 +112,12 @@ def decode_index(data: bytes, namespace: str) -> tuple[SegmentRef, ...]:
 
 
 def encode_namespaces(namespaces: Sequence[str]) -> bytes:
-    """Encode a list of homes as a piece. Guarantee: pure."""
+    """Encode a list of homes as a piece."""
     return json_bytes_of({"homes": list(namespaces)})
 
 
 def decode_namespaces(data: bytes) -> tuple[str, ...]:
-    """Decode a list of homes. Guarantee: pure.
+    """Decode a list of homes.
 
     Raises:
         CorruptStateError: it is not a list of homes.
@@ -142,7 +130,7 @@ def decode_namespaces(data: bytes) -> tuple[str, ...]:
 
 
 def encode_sealed(segment_list: SegmentList) -> dict[str, Any]:
-    """Encode the sealed part of a session for its head. Guarantee: pure."""
+    """Encode the sealed part of a session for its head."""
     wire: dict[str, Any] = {
         "home": segment_list.namespace,
         "homes": [namespace for namespace in segment_list.namespaces if namespace != segment_list.namespace],
@@ -160,10 +148,7 @@ def _decode_blob_location(blob_json: Any) -> tuple[str, str] | None:
 
 
 def decode_sealed(wire: Any) -> SegmentList:
-    """Decode the sealed part of a session. Guarantee: pure.
-
-    Args:
-        wire: from `encode_sealed`, or None.
+    """Decode the sealed part of a session.
 
     Raises:
         CorruptStateError: it is malformed.
@@ -187,18 +172,14 @@ def decode_sealed(wire: Any) -> SegmentList:
 
 
 def has_blobs(state: Any) -> bool:
-    """Return whether a session has parts outside of its entity. Guarantee: pure.
-
-    Args:
-        state: the entity's state, readable or not.
-    """
+    """Return whether a session has parts outside of its entity."""
     for name in ("data", "extensionData", EXTENSION, "sealed"):
         state = cast("dict[str, Any]", state).get(name) if isinstance(state, dict) else None
     return bool(state)
 
 
 def encode_sealing(sealing: SealPlan) -> dict[str, Any]:
-    """Encode what a turn's end moves out of the head. Guarantee: pure."""
+    """Encode what a turn's end moves out of the head."""
     return {
         "instead_of": sealing.instead_of,
         "taken": sealing.entry_count,
@@ -208,7 +189,7 @@ def encode_sealing(sealing: SealPlan) -> dict[str, Any]:
 
 
 def decode_sealing(wire: Mapping[str, Any]) -> SealPlan:
-    """Decode what a turn's end moves out of the head. Guarantee: pure."""
+    """Decode what a turn's end moves out of the head."""
     return SealPlan(wire["instead_of"], wire["taken"], wire["receipts"], decode_sealed(wire["sealed"]))
 
 

@@ -62,10 +62,6 @@ class JsonStreamParser:
     def feed(self, data: bytes, *, is_end: bool = False) -> Iterator[JsonEvent]:
         """Parse more bytes; exhaust the iterator before the next call.
 
-        Args:
-            data: the next bytes, in UTF-8.
-            is_end: whether they are the last ones.
-
         Yields:
             The completed events, in order.
 
@@ -276,9 +272,6 @@ class DocumentReader:
 
     def feed(self, data: bytes) -> list[Read]:
         """Parse more bytes.
-
-        Args:
-            data: the next bytes; large ones are read faster than many small ones.
 
         Returns:
             The completed values, in order.

@@ -195,11 +195,6 @@ _OUTLINE: Final = _document(
 def find_outline_violations(document: Any) -> Iterator[SchemaViolation]:
     """Find where a document lacks the shape that admission and commit rely on, which read no message.
 
-    Guarantee: pure.
-
-    Args:
-        document: the entity's state.
-
     Yields:
         The faults, the first one first.
     """
@@ -218,11 +213,6 @@ def _has_outline(entry: Any) -> bool:
 def find_schema_violations(document: Any) -> list[SchemaViolation]:
     """List everything that makes a document unreadable, one by one where it lacks the shape of a session.
 
-    Guarantee: pure.
-
-    Args:
-        document: JSON; its version is not checked.
-
     Returns:
         The faults; none for a readable document, whatever unknown values it contains.
     """
@@ -231,10 +221,7 @@ def find_schema_violations(document: Any) -> list[SchemaViolation]:
 
 
 def find_entry_violation(entry: Any) -> str | None:
-    """Return why an entry of a known type cannot be read, by reading it. Guarantee: pure.
-
-    Args:
-        entry: of the shape that the schema requires.
+    """Return why an entry of a known type cannot be read, by reading it.
 
     Returns:
         The reason; None when it can be read.
@@ -270,23 +257,13 @@ def _reason(error: Exception) -> str:
 
 
 def shift_list_index(path: Path, first: int, list_path: Path = ("data", "conversationHistory")) -> Path:
-    """Shift the index of a list in a path, for a part of a document. Guarantee: pure.
-
-    Args:
-        path: in a document that has a part of the list.
-        first: position of the part's first item in the whole list, from 0.
-        list_path: path of the list.
-    """
+    """Shift the index of a list in a path, for a part of a document."""
     index = path[len(list_path)] if len(path) > len(list_path) and path[: len(list_path)] == list_path else None
     return (*list_path, first + index, *path[len(list_path) + 1 :]) if isinstance(index, int) else path
 
 
 def format_violations(violations: list[SchemaViolation], max_violations: int = 5) -> str:
-    """Format faults as one sentence. Guarantee: pure.
-
-    Args:
-        violations: at least one.
-        max_violations: maximum faults listed.
+    """Format faults as one sentence.
 
     Returns:
         The places and their problems.

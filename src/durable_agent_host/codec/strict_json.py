@@ -18,11 +18,7 @@ def names_python_class(text: str) -> bool:
 
     The SDK imports the module and calls the class wherever it reads an input, an event, a result or a state.
 
-    Guarantee: pure.
     Source: ``_deserialize_custom_object`` of azure-functions.
-
-    Args:
-        text: JSON, or not.
     """
     found = False
 
@@ -50,12 +46,7 @@ def has_python_class(value: Any) -> bool:
 
 
 def is_nested_too_deeply(value: Any, max_levels: int = MAX_LEVELS) -> bool:
-    """Return whether JSON has more levels than any part of a request needs. Guarantee: pure; does not recurse.
-
-    Args:
-        value: JSON.
-        max_levels: levels allowed.
-    """
+    """Return whether JSON has more levels than any part of a request needs. Guarantee: pure; does not recurse."""
     level: list[Any] = [value]
     for _ in range(max_levels + 1):
         level = [inner for value_of_level in level for inner in _within(value_of_level)]
@@ -76,11 +67,6 @@ _ENCODER: Final = json.JSONEncoder(allow_nan=False)
 def parse_strict(text: str | bytes) -> Any:
     """Parse JSON.
 
-    Guarantee: pure.
-
-    Args:
-        text: of one value.
-
     Raises:
         ValueError: it is not JSON, or has NaN, Infinity or a number that is too large to be read.
         RecursionError: it is nested too deeply.
@@ -89,13 +75,7 @@ def parse_strict(text: str | bytes) -> Any:
 
 
 def encode_strict(value: Any) -> str:
-    """Encode a value for a client, as `json.dumps` does, with null for numbers that are not finite.
-
-    Guarantee: pure; only ASCII.
-
-    Args:
-        value: JSON, or a value that Python reads as JSON.
-    """
+    """Encode a value for a client, as `json.dumps` does, with null for numbers that are not finite."""
     if type(value) is str:
         return encode_basestring_ascii(value)
     try:
@@ -105,7 +85,7 @@ def encode_strict(value: Any) -> str:
 
 
 def with_nulls(value: Any) -> Any:
-    """Return a copy of a JSON value with null for numbers that are not finite. Guarantee: pure."""
+    """Return a copy of a JSON value with null for numbers that are not finite."""
     if isinstance(value, dict):
         return {name: with_nulls(inner_value) for name, inner_value in cast("dict[str, Any]", value).items()}
     if isinstance(value, list | tuple):

@@ -11,10 +11,7 @@ MAX_SHORT_CHARACTERS: Final = 500
 
 
 def result_text(content: Content) -> str:
-    """Return the result of a tool call as text. Guarantee: pure.
-
-    Args:
-        content: a result of any type.
+    """Return the result of a tool call as text.
 
     Returns:
         Its outputs, one after the other; files and media as a name in brackets; empty when there is nothing.
@@ -25,10 +22,7 @@ def result_text(content: Content) -> str:
 
 
 def short_text(text: str) -> str:
-    """Shorten a text for people. Guarantee: pure.
-
-    Args:
-        text: of any length.
+    """Shorten a text for people.
 
     Returns:
         At most `MAX_SHORT_CHARACTERS` of it, with its full length where it was cut.
@@ -39,11 +33,7 @@ def short_text(text: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return a value of any kind as text: contents, texts, JSON. Guarantee: pure.
-
-    Args:
-        value: from a content; None gives an empty text.
-    """
+    """Return a value of any kind as text: contents, texts, JSON."""
     if value is None:
         return ""
     if isinstance(value, str):

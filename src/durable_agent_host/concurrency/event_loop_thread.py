@@ -28,12 +28,7 @@ class LoopBatcher[T]:
         self._items_by_loop: dict[asyncio.AbstractEventLoop, list[T]] = {}
 
     def add(self, item: T, loop: asyncio.AbstractEventLoop) -> None:
-        """Add an item.
-
-        Args:
-            item: what to hand over.
-            loop: the running one.
-        """
+        """Add an item."""
         if (items := self._items_by_loop.get(loop)) is not None:
             items.append(item)
         else:

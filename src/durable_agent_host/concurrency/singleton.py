@@ -6,13 +6,7 @@ from functools import cache
 
 
 def once[T](make: Callable[[], T]) -> Callable[[], T]:
-    """Make something at the first call, from whichever thread, and return the same object from then on.
-
-    Guarantee: ``make`` is called once, even if first calls come from several threads; again only if it raised.
-
-    Args:
-        make: creates the object.
-    """
+    """Make something at the first call, from whichever thread, and return the same object from then on."""
     lock = threading.Lock()
     cached_make = cache(make)
 

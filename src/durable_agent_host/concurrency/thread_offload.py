@@ -15,11 +15,6 @@ MANY_CHARACTERS: Final = 16 * 1024
 async def run_in_thread_if_many[T](count: int, do: Callable[[], T], *, many: int = MANY) -> T:
     """Compute in a thread when there are many items, otherwise at once.
 
-    Args:
-        count: number of items.
-        do: touches nothing that the loop changes at the same time.
-        many: from more than this many items on, in a thread.
-
     Returns:
         What it returns; raises what it raises.
     """
@@ -28,10 +23,6 @@ async def run_in_thread_if_many[T](count: int, do: Callable[[], T], *, many: int
 
 async def run_in_thread_if_long[T](texts: object, do: Callable[[], T]) -> T:
     """Compute in a thread when the texts that it searches are long, otherwise at once.
-
-    Args:
-        texts: the texts, in lists, mappings and objects of any depth.
-        do: touches nothing that the loop changes at the same time.
 
     Returns:
         What it returns; raises what it raises.
@@ -60,11 +51,6 @@ def _characters_in(value: object) -> int:
 
 async def await_in_thread_if_many[T](count: int, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine in a thread when there are many items and it awaits nothing; otherwise here.
-
-    Args:
-        count: number of items.
-        begin: makes the coroutine; called again if the coroutine turns out to await something, which discards its work
-            so far.
 
     Returns:
         What it returns; raises what it raises.

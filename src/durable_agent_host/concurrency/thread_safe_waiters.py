@@ -33,11 +33,7 @@ class Waiter(ABC):
 
 
 def wake_all(waiters: Iterable[Waiter]) -> None:
-    """Wake waiters of any loops; callable from any thread. Waiters of a closed loop are skipped.
-
-    Args:
-        waiters: woken in this order within a loop.
-    """
+    """Wake waiters of any loops; callable from any thread. Waiters of a closed loop are skipped."""
     by_loop: defaultdict[asyncio.AbstractEventLoop, list[Waiter]] = defaultdict(list)
     for waiter in waiters:
         by_loop[waiter.loop].append(waiter)
@@ -99,9 +95,6 @@ class Notifier:
     def waiter(self, key: str) -> Generator[asyncio.Event]:
         """Register for notifications until the context ends.
 
-        Args:
-            key: such as a turn's id.
-
         Yields:
             An event of the running loop; `notify` sets it.
         """
@@ -119,9 +112,6 @@ class Notifier:
 
     def notify(self, key: str) -> bool:
         """Set the events of all waiters of a key.
-
-        Args:
-            key: as given to `waiter`.
 
         Returns:
             Whether anything in this process waits for it.

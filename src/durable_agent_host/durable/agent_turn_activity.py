@@ -41,15 +41,6 @@ async def run_agent_turn(
     Reads the conversation from the entity: through the orchestration, its history would grow by the whole conversation
     on every turn.
 
-    Guarantee: activity-only; at-least-once.
-
-    Args:
-        wire: the turn's request.
-        client: reads the entity.
-        runners: by agent name.
-        storage: has the parts of request and conversation that do not travel.
-        cleanup: deletes what the turn leaves, if it is redacted.
-
     Returns:
         The outcome as JSON, including failures of the agent. Without its log, a turn is rejected.
 

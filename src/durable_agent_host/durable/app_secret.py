@@ -79,7 +79,7 @@ class AppSecret:
         return self._hash(("ids",), None)
 
     def mark(self, purpose: MarkPurpose, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of a value with the app's mark, which must be `ready`. Guarantee: pure."""
+        """Return a copy of a value with the app's mark, which must be `ready`."""
         return {**value, _MARK: self._hash(purpose, value)}
 
     def has_mark(self, purpose: MarkPurpose, value: Any) -> bool:
@@ -91,12 +91,7 @@ class AppSecret:
         return hmac.compare_digest(mark.encode("utf-8", "replace"), self._hash(purpose, unmarked_value).encode())
 
     def guard(self, name: str, run: Orchestrate) -> Orchestrate:
-        """Return an orchestration that runs for the app alone.
-
-        Args:
-            name: the orchestration's.
-            run: runs it, with the context that it is given.
-        """
+        """Return an orchestration that runs for the app alone."""
 
         def run_for_app(context: DurableOrchestrationContext) -> Generator[Any, Any, Any]:
             if not context.parent_instance_id and not self._has_own_input(name, context):

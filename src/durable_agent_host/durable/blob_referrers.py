@@ -34,9 +34,6 @@ class BlobReferrers:
     async def read(self, holder: str) -> Session | RetainedNamespace:
         """Read a holder.
 
-        Args:
-            holder: as the piece store lists it.
-
         Returns:
             The head of a session, or another kind of holder.
         """

@@ -37,13 +37,7 @@ class ExternalSessions:
         return history is not None and bool(history.where.owners)
 
     def new_id(self, agent: str, session_id: str, owner: Owner | None) -> str:
-        """Return the id of the framework's session in a new session. Guarantee: pure.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            owner: of the new session.
-        """
+        """Return the id of the framework's session in a new session."""
         return external_session_id(session_id, owner) if self.has_owner(agent) else session_id
 
     def reader(self, name: SessionKey, record: ConversationReader) -> ReadExternalMessages | None:
@@ -61,12 +55,6 @@ class ExternalSessions:
     def to_store(self, name: SessionKey, document: Any) -> Any:
         """Return the part of a whole document that the entity holds: everything, or all but the messages.
 
-        Guarantee: pure.
-
-        Args:
-            name: of the target session.
-            document: complete.
-
         Returns:
             The document itself when the host keeps the agent's conversations. Otherwise the framework's session in it
             gets the id by which providers will know the session.
@@ -82,8 +70,6 @@ class ExternalSessions:
 
     async def store(self, agent: str, session_id: str, document: Any) -> None:
         """Store the messages of a whole document in the providers that own the agent's conversations.
-
-        Guarantee: idempotent.
 
         Raises:
             TurnRejectedError: a provider has other messages under the id; nothing was written there.
@@ -107,13 +93,6 @@ class ExternalSessions:
     ) -> None:
         """Copy a conversation within the providers that own it. Guarantee: idempotent.
 
-        Args:
-            name: of the original.
-            record: of the original.
-            copy_provider_id: the framework's id of the copy, see `new_id`.
-            at_turn: the last turn of the copy; None for all.
-            is_before: the copy ends before that turn.
-
         Raises:
             HistoryElsewhereError: the messages do not show where the turn ends; nothing was written.
             TurnRejectedError: a provider has other messages under the new id; nothing was written there.
@@ -128,10 +107,6 @@ class ExternalSessions:
 
     async def clear(self, name: SessionKey, record: ConversationReader) -> None:
         """Delete a conversation from the providers that own it. Guarantee: idempotent.
-
-        Args:
-            name: of the session.
-            record: of the session.
 
         Raises:
             HistoryElsewhereError: a provider cannot delete; nothing was done.

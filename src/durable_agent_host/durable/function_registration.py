@@ -48,19 +48,7 @@ def register_turn_functions(
     storage: TurnDataStorage,
     hub: TaskHub,
 ) -> None:
-    """Register the orchestration ``agent_turn`` and its activities.
-
-    Args:
-        app: the Functions app.
-        runners: agents by name, a live view: agents may be added later.
-        wakeups: notified when a turn is about to end.
-        report_end: notified of every turn's end.
-        stopper: stops turns.
-        cleanup: deletes the data of redacted turns.
-        times: time limits of turns' waits.
-        storage: has the data of turns that does not travel through the orchestration.
-        hub: plain or encrypting access to the task hub.
-    """
+    """Register the orchestration ``agent_turn`` and its activities."""
     bind: Any = app
 
     @bind.function_name(turn_orchestrator.TURN_ORCHESTRATION)
@@ -98,16 +86,7 @@ def register_maintenance(
     ttls: Mapping[str, float],
     hub: TaskHub,
 ) -> None:
-    """Register the erasure of sessions, and the timer function that deletes expired data.
-
-    Args:
-        app: the Functions app.
-        settings: retention times.
-        storage: has what sessions keep outside their entities.
-        eraser: erases sessions.
-        ttls: how long an agent's sessions are kept after their last use, in seconds by name; a live view.
-        hub: plain or encrypting access to the task hub.
-    """
+    """Register the erasure of sessions, and the timer function that deletes expired data."""
     _register_erasure(app, eraser, hub)
     if settings.maintenance_schedule != NO_MAINTENANCE:
         _register_maintenance(app, Maintenance(ttls, storage, settings), settings.maintenance_schedule, hub)
@@ -133,14 +112,7 @@ def _register_erasure(app: df.DFApp, eraser: Eraser, hub: TaskHub) -> None:
 
 
 def register_cleanup(app: df.DFApp, open_log: Callable[[], TurnLog], storage: TurnDataStorage, hub: TaskHub) -> None:
-    """Register the orchestration ``forget_turn`` and its activity.
-
-    Args:
-        app: the Functions app.
-        open_log: returns the turn log of the process.
-        storage: has what was said in turns.
-        hub: plain or encrypting access to the task hub.
-    """
+    """Register the orchestration ``forget_turn`` and its activity."""
     bind: Any = app
 
     @bind.function_name(CLEANUP_ORCHESTRATION)
@@ -174,15 +146,7 @@ def _register_maintenance(app: df.DFApp, maintenance: Maintenance, schedule: str
 def register_agent_entity(
     app: df.DFApp, name: str, entity: DurableAgentEntity, hub: TaskHub, *, has_owners: bool
 ) -> None:
-    """Register the entity that holds an agent's sessions.
-
-    Args:
-        app: the Functions app.
-        name: the agent's registered name.
-        entity: runs the operations.
-        hub: plain or encrypting access to the task hub.
-        has_owners: whether the app identifies its callers.
-    """
+    """Register the entity that holds an agent's sessions."""
     entity.has_owners = has_owners
 
     def handle(context: df.DurableEntityContext) -> None:
@@ -198,9 +162,6 @@ def register_agent_entity(
 
 def turns_of_binding(turns_of: TurnsOf) -> Callable[[str], TurnClient]:
     """Return what makes the turn client of a call of a function that is not ours.
-
-    Args:
-        turns_of: returns the turn client of a call.
 
     Returns:
         A function that takes the value of a durable client's binding.
@@ -218,17 +179,7 @@ def register_agent_tool(
     answer: Callable[[str, TurnClient], Awaitable[str]],
     turns_of: TurnsOf,
 ) -> None:
-    """Register an agent as an MCP tool.
-
-    Args:
-        app: the Functions app.
-        function_name: of the function.
-        tool_name: the name that clients call.
-        description: for the clients' models.
-        properties: the tool's arguments, as the trigger takes them.
-        answer: answers a call, in the format of the trigger's result.
-        turns_of: returns the turn client of a call.
-    """
+    """Register an agent as an MCP tool."""
     bind: Any = app
 
     @bind.function_name(function_name)
@@ -257,17 +208,7 @@ def register_route(
     handler: HttpHandler,
     turns_of: TurnsOf,
 ) -> None:
-    """Register one HTTP route.
-
-    Args:
-        app: the Functions app.
-        name: the function's name.
-        template: the route after the prefix.
-        method: HTTP method.
-        auth: who may call it.
-        handler: answers the request, with access to turns and sessions.
-        turns_of: returns the turn client of a request.
-    """
+    """Register one HTTP route."""
     bind: Any = app
 
     @bind.function_name(name)
@@ -280,14 +221,7 @@ def register_route(
 
 
 def register_page(app: df.DFApp, template: str, *, page: str, headers: Mapping[str, str]) -> None:
-    """Register a page that is the same for everybody.
-
-    Args:
-        app: the Functions app.
-        template: the route after the prefix.
-        page: HTML.
-        headers: further headers.
-    """
+    """Register a page that is the same for everybody."""
     bind: Any = app
 
     @bind.function_name(f"http-{template}")
@@ -301,11 +235,6 @@ def register_page(app: df.DFApp, template: str, *, page: str, headers: Mapping[s
 
 def check_duplicate_names(names: Iterable[str]) -> None:
     """Refuse function names that Durable Functions cannot distinguish.
-
-    Guarantee: pure.
-
-    Args:
-        names: of all functions of an app.
 
     Raises:
         RegistrationError: two names differ only in case.

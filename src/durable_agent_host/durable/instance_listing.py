@@ -56,11 +56,6 @@ async def entity_pages(
 ) -> AsyncIterator[list[SessionListItem]]:
     """List the entities with a name.
 
-    Args:
-        client: the SDK's.
-        name: of the entities.
-        used_before: list only those unused since; a host that does not support this lists all.
-
     Yields:
         Pages, in no promised order.
     """
@@ -79,12 +74,6 @@ async def ended_instance_pages(
     client: DurableOrchestrationClient, *, created_from: datetime, created_to: datetime, token: str = ""
 ) -> AsyncIterator[tuple[list[InstanceListItem], str]]:
     """List orchestrations that have ended.
-
-    Args:
-        client: the SDK's.
-        created_from: omit those created earlier.
-        created_to: omit those created later.
-        token: from the previous page, to continue a list.
 
     Yields:
         A page, and the token of the next one; an empty token at the end.
@@ -126,10 +115,7 @@ def _instance(item: Mapping[str, Any]) -> InstanceListItem:
 
 
 def read_time(text: str) -> datetime | None:
-    """Parse a time from the host. Guarantee: pure.
-
-    Args:
-        text: ISO-8601; without a zone it is UTC.
+    """Parse a time from the host.
 
     Returns:
         The time, or None when it is not one.

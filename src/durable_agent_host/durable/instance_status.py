@@ -28,11 +28,6 @@ _LOCK: Final = threading.Lock()
 async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, show_input: bool = False) -> Any:
     """Read the status of a turn's orchestration.
 
-    Args:
-        client: the SDK's.
-        turn_id: chosen by callers of the entity; the SDK puts it into a URL unescaped.
-        show_input: whether to include the input.
-
     Returns:
         The status, which is false when there is no such orchestration; None for an invalid id.
     """
@@ -52,11 +47,6 @@ async def has_ended(client: DurableOrchestrationClient, turn_id: str, ran_at: fl
 
     Nobody is asked about one that this process has seen completed since it ran: that is final, unlike a failure. After
     an erasure of the session, a turn with the same id may run anew.
-
-    Args:
-        client: the SDK's.
-        turn_id: chosen by callers of the entity.
-        ran_at: seconds since 1970 at which it ran; None if that is not known.
     """
     if ran_at is not None and _COMPLETED.get(turn_id, 0.0) > ran_at:
         return True
@@ -65,11 +55,7 @@ async def has_ended(client: DurableOrchestrationClient, turn_id: str, ran_at: fl
 
 
 def turn_of_status(turn_id: str, status: Any) -> Turn | None:
-    """Read a turn from the status of its orchestration. Guarantee: pure.
-
-    Args:
-        turn_id: the orchestration's instance id.
-        status: from ``get_status``, with the input.
+    """Read a turn from the status of its orchestration.
 
     Returns:
         The turn, or None when the orchestration is not a turn, or was not started as one.
@@ -104,11 +90,7 @@ def _request(turn_id: str, status: Any) -> TurnRequest | None:
 
 
 def _read[T](turn_id: str, value: Any, decode: Callable[[Any], T]) -> T:
-    """Read a value that only this host writes.
-
-    Raises:
-        CorruptStateError: it is damaged.
-    """
+    """Read a value that only this host writes."""
     try:
         return decode(_parse_json(value))
     except (

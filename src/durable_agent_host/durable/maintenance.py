@@ -65,10 +65,6 @@ class SessionTtls(Mapping[str, float]):
     def register(self, agent: str, ttl: timedelta | float | None) -> None:
         """Register an agent's value.
 
-        Args:
-            agent: its name.
-            ttl: None for the app's value.
-
         Raises:
             RegistrationError: it is not a valid time.
         """
@@ -126,9 +122,6 @@ class Maintenance:
 
     async def run(self, client: DurableOrchestrationClient) -> dict[str, int]:
         """Do the work that is due. Raises nothing: failures are logged, and the next run tries again.
-
-        Args:
-            client: the SDK's.
 
         Returns:
             Counts: ``expired`` sessions, which are being erased, ``purged`` orchestrations, ``swept`` pieces.

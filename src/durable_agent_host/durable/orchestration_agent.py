@@ -144,9 +144,6 @@ class OrchestrationAgent(DurableAIAgent[Any]):
     def create_session(self, *, session_id: str | None = None) -> DurableAgentSession:
         """Create a session, or continue the one with this id. Guarantee: replay-safe.
 
-        Args:
-            session_id: as in HTTP, or with the agent's name as ``@agent@id``; a new one by default.
-
         Returns:
             The session; its ``session_id`` is the id.
 
@@ -161,10 +158,6 @@ class OrchestrationAgent(DurableAIAgent[Any]):
 
     def get_session(self, service_session_id: Any, *, session_id: str | None = None) -> AgentSession:
         """Return the session with an id, to continue it. Guarantee: replay-safe.
-
-        Args:
-            service_session_id: as `create_session` takes it.
-            session_id: another name for it within the orchestration.
 
         Returns:
             The session; whether it exists is not checked.

@@ -89,13 +89,6 @@ class OwnershipClaims:
 
         Somebody else's session takes as many reads as a missing one.
 
-        Args:
-            agent: the agent's registered name.
-            name: the request's name for it.
-            of_turn: it is for a turn, which the session's entity refuses if it is no longer the caller's: a session
-                known to be the caller's is not read again.
-            starts_session: the session is begun when there is none; a turn begins it, too.
-
         Returns:
             The session's id, and its owner or future owner.
 
@@ -141,21 +134,7 @@ class OwnershipClaims:
         return state is not None, owner
 
     async def _seen(self, agent: str, session_id: str, owner: Owner | None, *, exists: bool) -> Owner | None:
-        """Return the owner of a session that exists for the request.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            owner: as stored, or None.
-            exists: whether an entity holds something under the id.
-
-        Returns:
-            The owner, or the request's principal when it has none; None when it does not exist for the request.
-
-        Raises:
-            NotFoundError: it is somebody else's, and its name is not free for the request: names are shared, or the
-                caller may read the session but not do this.
-        """
+        """Return the owner of a session that exists for the request."""
         access = self._documents.access
         if access is None:
             return None
@@ -183,10 +162,6 @@ class OwnershipClaims:
 
     async def reject_foreign_turn(self, request: TurnRequest, outcome: TurnOutcome | None) -> None:
         """Give up a turn whose session somebody else has begun first, and delete what was stored of it.
-
-        Args:
-            request: of the turn.
-            outcome: how it ended, or None.
 
         Raises:
             NotFoundError: it is such a turn.

@@ -39,10 +39,6 @@ class SessionCopier:
     async def export(self, agent: str, session_id: str) -> AsyncGenerator[bytes] | None:
         """Export a session as a self-contained document.
 
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-
         Returns:
             The document's JSON, identical to the entity's state when that is complete; None when there is no session.
 
@@ -71,16 +67,6 @@ class SessionCopier:
         free_id: Callable[[], Awaitable[str]] | None = None,
     ) -> Imported:
         """Store an exported document as a new session; the head goes last.
-
-        Guarantee: idempotent, as long as nobody uses the session.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            body: JSON, in pieces of any size.
-            max_bytes: of the body.
-            owner: of the new session; the owner in the document is ignored.
-            free_id: returns a new id after somebody else has begun `session_id`; None when names are shared.
 
         Raises:
             RequestError: the document is not a valid session.
@@ -188,13 +174,6 @@ class SessionCopier:
         self, agent: str, session_id: str, new_id: str, *, at_turn: str | None, is_before: bool = False
     ) -> int | None:
         """Store a copy of a conversation as a new session, which shares what is outside of the head.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: of the original, which may be running a turn; the copy does not include it.
-            new_id: of the copy.
-            at_turn: the last turn of the copy; None for the whole conversation.
-            is_before: the copy ends before that turn.
 
         Returns:
             The number of entries in the copy; None when there is no original.

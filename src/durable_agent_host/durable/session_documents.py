@@ -49,12 +49,6 @@ async def list_owned(
 ) -> list[SessionListItem]:
     """List an owner's sessions.
 
-    Args:
-        client: the SDK's.
-        owner_index: the record of sessions' owners.
-        agent: the agent's registered name.
-        owner: the owner.
-
     Returns:
         All of them, in no promised order.
 
@@ -159,9 +153,6 @@ class SessionDocuments:
     async def list_sessions(self, agent: str) -> list[SessionListItem]:
         """List an agent's sessions.
 
-        Args:
-            agent: the agent's registered name.
-
         Returns:
             All of them, newest first; only those of the request's principal, if it has one.
         """
@@ -173,12 +164,7 @@ class SessionDocuments:
         return sorted(items, reverse=True)
 
     async def lookup(self, agent: str, session_id: str) -> SessionLookup:
-        """Read a session's entity once, whether or not it exists for the current request.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-        """
+        """Read a session's entity once, whether or not it exists for the current request."""
         state = await read_entity_json(self._client, agent, session_id)
         return SessionLookup(state, owner_of_document(state), await self._sees(agent, session_id, state))
 
@@ -201,10 +187,6 @@ class SessionDocuments:
     async def read(self, agent: str, session_id: str) -> Any:
         """Read what a session's entity holds, readable or not.
 
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-
         Returns:
             JSON, or None when there is nothing, or it is being erased.
         """
@@ -212,10 +194,6 @@ class SessionDocuments:
 
     async def read_state(self, agent: str, session_id: str) -> Any:
         """Read what a session's entity holds, even while it is being erased.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
 
         Returns:
             JSON, or None when there is nothing for the request.
@@ -225,10 +203,6 @@ class SessionDocuments:
 
     async def session(self, agent: str, session_id: str) -> Session | None:
         """Read a session.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
 
         Returns:
             The session, or None when it does not exist for the request.
@@ -240,10 +214,6 @@ class SessionDocuments:
 
     async def delete_external_messages(self, agent: str, session_id: str) -> None:
         """Delete a session's data in history providers, before the session itself is erased.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
 
         Raises:
             TurnRejectedError: a turn runs or waits; nothing was done.
@@ -259,14 +229,6 @@ class SessionDocuments:
 
     async def put(self, agent: str, session_id: str, document: Any, *, instead_of: Any) -> None:
         """Replace a session's document.
-
-        Guarantee: idempotent; the entity compares and writes atomically.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            document: the entity's new state; None deletes it.
-            instead_of: its current state, or None for nothing.
 
         Raises:
             RequestError: the document names a class of Python, which the entity refuses.
@@ -305,12 +267,6 @@ class SessionDocuments:
     ) -> tuple[Any, list[RepairChange]]:
         """Find what cannot be read in a session, and what a model's service would reject.
 
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            rules: of the service that receives the conversation.
-            on_difference: called with what repair would make of the entries.
-
         Returns:
             The entity's state (None for nothing), and the problems with what repair would do.
 
@@ -348,11 +304,6 @@ class SessionDocuments:
     ) -> tuple[Session | None, list[RepairChange]]:
         """Read as much as possible of a session's head.
 
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            has_messages: whether to read messages kept by a history provider.
-
         Returns:
             The session (None when there is none), and the malformed parts that were left out.
 
@@ -366,12 +317,6 @@ class SessionDocuments:
 
     async def page(self, agent: str, session_id: str, *, before: int | None, limit: int) -> tuple[Session, Page] | None:
         """Read a page of a conversation, as far as it is readable.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            before: where the following page begins; None for the newest page.
-            limit: messages on the page.
 
         Returns:
             The session's head and the page, with the unreadable parts that were left out; None when there is no
@@ -390,12 +335,6 @@ class SessionDocuments:
 
     async def repair(self, agent: str, session_id: str, *, rules: RepairRules, keep_as: str) -> list[RepairChange]:
         """Repair a session, and keep the original as another session.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            rules: of the service that receives the conversation.
-            keep_as: the id of the session that keeps the original; it shares what is outside of the head.
 
         Returns:
             The changes; when there are none, nothing is written.
@@ -438,11 +377,6 @@ class SessionDocuments:
 async def read_entity_json(client: DurableOrchestrationClient, agent: str, session_id: str) -> Any:
     """Read what a session's entity holds.
 
-    Args:
-        client: the SDK's.
-        agent: the agent's registered name.
-        session_id: without the agent's name.
-
     Returns:
         JSON, or None when there is nothing.
 
@@ -455,10 +389,7 @@ async def read_entity_json(client: DurableOrchestrationClient, agent: str, sessi
 
 
 def decode_best_effort(state: Any) -> tuple[Session | None, list[RepairChange]]:
-    """Read as much as possible of what an entity holds; None for nothing, and for a session that is being erased.
-
-    Guarantee: pure. Raises as `SessionDocuments.read_best_effort` does.
-    """
+    """Read as much as possible of what an entity holds; None for nothing, and for a session that is being erased."""
     if state is None or is_erasing(state):
         return None, []
     if state == {}:
@@ -469,10 +400,6 @@ def decode_best_effort(state: Any) -> tuple[Session | None, list[RepairChange]]:
 
 def uncached_conversation(storage: TurnDataStorage, document: Any) -> ConversationReader:
     """Return a conversation for reading in full: directly from the store, without evicting others from the cache.
-
-    Args:
-        storage: reads what the session has outside its entity.
-        document: the entity's state.
 
     Raises:
         StateError: it cannot be read.

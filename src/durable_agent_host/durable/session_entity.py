@@ -67,13 +67,6 @@ from durable_agent_host.turn.turn_wire import (
 def read_run_request(agent: str, session_id: str, payload: Any) -> TurnRequest:
     """Read the input of upstream's ``run`` operation.
 
-    Guarantee: pure except for the clock; imports nothing that the input names.
-
-    Args:
-        agent: the agent's registered name.
-        session_id: the entity's key.
-        payload: upstream's ``RunRequest`` as a dictionary, or a message.
-
     Returns:
         The request; the correlation id is the turn's id.
 
@@ -113,9 +106,6 @@ _ATTRIBUTE = "_durable_agent_host_is_signal"
 def is_signal(context: DurableEntityContext) -> bool:
     """Return whether the current operation is a signal.
 
-    Args:
-        context: the entity's.
-
     Returns:
         False for a call, and when unknown.
     """
@@ -124,9 +114,6 @@ def is_signal(context: DurableEntityContext) -> bool:
 
 def entity_handle(operate: Callable[[DurableEntityContext], None]) -> Callable[[Any], str]:
     """Make the function that the worker calls for an entity, as the SDK's ``Entity.create`` does.
-
-    Args:
-        operate: runs one operation.
 
     Returns:
         The function, which lets operations know whether they are signals.

@@ -65,11 +65,6 @@ _LOGGER = logging.getLogger(__name__)
 def run_erasure(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
     """Erase one session, as an orchestration.
 
-    Guarantee: replay-safe.
-
-    Args:
-        context: the SDK's; its input is the activity's, see `Eraser.erase`.
-
     Returns:
         What the activity returned.
 
@@ -111,11 +106,6 @@ class Erasures:
     async def start(self, agent: str, session_id: str, conditions: Mapping[str, Any]) -> tuple[str, bool]:
         """Start to erase a session. Guarantee: idempotent; a running erasure continues.
 
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            conditions: see `Eraser.erase`.
-
         Returns:
             The id of the erasure's orchestration, the same for the same session; and whether this call has started it.
         """
@@ -133,13 +123,6 @@ class Erasures:
         self, agent: str, session_id: str, *, owner: Owner | None, keeps_history: bool, seconds: float
     ) -> Mapping[str, int] | None:
         """Erase a session, and wait until it is done.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            owner: erase only a session of this owner; None for one without an owner.
-            keeps_history: leave the data of the app's history providers.
-            seconds: maximum wait.
 
         Returns:
             What was erased, by kind; nothing when another erasure has just done it; None when it still runs.
@@ -204,15 +187,6 @@ class Eraser:
 
     async def erase(self, wire: Mapping[str, Any], client: DurableOrchestrationClient) -> dict[str, Any]:
         """Erase a session, or what an earlier attempt has left of it.
-
-        Guarantee: activity-only; at-least-once; idempotent.
-
-        Args:
-            wire: ``agent``, ``session_id``; ``if_digest``: of the document to erase, empty or absent for any;
-                ``if_owner``: of the session to erase, absent for any; of uploads, when no session has begun;
-                ``keeps_history``: leave the data of history providers; ``marked``: an earlier run has marked the
-                session, and this is the document's digest since.
-            client: reads and writes the entity, deletes orchestrations.
 
         Returns:
             ``status`` ``marked`` with ``digest``: the session is to be erased by the next run; or ``erased`` with
@@ -285,9 +259,6 @@ async def _mark_document(documents: SessionDocuments, agent: str, session_id: st
     """Mark a session as being erased; return its document, or None when it is gone.
 
     An earlier attempt, which a crash cut off, may have marked it meanwhile, with another time.
-
-    Raises:
-        TurnRejectedError: a turn runs or waits, or the session has changed.
     """
     raise_if_busy(state)
     session = readable_session(state)

@@ -48,11 +48,6 @@ class TurnStopper:
     async def mark(self, agent: str, session_id: str, turn_id: str) -> None:
         """Ask the running part of a turn to stop. Guarantee: idempotent.
 
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            turn_id: the turn.
-
         Raises:
             LogError: the mark could not be written.
         """
@@ -62,13 +57,6 @@ class TurnStopper:
 
     async def finalize(self, agent: str, session_id: str, turn_id: str) -> BudgetUsage | None:
         """Count the spending of a turn that no agent has ended, and end it in its log, so that it spends no more.
-
-        Guarantee: idempotent; work still done by the turn's activity is fenced, and ends as the log says.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            turn_id: the turn.
 
         Returns:
             The figures; None for an agent whose turns are not counted.
@@ -93,14 +81,6 @@ class TurnStopper:
     async def stop(self, client: DurableOrchestrationClient, agent: str, session_id: str, turn_id: str) -> None:
         """Ask a turn to stop, wherever it is: queued, in its agent, or waiting for a person.
 
-        Guarantee: idempotent.
-
-        Args:
-            client: raises the event.
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            turn_id: the turn.
-
         Raises:
             LogError: the mark could not be written.
         """
@@ -113,15 +93,6 @@ async def manage_queued_turn(
     wire: Mapping[str, Any], client: DurableOrchestrationClient, stopper: TurnStopper, cleanup: TurnDataCleanup
 ) -> bool | dict[str, Any]:
     """Wake, check or cancel another turn of the session, or finish this one.
-
-    Guarantee: activity-only; at-least-once: a turn woken twice asks twice and runs once.
-
-    Args:
-        wire: ``do`` (``wake``, ``check``, ``cancel``, ``forget``, ``settle``), ``agent``, ``session_id``, ``turn_id``,
-            and ``request`` to start the turn if it has no orchestration.
-        client: raises events, starts the turn.
-        stopper: stops turns.
-        cleanup: deletes the data of ended turns.
 
     Returns:
         False when the turn's orchestration has ended or does not exist, so that it will never hold the session; for a

@@ -66,9 +66,6 @@ class StoreProbes:
     async def find_problems(self, client: DurableOrchestrationClient) -> dict[str, Exception | None]:
         """Return what is wrong; cheap enough for frequent calls.
 
-        Args:
-            client: the request's.
-
         Returns:
             The problem by store (``session_store``, ``turn_log``, ``piece_store``), or None.
         """

@@ -76,12 +76,6 @@ class TaskHub:
     def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
         """Run an orchestration of this host.
 
-        Guarantee: replay-safe.
-
-        Args:
-            context: the SDK's.
-            run: the orchestration.
-
         Returns:
             Its output.
         """
@@ -89,11 +83,6 @@ class TaskHub:
 
     async def run_activity(self, activity: str, payload: Any, operation: Callable[[Any], Awaitable[Any]]) -> Any:
         """Run an activity of this host.
-
-        Args:
-            activity: its name.
-            payload: its input.
-            operation: the activity's function of its input.
 
         Returns:
             Its result.

@@ -60,9 +60,6 @@ class TurnReader:
     async def read(self, turn_id: str) -> Turn | None:
         """Read a turn's current state, whoever its owner.
 
-        Args:
-            turn_id: the turn.
-
         Returns:
             The turn, or None when its orchestration does not exist, has been purged, or is not a turn.
 
@@ -74,11 +71,6 @@ class TurnReader:
 
     async def find(self, agent: str, session_id: str, turn_id: str) -> Turn | None:
         """Read a turn of a session, from its receipt when its orchestration has been purged.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            turn_id: the turn.
 
         Returns:
             The turn, or None when the session does not know it, or no such session exists for the request.
@@ -156,11 +148,6 @@ class SessionContexts:
     async def read(self, agent: str, session_id: str, *, compaction_id: str | None) -> StoredContext | None:
         """Read the context of a conversation, and nothing outside of it.
 
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            compaction_id: which overlays apply to the agent; None when it compacts nothing.
-
         Returns:
             The context; None when there is no session.
 
@@ -179,10 +166,6 @@ class SessionContexts:
 
     async def reset(self, agent: str, session_id: str) -> bool | None:
         """Discard what compaction has decided about a conversation; the next turn decides anew.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
 
         Returns:
             Whether there was anything to discard; None when there is no session.
@@ -268,9 +251,6 @@ class TurnClient:
     async def start(self, request: TurnRequest) -> None:
         """Start a turn's orchestration. Guarantee: idempotent by the turn's id.
 
-        Args:
-            request: the turn's request.
-
         Raises:
             LogUnavailableError: the turn could not run; nothing was started.
         """
@@ -284,12 +264,6 @@ class TurnClient:
 
     async def start_once(self, request: TurnRequest, key: str) -> Turn | None:
         """Start a turn that the client may have started before, with the same key.
-
-        Guarantee: idempotent by the turn's id, also after its orchestration has been purged.
-
-        Args:
-            request: the turn's request, with its hash.
-            key: the client's, from which the turn's id derives.
 
         Returns:
             The turn if it has ended, else None.
@@ -319,11 +293,7 @@ class TurnClient:
         return await self._reader.find(agent, session_id, turn_id)
 
     def hint(self, turn_id: str) -> None:
-        """Notify the waiters of this process that a turn is about to end; its orchestration may run in another one.
-
-        Args:
-            turn_id: the turn; a wrong notification costs some reads.
-        """
+        """Notify the waiters of this process that a turn is about to end; its orchestration may run in another one."""
         asyncio.get_running_loop().call_later(AFTER_RUN_SECONDS, self._wakeups.notify, turn_id)
 
     async def wait(
@@ -336,13 +306,6 @@ class TurnClient:
         max_poll_seconds: float = MAX_POLL_SECONDS,
     ) -> Turn:
         """Wait until a turn has ended: notified in this process just before the end is committed, else by polling.
-
-        Args:
-            turn_id: the turn.
-            seconds: maximum wait.
-            or_people: return also when the turn waits for a person.
-            first_poll_seconds: the first polling interval; each further one is longer by half.
-            max_poll_seconds: the longest polling interval.
 
         Returns:
             The turn with its outcome, or with the calls that wait.
@@ -366,10 +329,6 @@ class TurnClient:
     async def admission(self, request: TurnRequest, *, seconds: float) -> TurnOutcome | None:
         """Wait until a started turn has been admitted or rejected.
 
-        Args:
-            request: of the turn.
-            seconds: maximum wait.
-
         Returns:
             The outcome if the turn has ended; None when it runs, is queued, or is not known yet.
         """
@@ -390,9 +349,6 @@ class TurnClient:
     async def cancel(self, turn: Turn) -> None:
         """Ask a turn to stop. Guarantee: idempotent; a turn that ends first keeps its outcome.
 
-        Args:
-            turn: the turn as read.
-
         Raises:
             LogUnavailableError: the turn cannot be reached now.
         """
@@ -401,11 +357,6 @@ class TurnClient:
 
     async def submit_approvals(self, turn: Turn, approvals: Mapping[str, Mapping[str, Any]], *, seconds: float) -> Turn:
         """Answer calls that wait for a person, and wait until the turn shows the answers.
-
-        Args:
-            turn: the turn as read; the calls wait.
-            approvals: by call id.
-            seconds: maximum wait.
 
         Returns:
             The turn afterwards; of several answers to a call, the first one counts.
@@ -426,11 +377,6 @@ class TurnClient:
 
     async def wait_for_calls(self, turn_id: str, call_ids: AbstractSet[str], *, seconds: float) -> Turn | None:
         """Wait until a turn shows calls as pending or answered: clients learn of them a moment earlier, from events.
-
-        Args:
-            turn_id: the turn.
-            call_ids: of the calls.
-            seconds: maximum wait.
 
         Returns:
             The turn's state then, or None when it does not exist.
@@ -488,7 +434,7 @@ class TurnClient:
 def is_store_error(error: BaseException) -> bool:
     """Return whether an error of the SDK's client means that the durable store is full, gone or does not answer.
 
-    The SDK has no type for it, and puts the status or the answer into the text. Guarantee: pure.
+    The SDK has no type for it, and puts the status or the answer into the text.
     """
     if isinstance(error, ClientConnectionError):
         return True

@@ -66,12 +66,6 @@ class TurnDataCleanup:
     async def schedule(self, client: DurableOrchestrationClient, turn: Mapping[str, str]) -> None:
         """Schedule the deletion of an ended turn's data.
 
-        Guarantee: at-least-once; durable when this returns.
-
-        Args:
-            client: starts the orchestration of a new batch.
-            turn: ``agent``, ``session_id``, ``turn_id``.
-
         Raises:
             LogError: the turn log does not answer.
             Exception: the SDK's: the orchestration could not be started.
@@ -100,11 +94,6 @@ class TurnDataCleanup:
 def run_cleanup(context: DurableOrchestrationContext) -> Generator[Any, Any, bool]:
     """Delete the data of turns, as an orchestration.
 
-    Guarantee: replay-safe.
-
-    Args:
-        context: the SDK's; its input is the activity's, see `delete_turn_data`.
-
     Returns:
         Whether it is deleted; otherwise it goes with the retention of turn logs.
     """
@@ -124,14 +113,6 @@ async def delete_turn_data(
     wire: Mapping[str, Any], client: DurableOrchestrationClient, log: TurnLog, storage: TurnDataStorage
 ) -> bool:
     """Delete the logs of ended turns, and the pieces with what was said in them.
-
-    Guarantee: activity-only; at-least-once; idempotent.
-
-    Args:
-        wire: ``batch``, the log that names the turns.
-        client: reads whether the turns have ended.
-        log: of the process.
-        storage: has the pieces.
 
     Returns:
         False when one of them runs, perhaps again; the others' data is deleted.

@@ -54,15 +54,6 @@ def run_turn_orchestration(
 ) -> Generator[Any, Any, dict[str, Any]]:
     """Run one turn, as an orchestration whose instance id is the turn's id.
 
-    Guarantee: replay-safe; notifications are in-process and may be repeated.
-
-    Args:
-        context: the SDK's; its input is read by `read_turn_request`.
-        wakeups: notified just before the outcome, or a wait for a person, is committed.
-        times: time limits of the turn's waits.
-        report_end: notified of the turn's end, unless it had ended before.
-        secret: of the app; verifies that an approval comes from the host.
-
     Returns:
         The outcome as JSON: the orchestration's output.
 

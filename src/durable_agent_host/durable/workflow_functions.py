@@ -47,11 +47,6 @@ async def open_request(client: DurableOrchestrationClient, target: tuple[str, st
     A run that works shows no requests, and keeps an answer for one that it makes later, as upstream's runs do: a step
     may tell somebody of a request before the run waits for it.
 
-    Args:
-        client: the SDK's.
-        target: instance id of the run, or of the workflow within it that asks, and id of the request; None when there
-            is no such workflow.
-
     Raises:
         NotFoundError: the run has ended, or waits for answers to other requests only.
     """
@@ -74,13 +69,7 @@ type RunWorkflow = Callable[[df.DurableOrchestrationContext, Workflow, Any, dict
 
 
 def register_workflow_orchestration(app: df.DFApp, workflow: Workflow, run: RunWorkflow) -> None:
-    """Register the orchestration of a workflow, under upstream's name.
-
-    Args:
-        app: the Functions app.
-        workflow: of the app, or inside another.
-        run: upstream's; takes the context, the workflow, its input and its shared state.
-    """
+    """Register the orchestration of a workflow, under upstream's name."""
     bind: Any = app
 
     @bind.function_name(workflow_orchestrator_name(workflow.name))
@@ -104,9 +93,6 @@ def strip_pickled_reason(status: Any) -> None:
     """Remove from the status of a run that has not completed what upstream's route would unpickle.
 
     Whoever terminates a run chooses its output, the reason, and the platform parses one that is JSON.
-
-    Args:
-        status: as the SDK returns it; changed in place.
     """
     if status and status.runtime_status is not df.OrchestrationRuntimeStatus.Completed:
         status._output = strip_pickle_markers(status.output)  # noqa: SLF001 - the SDK has no other way
@@ -117,9 +103,6 @@ def _without_classes(result: str) -> str:
 
     A workflow inside another gets and returns these as JSON, unless upstream pickles them, as it does with types that
     are not JSON's.
-
-    Args:
-        result: upstream's JSON.
     """
     if not names_python_class(result):
         return result
@@ -137,13 +120,6 @@ def register_executor_activity(
     app: df.DFApp, workflow: Workflow, executor_id: str, provider_for: ProviderFor, bounds: ResponseLimits
 ) -> None:
     """Register the activity of an executor, under upstream's name.
-
-    Args:
-        app: the Functions app.
-        workflow: the executor's; the executor gets bounded copies of its agents.
-        executor_id: in the workflow.
-        provider_for: returns the provider of a chat client.
-        bounds: limits on what models send in one execution.
 
     Raises:
         RegistrationError: a tool of its agents has a declaration that would have no effect.

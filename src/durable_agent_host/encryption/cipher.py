@@ -193,9 +193,6 @@ class Cipher:
     def check_plaintext(self, label: str) -> None:
         """Refuse unencrypted stored data, unless plaintext may be read.
 
-        Args:
-            label: names the unencrypted data in the message.
-
         Raises:
             CorruptStateError: plaintext is refused.
         """
@@ -206,12 +203,7 @@ class Cipher:
             )
 
     def stored_names(self, namespace: str, name: str) -> list[str]:
-        """Return the names under which an encrypted piece may be stored; new pieces get the first.
-
-        Args:
-            namespace: of the piece.
-            name: SHA-256 of its plaintext; the stored name does not reveal it without the key.
-        """
+        """Return the names under which an encrypted piece may be stored; new pieces get the first."""
         return [key.id + key.names.encrypt(bytes.fromhex(name), [namespace.encode()]).hex() for key in self._keys.all()]
 
     def decrypt_name(self, namespace: str, stored_name: str) -> str:

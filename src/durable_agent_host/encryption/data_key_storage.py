@@ -22,11 +22,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def wait_for(check_keys: Callable[[], object]) -> None:
-    """Block until the needed keys are there.
-
-    Args:
-        check_keys: raises `EncryptionKeyError`, `LogError` or `OSError` until they are.
-    """
+    """Block until the needed keys are there."""
     has_warned = False
     while True:
         try:
@@ -67,12 +63,7 @@ class PlaintextGuard:
             return
 
     def wait(self, *, is_encrypted: bool) -> None:
-        """Block while there are data keys; see `wait_for`.
-
-        Args:
-            is_encrypted: whether something was read that needs them, so that it waits as well for a store that does
-                not answer.
-        """
+        """Block while there are data keys; see `wait_for`."""
         check_once = self._check_store if is_encrypted else self.check
 
         def check_keys() -> None:

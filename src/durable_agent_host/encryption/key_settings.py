@@ -16,10 +16,6 @@ _BYTES: Final = 32
 def read_keys(setting: str) -> list[WrappingKey]:
     """Read the operator's keys.
 
-    Args:
-        setting: ``ID=KEY``, several separated by commas. A key is 32 bytes in base64, or the URL of a key of Azure Key
-            Vault.
-
     Returns:
         The keys, the current one first.
 

@@ -40,10 +40,6 @@ class StoreFactory:
 def stores_of(settings: Settings, environment: Mapping[str, str] = os.environ) -> StoreFactory:
     """Prepare to open the stores that the settings name; opens none.
 
-    Args:
-        settings: ``encryption_keys`` has the keys; empty for no encryption.
-        environment: names the stores.
-
     Raises:
         SettingError: the keys are malformed, the package that encrypts is not installed, or the store of older messages
             does not exist.

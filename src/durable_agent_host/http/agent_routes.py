@@ -19,11 +19,7 @@ _PROMETHEUS: Final = "text/plain; version=0.0.4"
 
 
 def hosted_agents(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List all agents, those of workflows among them, as upstream's health route does. Guarantee: pure.
-
-    Args:
-        metadata: upstream's, by the agent's name.
-    """
+    """List all agents, those of workflows among them, as upstream's health route does."""
     return [
         {
             "name": name,

@@ -57,11 +57,7 @@ async def submit_approvals(host: HandlerContext, call: RouteRequest, client: Tur
 
 
 def _check_approver(pending: Mapping[str, Any], turn: Turn, principal: Principal | None) -> None:
-    """Refuse an answer from someone who may not give it.
-
-    Raises:
-        ForbiddenError: calls of this tool need somebody else's answer.
-    """
+    """Refuse an answer from someone who may not give it."""
     required_approver = pending.get("approved_by")
     if required_approver is None:
         return

@@ -47,12 +47,6 @@ class FormPart(NamedTuple):
 def parse_form(body: bytes, content_type: str) -> list[FormPart]:
     """Split a form into its parts.
 
-    Guarantee: pure; the parts are views of the body.
-
-    Args:
-        body: the whole body.
-        content_type: the request's, with its boundary.
-
     Returns:
         The parts in order.
 
@@ -178,7 +172,7 @@ class BodyLimit(NamedTuple):
     setting: str = MAX_REQUEST
 
     def of(self, media_type: str) -> tuple[int, str]:
-        """Return the limit for a media type, and the setting that raises it. Guarantee: pure."""
+        """Return the limit for a media type, and the setting that raises it."""
         if self.max_form_bytes and media_type == FORM:
             return self.max_form_bytes, MAX_UPLOAD
         return self.max_bytes, self.setting
@@ -199,28 +193,18 @@ class UploadedFile(NamedTuple):
 
 
 def media_type_of(headers: Mapping[str, str]) -> str:
-    """Read the bare media type of a request; empty when it has none. Guarantee: pure.
-
-    Args:
-        headers: names in any case.
-    """
+    """Read the bare media type of a request; empty when it has none."""
     content_type = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
     return content_type.partition(";")[0].strip().lower()
 
 
 def is_json_type(media_type: str) -> bool:
-    """Return whether a bare media type is JSON's. Guarantee: pure."""
+    """Return whether a bare media type is JSON's."""
     return media_type == "application/json" or media_type.endswith("+json")
 
 
 def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], list[UploadedFile]]:
     """Read the body of ``run``.
-
-    Guarantee: pure.
-
-    Args:
-        body: raw: text, JSON or a form, according to the content type.
-        content_type: in full.
 
     Returns:
         The fields, with only their names checked; and the files of a form.
@@ -242,11 +226,7 @@ def read_run_fields(body: bytes, content_type: str) -> tuple[dict[str, Any], lis
 
 
 def read_files(body: bytes, content_type: str) -> list[UploadedFile]:
-    """Read the files of a form that has only files. Guarantee: pure.
-
-    Args:
-        body: of type ``multipart/form-data``.
-        content_type: in full.
+    """Read the files of a form that has only files.
 
     Raises:
         RequestError: the body cannot be read, has no file, or has another field.
@@ -275,8 +255,6 @@ def text_of(body: bytes) -> str:
 def parse_json(body: bytes) -> Any:
     """Parse the JSON of a body.
 
-    Guarantee: pure.
-
     Raises:
         RequestError: the body is not JSON, or JSON that cannot be read; the message says which.
     """
@@ -284,7 +262,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Parse the JSON object of a body; raises as `parse_json` does. Guarantee: pure."""
+    """Parse the JSON object of a body; raises as `parse_json` does."""
     value = parse_json(body)
     if not isinstance(value, dict):
         raise RequestError('the body is JSON, but not an object: send {"message": "…"}')
@@ -293,9 +271,6 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 def reject_python_objects(text: str) -> None:
     """Refuse JSON of which Durable Functions would make an object of a class that the caller names.
-
-    Args:
-        text: of a body, JSON or not.
 
     Raises:
         RequestError: it has such an object.
@@ -393,12 +368,6 @@ async def read_body(
     headers: Mapping[str, str], stream: AsyncIterator[bytes], limit: BodyLimit, count: Callable[[int], None]
 ) -> bytes:
     """Read a body.
-
-    Args:
-        headers: of the request.
-        stream: the body's pieces; not started when the limit is 0.
-        limit: of the body.
-        count: receives the size of each chunk; see `durable_agent_host.http.rate_limits.ArrivingBodies`.
 
     Raises:
         BodiesTooLargeError: the caller's bodies that are arriving are too large together.

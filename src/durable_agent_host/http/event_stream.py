@@ -44,23 +44,14 @@ _MAX_CACHED_CHARACTERS: Final = 64 * 1024
 
 
 class _Stream(StreamingResponse):
-    """A streamed answer that releases its resources when the client leaves.
-
-    Args:
-        parts: of the body.
-        headers: all headers.
-    """
+    """A streamed answer that releases its resources when the client leaves."""
 
     def __init__(self, parts: AsyncGenerator[bytes], headers: Mapping[str, str]) -> None:
         super().__init__(parts, headers=headers)
         self._parts = parts
 
     def map(self, change: Callable[[AsyncGenerator[bytes]], AsyncGenerator[bytes]]) -> None:
-        """Have the parts changed before they are sent.
-
-        Args:
-            change: makes the parts that are sent of those that there are.
-        """
+        """Have the parts changed before they are sent."""
         self._parts = self.body_iterator = change(self._parts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,10 +133,6 @@ async def in_slices(
 ) -> func.HttpResponse | Response:
     """Send the body of an answer slice by slice if it is large.
 
-    Args:
-        answer: complete.
-        again: makes it again.
-
     Returns:
         The same answer if it is small, or larger than what the host keeps of bodies.
     """
@@ -169,11 +156,6 @@ def _body_of(answer: func.HttpResponse | Response) -> bytes:
 
 async def early_outcome(log: TurnLog, client: TurnClient, request: TurnRequest) -> TurnOutcome | None:
     """Wait for the first sign of a turn: it runs, or was refused.
-
-    Args:
-        log: of the process.
-        client: waits for the end of the turn.
-        request: of a started turn.
 
     Returns:
         The outcome when the turn never ran; None when it runs, has run, or waits.
@@ -211,15 +193,6 @@ async def follow_turn(
     working: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> AsyncGenerator[bytes]:
     """Stream a turn's past and future events, and how it ends.
-
-    Args:
-        log: of the process.
-        client: waits for the end, and reads it.
-        request: the turn's request.
-        first_offset: where in the log to start, from 0.
-        heartbeat_seconds: maximum silence.
-        has_ended: whether the turn is known to have ended.
-        working: held while the terminal event is made.
 
     Yields:
         Bytes of the stream; the terminal event comes last and once. When the log is closed because the process ends,
@@ -272,11 +245,6 @@ def _cut_off(request: TurnRequest, error: Exception) -> None:
 async def check_readable(log: TurnLog, request: TurnRequest, first_offset: int) -> None:
     """Check that a stream can begin: afterwards, it can only be cut off.
 
-    Args:
-        log: of the process.
-        request: the turn's request.
-        first_offset: where in the log the stream starts.
-
     Raises:
         StateError: the first page cannot be read. The stream itself waits for a store that does not answer.
     """
@@ -287,12 +255,6 @@ async def check_readable(log: TurnLog, request: TurnRequest, first_offset: int) 
 
 async def has_all_events(log: TurnLog, request: TurnRequest, outcome: TurnOutcome, last_event_id: int) -> bool:
     """Return whether a client that has an event of an ended turn also has the terminal one.
-
-    Args:
-        log: of the process.
-        request: the turn's request.
-        outcome: of the turn.
-        last_event_id: of the last event that the client has.
 
     Returns:
         True for the terminal event's id, and for greater ones; False also when the log is gone, which had the ids.

@@ -97,12 +97,7 @@ async def read_file(host: HandlerContext, call: RouteRequest, client: TurnClient
 
 
 def with_sent_files(message: MessageInput, files: Sequence[UploadedFile]) -> MessageInput:
-    """Refer to the files of a form in the message that came with them. Guarantee: pure.
-
-    Args:
-        message: the message.
-        files: stored as uploads before the turn begins.
-    """
+    """Refer to the files of a form in the message that came with them."""
     references = [
         file_reference(sha256(data).hexdigest(), name, media_type or media_type_of_name(name))
         for name, media_type, data in files

@@ -46,14 +46,7 @@ _FOREIGN_PAGE = (
 def adapt_http_functions(
     functions: Iterable[Any], gate: Authorizer, turns_of: TurnsOfBinding, max_request_bytes: int
 ) -> None:
-    """Let FastAPI requests call an app's HTTP functions; upstream's functions pass the gate first.
-
-    Args:
-        functions: the app's, as built by the SDK; changed in place.
-        gate: checks upstream's. Our own call it themselves; the app's own functions are not checked.
-        turns_of: makes the turn client of a call of upstream's functions.
-        max_request_bytes: the largest body of upstream's functions; those of the app's own have no limit here.
-    """
+    """Let FastAPI requests call an app's HTTP functions; upstream's functions pass the gate first."""
     for function in functions:
         trigger = function.get_trigger()
         if trigger is None or trigger.get_binding_name() != HTTP_TRIGGER:
@@ -76,13 +69,6 @@ def adapt_http_function(
     turns_of: Callable[[Mapping[str, Any]], TurnClient],
 ) -> UserFunction:
     """Let a FastAPI request call a function that takes `azure.functions.HttpRequest`.
-
-    Args:
-        function: of an HTTP trigger, ``async def`` or ``def``; the latter runs in a thread. Ours read the body
-            themselves, once they know the caller.
-        parameter: name of the trigger's parameter.
-        route: of upstream's function: serves the request by calling it; what it raises becomes the answer.
-        turns_of: makes the turn client that the route needs, from the function's arguments.
 
     Returns:
         A function with the same parameters; the given one when its request is annotated as FastAPI's, or when its
@@ -186,12 +172,7 @@ class StreamedRequest(func.HttpRequest):
 
 
 def functions_request(request: Request, workflow_request: WorkflowRequest) -> func.HttpRequest:
-    """Return a FastAPI request in the form in which the Functions host passes it to functions.
-
-    Args:
-        request: the original one; a body that was not read stays in its stream.
-        workflow_request: what it asks for.
-    """
+    """Return a FastAPI request in the form in which the Functions host passes it to functions."""
     return StreamedRequest(
         request.method,
         _url(request),
@@ -230,12 +211,7 @@ def _query_of(request: Request) -> dict[str, str]:
 
 
 def incoming(request: Request, query: Mapping[str, str]) -> IncomingRequest:
-    """Return a request as the gate sees it. Guarantee: pure.
-
-    Args:
-        request: the original one.
-        query: its parameters.
-    """
+    """Return a request as the gate sees it."""
     return IncomingRequest(_headers_of(request), query, request.method.upper(), request.url.path)
 
 
@@ -248,11 +224,6 @@ def _url(request: Request) -> str:
 
 def write_response(result: Any) -> Response:
     """Convert what a function returned to a FastAPI response.
-
-    Guarantee: pure.
-
-    Args:
-        result: a response of either kind, a text, or None.
 
     Returns:
         The response; a text is ``text/plain``, None is an empty response.
@@ -280,11 +251,6 @@ def write_response(result: Any) -> Response:
 
 def check_auth_level(level: Any) -> func.AuthLevel:
     """Return the auth level of an app's routes, given as a level or by name.
-
-    Guarantee: pure.
-
-    Args:
-        level: a level, or its name in any case.
 
     Raises:
         RegistrationError: there is no such level.

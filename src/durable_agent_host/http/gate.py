@@ -158,13 +158,6 @@ class Access:
     ) -> bool:
         """Return whether the session exists for the request.
 
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            owner: its owner, or None.
-            exists: whether it exists; the app is also asked about sessions that do not, so that timing reveals nothing.
-            to_read: whether it can be read, whatever the request does.
-
         Returns:
             True for the owner, for those who may adopt a session without an owner, and for whomever the app lets in.
         """
@@ -176,12 +169,7 @@ class Access:
         return await self._gate.is_authorized(self._principal, action, AuthorizationTarget(agent, session_id, owner))
 
     async def may_import_on_trust(self, agent: str, session_id: str) -> bool:
-        """Return whether the app allows ``session.import`` of what speaks for it; see the protocol.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: of the new session, which does not exist yet.
-        """
+        """Return whether the app allows ``session.import`` of what speaks for it; see the protocol."""
         session = AuthorizationTarget(agent, session_id, None)
         return await self._gate.is_authorized(self._principal, "session.import", session)
 
@@ -282,12 +270,7 @@ class Authorizer:
         return principal
 
     def access(self, caller: Caller, action: Action) -> Access | None:
-        """Return the rule for which sessions exist for a request; None when all do.
-
-        Args:
-            caller: as returned by `identify`.
-            action: what the request does.
-        """
+        """Return the rule for which sessions exist for a request; None when all do."""
         return None if caller.principal is None else Access(self, caller.principal, action)
 
     @property
@@ -310,7 +293,7 @@ class Authorizer:
             raise DiskFullError(f"{DISK_FULL}, and nothing was begun: {FREE_SPACE_HINT}")
 
     def may_adopt(self, principal: Principal) -> bool:
-        """Return whether a principal may take over sessions without an owner. Guarantee: pure."""
+        """Return whether a principal may take over sessions without an owner."""
         return self._adopters == ANYBODY or principal.is_one_of(self._adopters)
 
     async def is_authorized(self, principal: Principal, action: Action, session: AuthorizationTarget) -> bool:
@@ -336,10 +319,6 @@ async def _call_hook(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 async def wait_for_even_time(started_at: float) -> None:
-    """Wait for the next multiple of `EVEN_SECONDS`.
-
-    Args:
-        started_at: when the request arrived, by the monotonic clock.
-    """
+    """Wait for the next multiple of `EVEN_SECONDS`."""
     elapsed_seconds = time.monotonic() - started_at
     await asyncio.sleep(EVEN_SECONDS - elapsed_seconds % EVEN_SECONDS)

@@ -72,14 +72,6 @@ class RunParameters:
 def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str], *, max_bytes: int) -> RunParameters:
     """Read a call of ``POST /agents/{agent}/run``.
 
-    Guarantee: pure.
-
-    Args:
-        body: raw: text, JSON or a form, according to the content type.
-        headers: of the request, names in any case.
-        params: of the query.
-        max_bytes: largest body that is not a form.
-
     Returns:
         The call.
 
@@ -158,10 +150,7 @@ def _session_id(fields: Mapping[str, Any], params: Mapping[str, str]) -> str | N
 
 
 def reject_repeated_parameters(names: Iterable[str]) -> None:
-    """Refuse a query that names a session more than once: its values would be read as one. Guarantee: pure.
-
-    Args:
-        names: of the query's parameters that have a value, each as often as it was sent.
+    """Refuse a query that names a session more than once: its values would be read as one.
 
     Raises:
         RequestError: a parameter for the session comes twice.
@@ -247,11 +236,6 @@ class ForkParameters(NamedTuple):
 def parse_fork(body: bytes) -> ForkParameters:
     """Read the body of ``fork``.
 
-    Guarantee: pure.
-
-    Args:
-        body: empty, or a JSON object with any of ``at_turn``, ``before``, ``session_id``.
-
     Raises:
         RequestError: the body is something else.
     """
@@ -275,11 +259,6 @@ def parse_fork(body: bytes) -> ForkParameters:
 
 def parse_approvals(body: bytes) -> dict[str, dict[str, Any]]:
     """Read the body of an approval.
-
-    Guarantee: pure.
-
-    Args:
-        body: JSON: ``{call_id, approved, reason?, arguments?}``, or a list of such objects.
 
     Returns:
         Answers by call id, each with ``approved``, ``reason``, ``arguments``.
@@ -325,7 +304,7 @@ def _parse_approval(value: Any) -> tuple[str, dict[str, Any]]:
 
 
 def parse_page_cursor(text: str | None) -> int | None:
-    """Parse the query parameter ``cursor`` of a conversation: where the newer page begins. Guarantee: pure.
+    """Parse the query parameter ``cursor`` of a conversation: where the newer page begins.
 
     Raises:
         RequestError: no page returned this cursor.
@@ -340,7 +319,7 @@ def parse_page_cursor(text: str | None) -> int | None:
 
 
 def parse_limit(text: str | None, *, default: int = DEFAULT_LIMIT) -> int:
-    """Parse the query parameter ``limit``. Guarantee: pure.
+    """Parse the query parameter ``limit``.
 
     Raises:
         RequestError: it is not a number from 1 to 1000.
@@ -353,7 +332,7 @@ def parse_limit(text: str | None, *, default: int = DEFAULT_LIMIT) -> int:
 
 
 def parse_cursor(text: str | None) -> tuple[str, str] | None:
-    """Parse the query parameter ``cursor``: where the previous page ended. Guarantee: pure.
+    """Parse the query parameter ``cursor``: where the previous page ended.
 
     Raises:
         RequestError: no list returned this cursor.
@@ -375,14 +354,6 @@ def page_of(
     sort_key: Callable[[tuple[str, str]], tuple[str, str]] = lambda session: session,
 ) -> tuple[Sequence[tuple[str, str]], str | None]:
     """Cut a page out of a list.
-
-    Guarantee: pure.
-
-    Args:
-        sessions: last use and id, newest first.
-        limit: length of a page.
-        cursor: the last of the page before, or None for the first page.
-        sort_key: the key of a session in a cursor, by which the list is ordered.
 
     Returns:
         The page, and the cursor of the next page; None when this is the last.

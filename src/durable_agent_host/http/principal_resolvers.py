@@ -33,9 +33,6 @@ async def app_service_principal(request: IncomingRequest) -> Principal | None:
     The header is trusted only where the platform reports that its authentication is on: then it removes this header
     from callers' requests. On another host, anybody could send it.
 
-    Args:
-        request: the caller's request.
-
     Returns:
         The principal: the user's object id, or another provider's id of the user; the tenant is that of Entra ID, or
         the provider's name, followed by the tenant that it names. None for a caller who has not signed in.
@@ -76,9 +73,6 @@ def function_key_principals(names: Mapping[str, str] | None = None) -> Identify:
     listed here is a principal of its own, whose id is a hash of the key; renewing it makes a new principal. Give all
     keys of one client the same name, and it keeps its sessions when a key is renewed. Calls of MCP tools carry no key.
     Several keys in one request identify nobody: the host checks only one of them, so the others could be forged.
-
-    Args:
-        names: key → the principal's id.
 
     Returns:
         A function for ``identify``; without a key it identifies nobody.

@@ -54,14 +54,6 @@ def problem(
 ) -> func.HttpResponse:
     """Make an answer of type ``application/problem+json``.
 
-    Guarantee: pure.
-
-    Args:
-        status: the HTTP status.
-        detail: what is wrong and how to fix it.
-        headers: further headers.
-        members: further members of the problem.
-
     Returns:
         The answer; its ``error`` repeats the detail, for clients written for upstream. Source: RFC 9457.
     """
@@ -77,13 +69,6 @@ def problem_of_error(
     error: Exception, *, headers: Mapping[str, str] | None = None, **members: Any
 ) -> func.HttpResponse:
     """Answer with the message of one of our errors; any other is a 500 without its text.
-
-    Guarantee: pure.
-
-    Args:
-        error: what was raised.
-        headers: further headers.
-        members: further members of the problem.
 
     Returns:
         The answer.
@@ -108,13 +93,6 @@ def problem_of_outcome(
 ) -> func.HttpResponse:
     """Explain why a turn has no answer.
 
-    Guarantee: pure.
-
-    Args:
-        failure: the outcome's ``error``.
-        headers: further headers.
-        members: further members of the problem.
-
     Returns:
         400, 402, 409, 410, 422, 429 with ``Retry-After``, 502, or 503, with ``Retry-After`` when the turn has not
         begun.
@@ -131,12 +109,6 @@ def problem_of_outcome(
 
 def problem_body(failure: Mapping[str, Any], **members: Any) -> dict[str, Any]:
     """Return the problem of a turn that has no answer, for a stream.
-
-    Guarantee: pure.
-
-    Args:
-        failure: the outcome's ``error``.
-        members: further members of the problem.
 
     Returns:
         The body that `problem_of_outcome` answers with.

@@ -40,7 +40,7 @@ class CallerLimits(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> "CallerLimits":
-        """Return the limits that an app has set. Guarantee: pure."""
+        """Return the limits that an app has set."""
         return cls(settings.requests_per_second, settings.max_arriving_bytes, settings.max_reads_at_once)
 
 
@@ -60,9 +60,6 @@ class RequestRates:
 
     def acquire(self, principal: Hashable) -> None:
         """Count one request.
-
-        Args:
-            principal: who made it.
 
         Raises:
             TooManyRequestsError: there were too many; the error says when to retry.
@@ -109,9 +106,6 @@ class ArrivingBodies:
     def of(self, principal: Hashable) -> Generator[Callable[[int], None]]:
         """Count a body while it arrives.
 
-        Args:
-            principal: who sends it.
-
         Returns:
             A function to call with the size of each piece; it raises `BodiesTooLargeError` when they are too much.
         """
@@ -155,10 +149,6 @@ class ConcurrentWork:
     @asynccontextmanager
     async def of(self, principal: Hashable, kind: str) -> AsyncGenerator[None]:
         """Wait for a place, and hold it while the block works.
-
-        Args:
-            principal: for whom.
-            kind: of the request.
 
         Raises:
             TooManyRequestsError: too many wait already.

@@ -52,10 +52,6 @@ from durable_agent_host.turn_log.protocol import TurnLog
 def without_mark[AnswerT: (func.HttpResponse | Response)](answer: AnswerT, mark: str) -> AnswerT:
     """Remove the caller's mark from the ids in an answer.
 
-    Args:
-        answer: of a handler. Of files the headers alone are looked at: what they hold is what was said.
-        mark: the caller's; empty when no id of the request can have it.
-
     Returns:
         The answer; the same object when it contains no mark.
     """
@@ -293,16 +289,6 @@ async def serve(
 ) -> Answer:
     """Answer a request: through the gate, by its handler. Raises nothing.
 
-    Args:
-        action: what the handler does, for the gate.
-        handler: the route's handler.
-        host: the app.
-        req: the request.
-        client: holds the request's durable client.
-        limit: of the body, which is read once the caller is known.
-        is_open: everybody is let in, and nobody is identified.
-        may_begin: the handler may begin the session on the path, which must not be somebody else's.
-
     Returns:
         The handler's answer, or a problem; unexpected errors are logged and not shown.
     """
@@ -363,13 +349,7 @@ async def _serve_once(
 
 
 async def handle_errors(line: str, answer: Callable[[], Awaitable[Answer]], gate: Authorizer) -> Answer:
-    """Answer a request, or say as a problem what is wrong. Raises nothing.
-
-    Args:
-        line: method and URL for the log, without the query.
-        answer: answers the request.
-        gate: knows whether the disk is full.
-    """
+    """Answer a request, or say as a problem what is wrong. Raises nothing."""
     try:
         return await answer()
     except (RequestTooLargeError, BodiesTooLargeError) as error:

@@ -43,11 +43,6 @@ async def large_json_response(
 ) -> func.HttpResponse:
     """Answer 200 with JSON.
 
-    Args:
-        count: number of things in it; an answer about few is encoded on the loop.
-        view: builds the body; touches nothing that the loop changes at the same time.
-        headers: further headers.
-
     Raises:
         Exception: whatever the view raises.
     """
@@ -57,10 +52,6 @@ async def large_json_response(
 
 async def slices_of(body: bytes, again: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes]:
     """Divide a large body into slices; between two of them, only `BODIES` holds it.
-
-    Args:
-        body: all of it.
-        again: makes it again.
 
     Returns:
         The slices; they raise `StateError` if what is made again has other bytes.
@@ -99,20 +90,14 @@ def _encode_in_parts(value: Any) -> str:
 
 
 def json_response(status: HTTPStatus, body: Any, headers: Mapping[str, str]) -> func.HttpResponse:
-    """Answer with JSON. Guarantee: pure.
-
-    Args:
-        status: the HTTP status.
-        body: a JSON value.
-        headers: further headers.
-    """
+    """Answer with JSON."""
     return func.HttpResponse(
         encode_strict(body), status_code=int(status), mimetype="application/json", headers=dict(headers)
     )
 
 
 def turn_identity(request: TurnRequest) -> dict[str, Any]:
-    """Name a turn in a body. Guarantee: pure."""
+    """Name a turn in a body."""
     return {
         "session_id": request.session_id,
         "thread_id": request.session_id,
@@ -122,10 +107,7 @@ def turn_identity(request: TurnRequest) -> dict[str, Any]:
 
 
 def header_value(name: str) -> str:
-    """Write the id of a session or turn so that a header can carry it. Guarantee: pure.
-
-    Args:
-        name: the id; ids contain no percent sign.
+    """Write the id of a session or turn so that a header can carry it.
 
     Returns:
         The id, percent-encoded as in URLs when it is not ASCII.
@@ -134,17 +116,13 @@ def header_value(name: str) -> str:
 
 
 def turn_headers(request: TurnRequest) -> dict[str, str]:
-    """Name a turn in headers. Guarantee: pure."""
+    """Name a turn in headers."""
     session_id = header_value(request.session_id)
     return {"x-ms-session-id": session_id, "x-ms-thread-id": session_id, "x-ms-turn-id": header_value(request.turn_id)}
 
 
 def turn_urls(base: str, request: TurnRequest) -> dict[str, str]:
-    """Return a turn's URLs. Guarantee: pure.
-
-    Args:
-        base: URL of the app's routes, prefix included, without a trailing slash.
-        request: the turn's request.
+    """Return a turn's URLs.
 
     Returns:
         ``session_url``, ``turn_url`` and ``events_url``.
@@ -155,15 +133,12 @@ def turn_urls(base: str, request: TurnRequest) -> dict[str, str]:
 
 
 def accepted_view(request: TurnRequest) -> dict[str, Any]:
-    """Return the body of a 202. Guarantee: pure."""
+    """Return the body of a 202."""
     return {"status": "accepted", "message": request.message} | turn_identity(request)
 
 
 def pending_approvals_view(turn: Turn) -> dict[str, Any]:
-    """Return a turn's calls that wait for a person. Guarantee: pure.
-
-    Args:
-        turn: with pending calls.
+    """Return a turn's calls that wait for a person.
 
     Returns:
         ``status`` (``waiting_for_approval``), ``message`` and ``pending_approvals``: ``call_id``, ``name``,
@@ -174,11 +149,7 @@ def pending_approvals_view(turn: Turn) -> dict[str, Any]:
 
 
 def response_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
-    """Return the JSON answer of ``run``. Guarantee: pure.
-
-    Args:
-        request: the turn's request.
-        outcome: completed or cancelled.
+    """Return the JSON answer of ``run``.
 
     Returns:
         The body; ``status`` is ``success`` or ``cancelled``. ``value`` repeats a structured answer.
@@ -196,11 +167,7 @@ def response_view(request: TurnRequest, outcome: TurnOutcome) -> dict[str, Any]:
 
 
 def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dict[str, Any]]:
-    """Return the last event of a turn. Guarantee: pure.
-
-    Args:
-        request: the turn's request.
-        outcome: how it ended.
+    """Return the last event of a turn.
 
     Returns:
         ``turn.completed`` or ``turn.cancelled`` with the JSON answer of ``run``, or ``turn.failed`` with the problem.
@@ -213,10 +180,7 @@ def terminal_event(request: TurnRequest, outcome: TurnOutcome) -> tuple[str, dic
 
 
 def turn_view(turn: Turn) -> dict[str, Any]:
-    """Return the turn's current state. Guarantee: pure.
-
-    Args:
-        turn: one that runs, waits or has ended.
+    """Return the turn's current state.
 
     Returns:
         The view; ``asked_by`` when the caller was known, ``approvals`` given by known persons, ``model`` and
@@ -258,10 +222,7 @@ def turn_view(turn: Turn) -> dict[str, Any]:
 
 
 def approval_view(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a person's answer to a call. Guarantee: pure.
-
-    Args:
-        answer: as it travelled with the turn.
+    """Return a person's answer to a call.
 
     Returns:
         The answer; ``truncated: true`` replaces a reason and arguments that did not travel because they were too large
@@ -274,7 +235,7 @@ def approval_view(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def usage_view(usage: BudgetUsage | None) -> dict[str, Any]:
-    """Return what a turn or session has spent; empty when nothing counts it. Guarantee: pure."""
+    """Return what a turn or session has spent; empty when nothing counts it."""
     return {} if usage is None else {"spent": encode_budget_usage(usage)}
 
 
@@ -287,7 +248,7 @@ def _messages_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def session_view(agent: str, session_id: str, session: Session, page: Page) -> dict[str, Any]:
-    """Return a page of a conversation as it is stored. Guarantee: pure."""
+    """Return a page of a conversation as it is stored."""
     messages = [
         {"createdAt": entry.get("createdAt")}
         | message
@@ -330,5 +291,5 @@ def session_view(agent: str, session_id: str, session: Session, page: Page) -> d
 
 
 def repair_change_view(change: RepairChange) -> dict[str, str]:
-    """Return a problem of a conversation and its repair, as clients see it. Guarantee: pure."""
+    """Return a problem of a conversation and its repair, as clients see it."""
     return {"place": change.location, "problem": change.problem, "repair": change.repair}

@@ -46,11 +46,7 @@ class Route(NamedTuple):
     may_begin: bool = False
 
     def body_limit(self, settings: Settings) -> BodyLimit:
-        """Return the largest body that is read; larger ones are answered with 413.
-
-        Args:
-            settings: of the app.
-        """
+        """Return the largest body that is read; larger ones are answered with 413."""
         if self.method in {"GET", "HEAD", "DELETE"} or self.streams_body:
             return BodyLimit(0)
         if self.body_kind == "file":

@@ -46,13 +46,7 @@ _TOKENIZER: Final = CharacterEstimatorTokenizer()
 
 
 def context_view(agent: str, session_id: str, context: StoredContext, *, compaction_id: str | None) -> dict[str, Any]:
-    """Return the context of a conversation. Guarantee: pure.
-
-    Args:
-        agent: the agent's registered name.
-        session_id: without the agent's name.
-        context: the context that was read.
-        compaction_id: the agent's compaction strategies; None when it compacts nothing.
+    """Return the context of a conversation.
 
     Returns:
         The view. A message of the record has its ``turn_id``; a message that replaces others has ``stands_for``: the
@@ -335,12 +329,7 @@ async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnC
 
 
 def backup_session_id(session_id: str, digest: str, owners_mark: str = "") -> str:
-    """Return the id of the session that keeps the original document of a repaired one. Guarantee: pure.
-
-    Args:
-        session_id: of the repaired session.
-        digest: of its document.
-        owners_mark: what precedes the name in ids of the owner's sessions whose names are taken.
+    """Return the id of the session that keeps the original document of a repaired one.
 
     Returns:
         An id that is the same for the same document.

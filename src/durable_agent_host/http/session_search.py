@@ -50,12 +50,7 @@ class SessionSearch(NamedTuple):
     details: bool = False
 
     def filter_by_name(self, sessions: Sequence[tuple[str, str]], mark: str = "") -> list[tuple[str, str]]:
-        """Return those of a list whose name and time are wanted. Guarantee: pure.
-
-        Args:
-            sessions: last use and id.
-            mark: the caller's, which is no part of the name.
-        """
+        """Return those of a list whose name and time are wanted."""
         text = self.text.casefold()
         return [
             session
@@ -74,10 +69,7 @@ class SessionSearch(NamedTuple):
 
 
 def parse_search(params: Mapping[str, str]) -> SessionSearch:
-    """Parse the query of a list of sessions. Guarantee: pure.
-
-    Args:
-        params: the query's: ``search``, ``used_from``, ``used_to``, ``status``, ``details``.
+    """Parse the query of a list of sessions.
 
     Raises:
         RequestError: a parameter is invalid.
@@ -108,15 +100,6 @@ async def find_sessions(
     mark: str = "",
 ) -> tuple[list[tuple[tuple[str, str], dict[str, Any]]], str | None]:
     """Cut a page out of a list.
-
-    Args:
-        client: reads heads.
-        agent: the agent's registered name.
-        search: the criteria.
-        sessions: last use and id, newest first.
-        limit: length of a page.
-        cursor: the last of the page before, or None for the first page.
-        mark: which the caller's ids can have, and neither search nor cursor tell of.
 
     Returns:
         The page with each session's details, and the cursor of the next page, or None. A search for a status can

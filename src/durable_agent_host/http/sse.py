@@ -31,13 +31,6 @@ HEARTBEAT: Final = b": still here\n"
 def encode_event(name: str, data: Mapping[str, Any], offset: int) -> bytes:
     """Encode one event.
 
-    Guarantee: pure.
-
-    Args:
-        name: of the event.
-        data: a JSON value; written as ASCII, so that it has no line break and a lone surrogate survives.
-        offset: the client sends it back as ``Last-Event-ID``.
-
     Returns:
         The event with the empty line that ends it.
     """
@@ -45,10 +38,7 @@ def encode_event(name: str, data: Mapping[str, Any], offset: int) -> bytes:
 
 
 def accepts_events(accept: str) -> bool:
-    """Return whether the client asks for a stream. Guarantee: pure.
-
-    Args:
-        accept: the header's value, or empty.
+    """Return whether the client asks for a stream.
 
     Returns:
         Whether it names ``text/event-stream`` with a weight above zero; ``*/*`` does not count.
@@ -65,12 +55,6 @@ _REFUSALS: Final = frozenset({"q=0", "q=0.0", "q=0.00", "q=0.000"})
 
 def parse_resume(last_event_id: str | None, after: str | None) -> int | None:
     """Parse the position from which a client resumes.
-
-    Guarantee: pure.
-
-    Args:
-        last_event_id: the header ``Last-Event-ID``, which browsers send when they reconnect.
-        after: the query parameter, for clients that cannot set the header; the header takes precedence.
 
     Returns:
         The offset of the last event that the client has, or None to start with the first.

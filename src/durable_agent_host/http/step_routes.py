@@ -54,8 +54,6 @@ def _redact_records(records: Sequence[LogRecord], redactor: Redactor) -> list[Lo
 def parse_step_cursor(text: str | None) -> int:
     """Parse a cursor that counts, of this route or another.
 
-    Guarantee: pure.
-
     Raises:
         RequestError: it is not a cursor.
     """

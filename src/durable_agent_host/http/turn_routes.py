@@ -57,11 +57,7 @@ async def run(host: HandlerContext, call: RouteRequest, client: TurnClient) -> A
 
 
 async def _run_in(host: HandlerContext, call: RouteRequest, client: TurnClient, location: SessionTarget) -> Answer:
-    """Run a turn in a session.
-
-    Raises:
-        NotFoundError: somebody else began it first.
-    """
+    """Run a turn in a session."""
     agent = host.agent(call.path_part("agent"))
     parameters = replace(call.run, session_id=location.session_id or None)
     key = parameters.idempotency_key
@@ -157,14 +153,7 @@ async def cancel_turn(host: HandlerContext, call: RouteRequest, client: TurnClie
 
 
 async def view_for_caller(host: HandlerContext, call: RouteRequest, client: TurnClient, turn: Turn) -> dict[str, Any]:
-    """Return a turn's state for a caller who has changed it: without what was said if the caller may not read it.
-
-    Args:
-        host: knows who may do what.
-        call: to a route below ``…/turns/{turn}``.
-        client: reads who the session's owner is.
-        turn: the turn as read.
-    """
+    """Return a turn's state for a caller who has changed it: without what was said if the caller may not read it."""
     access = host.gate.access(call.caller, "turn.read")
     request = turn.request
     if access is None or access.owner == request.session_owner:
@@ -176,12 +165,7 @@ async def view_for_caller(host: HandlerContext, call: RouteRequest, client: Turn
 
 
 def turn_conflict(turn: Turn, detail: str) -> func.HttpResponse:
-    """Answer 409 with a turn's status. Guarantee: pure.
-
-    Args:
-        turn: the turn as read.
-        detail: why the request cannot be carried out.
-    """
+    """Answer 409 with a turn's status."""
     status = turn.outcome.status if turn.outcome else "running"
     return problem(
         HTTPStatus.CONFLICT,
@@ -194,11 +178,6 @@ def turn_conflict(turn: Turn, detail: str) -> func.HttpResponse:
 
 async def named_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Turn:
     """Read the turn named by the path.
-
-    Args:
-        host: knows the agents.
-        call: to a route below ``…/turns/{turn}``.
-        client: reads the turn.
 
     Returns:
         The turn.
@@ -217,11 +196,7 @@ async def named_turn(host: HandlerContext, call: RouteRequest, client: TurnClien
 async def _admission(
     host: HandlerContext, client: TurnClient, request: TurnRequest, *, seconds: float = ADMISSION_SECONDS
 ) -> TurnOutcome | None:
-    """Wait until a turn is admitted or refused; where sessions have owners, until it is known to be the caller's.
-
-    Raises:
-        NotFoundError: somebody else began the session first.
-    """
+    """Wait until a turn is admitted or refused; where sessions have owners, until it is known to be the caller's."""
     if client.documents.access is not None:
         seconds = host.settings.wait_seconds
     outcome = await client.admission(request, seconds=seconds)

@@ -72,13 +72,7 @@ CallUpstream = Callable[[WorkflowRequest], Awaitable[func.HttpResponse]]
 
 
 def run_of(owner: Owner, run_id: str, secret: str) -> str:
-    """Name a workflow's run as its owner's. Guarantee: pure; a name that it returned stays as it is.
-
-    Args:
-        owner: of the run.
-        run_id: the caller's name for it.
-        secret: of the app.
-    """
+    """Name a workflow's run as its owner's. Guarantee: pure; a name that it returned stays as it is."""
     bare, _, mark = run_id.rpartition(".")
     if bare and mark == _mark(owner, bare, secret):
         return run_id
@@ -98,11 +92,7 @@ def _can_be_named(ids_by_name: Mapping[str, str], *names: str) -> bool:
 
 
 def _new_run(owner: Owner, query: Mapping[str, str], secret: str) -> str:
-    """Name a run that a caller starts.
-
-    Raises:
-        RequestError: the caller's id is too long to add the mark.
-    """
+    """Name a run that a caller starts."""
     requested_id = query.get(_RUN_ID) or uuid.uuid4().hex
     if len(stored_id := run_of(owner, requested_id, secret)) > _MOST_CHARACTERS:
         max_characters = _MOST_CHARACTERS - _MARK_CHARACTERS - 1
@@ -158,13 +148,6 @@ class WorkflowRoute:
         turns: TurnClient,
     ) -> func.HttpResponse:
         """Answer a request by upstream's function.
-
-        Args:
-            request: as the gate sees it.
-            workflow_request: without the body.
-            stream: the body's pieces.
-            upstream: calls the function.
-            turns: reads the app's secret, and whether a run has ended.
 
         Raises:
             DurableAgentHostError: what the gate raises, or the request cannot be carried out.

@@ -18,7 +18,7 @@ _COUNTS: Final = "_token_count"
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value is a number of tokens: finite, not negative, of a possible size. Guarantee: pure."""
+    """Return whether a value is a number of tokens: finite, not negative, of a possible size."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_LIMIT
 
 
@@ -147,7 +147,7 @@ class BudgetUsage:
     seconds: float = 0.0
 
     def plus(self, other: Self) -> "BudgetUsage":
-        """Add two values. Guarantee: pure."""
+        """Add two values."""
         cost = self.cost if other.cost is None else other.cost if self.cost is None else self.cost + other.cost
         return BudgetUsage(
             self.tokens + other.tokens,

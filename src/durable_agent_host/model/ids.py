@@ -24,7 +24,7 @@ _MOST_INSTANCE_CHARACTERS: Final = 1024
 
 
 def entity_name(agent_name: str) -> str:
-    """Return the name of the entity that holds an agent's sessions. Guarantee: pure.
+    """Return the name of the entity that holds an agent's sessions.
 
     Args:
         agent_name: as registered.
@@ -37,8 +37,6 @@ def entity_name(agent_name: str) -> str:
 
 def check_session_id(session_id: str, *, max_characters: int = MAX_SESSION_ID_CHARACTERS) -> str:
     r"""Refuse a session id that a store or a URL cannot carry.
-
-    Guarantee: pure.
 
     Args:
         session_id: the client's id, raw.
@@ -67,7 +65,7 @@ def check_session_id(session_id: str, *, max_characters: int = MAX_SESSION_ID_CH
 
 
 def check_idempotency_key(key: str | None, name: str) -> str | None:
-    """Return a client's key for a request. Guarantee: pure.
+    """Return a client's key for a request.
 
     Args:
         key: as sent; None for no key.
@@ -82,25 +80,23 @@ def check_idempotency_key(key: str | None, name: str) -> str | None:
 
 
 def is_marked(session_id: str) -> bool:
-    """Tell whether an id looks like one with a mark before the name. Guarantee: pure."""
+    """Tell whether an id looks like one with a mark before the name."""
     return _MARK.match(session_id) is not None
 
 
 def without_any_mark(session_id: str) -> str:
-    """Give the name in an id with a mark before it, whosever the mark is; any other id as it is. Guarantee: pure."""
+    """Give the name in an id with a mark before it, whosever the mark is; any other id as it is."""
     return _MARK.sub("", session_id, count=1) if is_marked(session_id) else session_id
 
 
 def can_be_instance(instance_id: str) -> bool:
-    """Return whether an id is valid for an orchestration and a URL of the management API. Guarantee: pure."""
+    """Return whether an id is valid for an orchestration and a URL of the management API."""
     is_short_enough = bool(instance_id.strip(" .")) and len(instance_id) <= _MOST_INSTANCE_CHARACTERS
     return is_short_enough and _NOT_IN_URLS.search(instance_id) is None
 
 
 def derived_id(*parts: str) -> str:
     """Return the same 32 hexadecimal digits for the same parts, so that a retry finds the first attempt's turn.
-
-    Guarantee: pure.
 
     Args:
         parts: what the id depends on, in order.
@@ -117,7 +113,7 @@ def derived_id(*parts: str) -> str:
 
 
 def turn_log_id(agent: str, session_id: str, turn_id: str) -> str:
-    """Return the name of a turn's log. Guarantee: pure.
+    """Return the name of a turn's log.
 
     Args:
         agent: the agent's registered name.

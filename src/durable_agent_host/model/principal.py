@@ -38,7 +38,7 @@ class Principal:
         object.__setattr__(self, "roles", frozenset(value[2]))
 
     def is_one_of(self, role: str) -> bool:
-        """Return whether the principal has a role, given as ``role:NAME``. Guarantee: pure."""
+        """Return whether the principal has a role, given as ``role:NAME``."""
         return role.startswith(ROLE) and role.removeprefix(ROLE) in self.roles
 
     @property

@@ -29,7 +29,7 @@ LOST_RESULT: Final = "The result of this call is not known: the turn ended befor
 
 
 def is_carrier(content: Content) -> bool:
-    """Return whether a content is an empty text that only carries a provider's item. Guarantee: pure.
+    """Return whether a content is an empty text that only carries a provider's item.
 
     Args:
         content: of any type.

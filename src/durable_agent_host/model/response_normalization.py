@@ -34,8 +34,6 @@ def correct_contents(contents: Iterable[Content]) -> None:
 def with_text_names(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return a service's JSON of a call or another item with texts for its ids and its name.
 
-    Guarantee: pure.
-
     Raises:
         ProviderError: one of them is neither a text nor a number.
     """
@@ -45,8 +43,6 @@ def with_text_names(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def text_for(value: Any, name: str) -> str:
     """Return the text for a number that a service sent instead.
-
-    Guarantee: pure.
 
     Raises:
         ProviderError: it is no number either.

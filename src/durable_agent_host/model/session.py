@@ -14,7 +14,7 @@ WORKFLOW_STATE: Final = "durable_agent_host.workflow"
 
 
 def without_workflow_state(agent_session: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Remove a workflow's state, so that its next run continues from the transcript. Guarantee: pure.
+    """Remove a workflow's state, so that its next run continues from the transcript.
 
     Args:
         agent_session: the framework's session, serialized, or None.
@@ -30,7 +30,7 @@ def without_workflow_state(agent_session: Mapping[str, Any] | None) -> Mapping[s
 
 
 def without_overlay(session: "Session") -> "Session":
-    """Discard what compaction decided, so that the next turn decides anew. Guarantee: pure.
+    """Discard what compaction decided, so that the next turn decides anew.
 
     Args:
         session: with an overlay or without.
@@ -115,7 +115,7 @@ class Receipts(Sequence[Receipt]):
         return None
 
     def with_receipt(self, receipt: Receipt, *, keep: int, not_before: str = "") -> "Receipts":
-        """Return the receipts with one more. Guarantee: pure.
+        """Return the receipts with one more.
 
         Args:
             receipt: the newest.
@@ -196,7 +196,7 @@ class Session:
         return self.sealed.entries + len(self.entries)
 
     def receipt_of(self, turn_id: str) -> Receipt | None:
-        """Return the receipt of a turn. Guarantee: pure.
+        """Return the receipt of a turn.
 
         Args:
             turn_id: which turn.
@@ -207,7 +207,7 @@ class Session:
         return self._receipts().of_turn(turn_id)
 
     def with_receipt(self, receipt: Receipt, *, keep: int, not_before: str = "") -> "Session":
-        """Return the session with one more receipt. Guarantee: pure.
+        """Return the session with one more receipt.
 
         Args:
             receipt: the newest.

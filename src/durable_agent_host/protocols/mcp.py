@@ -50,15 +50,6 @@ async def answer_tool_call(
 ) -> str:
     """Run a turn for an MCP tool call.
 
-    Args:
-        agent: the agent's registered name.
-        call: the trigger's value: JSON with ``arguments`` {``query``, ``sessionId``?, ``threadId``?,
-            ``idempotencyKey``?}; calls with the same key and query are one turn.
-        client: starts the turn and waits for it.
-        gate: decides whether the caller may run the turn.
-        wait_seconds: maximum wait.
-        max_query_bytes: limit of the query.
-
     Returns:
         A result of the MCP trigger with ``useResultSchema``: the answer's text, then a text with the session's id, and
         both as structured content.

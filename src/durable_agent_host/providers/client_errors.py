@@ -22,11 +22,6 @@ _HINTS: Final = {
 def explain_client_error(error: BaseException) -> ProviderError | None:
     """Explain in one sentence why a model call failed, and what to do.
 
-    Guarantee: pure, except for dates, which are compared with the clock.
-
-    Args:
-        error: raised by the agent; its causes are searched for the error of a chat client.
-
     Returns:
         The explanation; None when no chat client failed, or the cause is unknown.
     """
@@ -48,7 +43,7 @@ def explain_client_error(error: BaseException) -> ProviderError | None:
 
 
 def is_explained(error: BaseException) -> bool:
-    """Return whether `explain_client_error` explains an error better than any SDK's error. Guarantee: pure."""
+    """Return whether `explain_client_error` explains an error better than any SDK's error."""
     has_provider_error = any(isinstance(cause, ProviderError) for cause in causes_of(error))
     return has_provider_error or _is_invalid_json(error) or _is_redirect_loop(error)
 

@@ -29,11 +29,6 @@ _ENCRYPTED_NAMES: Final = re.compile("encrypted|signature", re.IGNORECASE)
 def describe_content(content: Content) -> str:
     """Describe a content as text.
 
-    Guarantee: pure.
-
-    Args:
-        content: of any type.
-
     Returns:
         The assistant's description; empty for reasoning, which is encrypted for its own service, and for media, which
         `extract_media` returns.
@@ -42,11 +37,7 @@ def describe_content(content: Content) -> str:
 
 
 def extract_media(content: Content) -> list[Content]:
-    """List the images and other media in a content. Guarantee: pure.
-
-    Args:
-        content: of any type.
-    """
+    """List the images and other media in a content."""
     values: Any = [content] if content.type in _MEDIA else content.outputs or content.output or content.items or ()
     parts: tuple[Any, ...] = tuple(cast("Iterable[Any]", values)) if isinstance(values, list | tuple) else (values,)
     return [part for part in parts if isinstance(part, Content) and part.type in _MEDIA and part.uri]
@@ -199,12 +190,6 @@ class ReplayTarget:
 def rewrite_for(messages: Sequence[Message], target: ReplayTarget) -> list[Message]:
     """Prepare a conversation for a provider that may not have started it.
 
-    Guarantee: pure and idempotent; the messages are not changed.
-
-    Args:
-        messages: rehydrated, in order, from the start of the conversation.
-        target: the provider that continues.
-
     Returns:
         The same messages if all contents are the target's own, otherwise copies.
     """
@@ -252,11 +237,7 @@ def _owner(content: Content) -> str | None:
 
 
 class _CallIds:
-    """Gives calls ids that the target accepts, each foreign id once, and their results the same.
-
-    Attributes:
-        hosted_call_ids: calls of other services' own tools that were described as text.
-    """
+    """Gives calls ids that the target accepts, each foreign id once, and their results the same."""
 
     def __init__(self, target: ReplayTarget) -> None:
         self._target = target

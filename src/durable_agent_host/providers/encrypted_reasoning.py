@@ -10,18 +10,11 @@ from typing import Any
 
 
 def payload_fingerprint(payload: str) -> str:
-    """Return a short name under which a payload is stored as rejected. Guarantee: pure."""
+    """Return a short name under which a payload is stored as rejected."""
     return hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def count_unreadable(payloads: Sequence[str], last_unreadable: Any) -> int:
-    """Return how many payloads, from the first one on, are no longer sent.
-
-    Guarantee: pure.
-
-    Args:
-        payloads: of a conversation, in order.
-        last_unreadable: the name of the last rejected one, or None.
-    """
+    """Return how many payloads, from the first one on, are no longer sent."""
     names = [payload_fingerprint(payload) for payload in payloads] if last_unreadable else []
     return len(names) - names[::-1].index(last_unreadable) if last_unreadable in names else 0

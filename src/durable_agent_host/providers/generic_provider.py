@@ -122,11 +122,6 @@ class GenericProvider:
 def remove_carriers(messages: Iterable[Message]) -> list[Message]:
     """Remove the contents that only carry another provider's item.
 
-    Guarantee: pure; the messages are not changed.
-
-    Args:
-        messages: a rehydrated conversation.
-
     Returns:
         The messages that still have contents, copies where a content was removed.
     """
@@ -134,13 +129,7 @@ def remove_carriers(messages: Iterable[Message]) -> list[Message]:
 
 
 def remove_completed_approvals(messages: Sequence[Message]) -> list[Message]:
-    """Remove completed hosted approvals: the framework would treat them as open, and send the responses again.
-
-    Guarantee: pure; the messages are not changed.
-
-    Args:
-        messages: a rehydrated conversation.
-    """
+    """Remove completed hosted approvals: the framework would treat them as open, and send the responses again."""
     contents = [content for message in messages for content in message.contents]
     responded_ids = {content.id for content in contents if content.type == "function_approval_response"}
 
@@ -154,14 +143,7 @@ def remove_completed_approvals(messages: Sequence[Message]) -> list[Message]:
 
 
 def remove_contents(messages: Iterable[Message], should_remove: Callable[[Content], bool]) -> list[Message]:
-    """Remove contents, and messages that have no others.
-
-    Guarantee: pure; the messages are not changed.
-
-    Args:
-        messages: a rehydrated conversation.
-        should_remove: whether to remove a content.
-    """
+    """Remove contents, and messages that have no others."""
     remaining_messages: list[Message] = []
     for message in messages:
         contents = [content for content in message.contents if not should_remove(content)]

@@ -39,10 +39,6 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 def sdk_clients(client: Any, *, retries: bool = False) -> dict[str, Any]:
     """Copy the SDK's clients of a chat client with guards.
 
-    Args:
-        client: a chat client; unchanged.
-        retries: whether the SDK retries failed requests, as the app has set it.
-
     Returns:
         The attributes to replace in a copy of the chat client; empty for clients of unknown SDKs.
     """

@@ -26,10 +26,7 @@ class ItemMetadata:
         self.provider = provider
 
     def find(self, content: Content) -> Mapping[str, Any] | None:
-        """Return the metadata of a content that starts an item of this provider, or None. Guarantee: pure.
-
-        Args:
-            content: of any type.
+        """Return the metadata of a content that starts an item of this provider, or None.
 
         Returns:
             ``type``, ``id`` and the fields that the contents do not have.
@@ -41,11 +38,6 @@ class ItemMetadata:
 
     def group(self, contents: Iterable[Content]) -> Iterator[list[Content]]:
         """Split contents into items of this provider and single contents that belong to none.
-
-        Guarantee: pure.
-
-        Args:
-            contents: of one message, in order.
 
         Yields:
             Groups in order: a content with metadata and its parts, or one content without metadata.
@@ -69,14 +61,7 @@ class ItemMetadata:
         rebuilt_fields: Mapping[str, Any],
         missing_fields: Mapping[str, Any] | None = None,
     ) -> None:
-        """Mark contents as an item, in place, and store the fields that they lack.
-
-        Args:
-            group: the item's contents, at least one; a provider whose item has none uses an empty text.
-            item: in the form sent back, with ``type`` and, where it has one, ``id``.
-            rebuilt_fields: the fields that the provider rebuilds from the contents.
-            missing_fields: the fields to store, where they are not simply those that differ from ``rebuilt_fields``.
-        """
+        """Mark contents as an item, in place, and store the fields that they lack."""
         identity = {"provider": self.provider, "type": item["type"], "id": item.get("id")}
         metadata = identity | dict(
             find_missing_fields(item, rebuilt_fields) if missing_fields is None else missing_fields
@@ -89,12 +74,7 @@ class ItemMetadata:
 
 
 def find_missing_fields(item: Mapping[str, Any], rebuilt_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an item that its contents lack. Guarantee: pure.
-
-    Args:
-        item: in the form sent back.
-        rebuilt_fields: the fields that the provider rebuilds from the contents.
-    """
+    """Return the fields of an item that its contents lack."""
     return {
         name: value
         for name, value in item.items()
@@ -103,11 +83,7 @@ def find_missing_fields(item: Mapping[str, Any], rebuilt_fields: Mapping[str, An
 
 
 def restore_item(metadata: Mapping[str, Any], rebuilt_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Reassemble an item, the inverse of `ItemMetadata.attach`. Guarantee: pure.
-
-    Args:
-        metadata: of the item.
-        rebuilt_fields: the fields that the provider rebuilds from the contents.
+    """Reassemble an item, the inverse of `ItemMetadata.attach`.
 
     Returns:
         The item, without ``id`` when the metadata's is None. It shares values with both, and must not be changed.

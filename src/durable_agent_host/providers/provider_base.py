@@ -42,12 +42,6 @@ class FoldedStreamMixin:
 def create_adapter(client: Any, overrides: type[FoldedStreamMixin]) -> Any:
     """Copy a chat client with the overrides of its provider.
 
-    Guarantee: pure; the client is not changed.
-
-    Args:
-        client: of the overrides' class, or one derived from it.
-        overrides: precede it in the method resolution order.
-
     Returns:
         A copy that shares its connections; the client itself when it is already hosted.
     """
@@ -56,11 +50,6 @@ def create_adapter(client: Any, overrides: type[FoldedStreamMixin]) -> Any:
 
 def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
     """Start a model call in a thread if it sends many messages, which take long to write, otherwise directly.
-
-    Args:
-        messages: the request's.
-        begin: writes the request, and returns the result of the framework's clients.
-        stream: whether that is a stream of updates or an awaitable.
 
     Returns:
         The result of `begin`.

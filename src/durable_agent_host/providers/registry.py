@@ -94,9 +94,6 @@ def provider_for(client: Any) -> ModelProvider:
 
     A provider of this package is loaded when its first client is seen.
 
-    Args:
-        client: of an agent; None for agents with clients that the host cannot access.
-
     Returns:
         The provider; a `GenericProvider` for an unknown client.
     """
@@ -114,10 +111,6 @@ def register_provider(client_class: type[Any], provider: ModelProvider) -> None:
     """Set the provider for a class of chat clients and the classes derived from it.
 
     Call it before an agent with such a client is registered.
-
-    Args:
-        client_class: of the app or of a package.
-        provider: for example an instance of a class derived from `GenericProvider`.
     """
     _REGISTERED[client_class] = provider
     _opaque_provider.cache_clear()

@@ -15,11 +15,7 @@ _TRACKED_RESPONSES: Final[ContextVar[list[Any] | None]] = ContextVar("durable_ag
 
 
 def track_response(response: Any) -> None:
-    """Record a response with an unread body, for the turn and inside a `tracked_responses` block.
-
-    Args:
-        response: of httpx or aiohttp.
-    """
+    """Record a response with an unread body, for the turn and inside a `tracked_responses` block."""
     received_bytes().responses.add(response)
     if (responses := _TRACKED_RESPONSES.get()) is not None:
         responses.append(response)
@@ -37,12 +33,7 @@ def tracked_responses() -> Generator[list[Any]]:
 
 
 async def closing_responses[T](parts: AsyncGenerator[T], responses: Sequence[Any]) -> AsyncGenerator[T]:
-    """Yield the parts of a stream, and close its responses when the reader stops.
-
-    Args:
-        parts: of the stream.
-        responses: of httpx or aiohttp.
-    """
+    """Yield the parts of a stream, and close its responses when the reader stops."""
     try:
         async with aclosing(parts):
             async for part in parts:
@@ -53,9 +44,5 @@ async def closing_responses[T](parts: AsyncGenerator[T], responses: Sequence[Any
 
 
 def closing_stream(stream: AsyncIterable[Any]) -> AbstractAsyncContextManager[Any]:
-    """Return a context manager that closes a stream at its end, if the stream can be closed.
-
-    Args:
-        stream: of a chat client, which an app's own class may have replaced by any iterable.
-    """
+    """Return a context manager that closes a stream at its end, if the stream can be closed."""
     return aclosing(cast("Any", stream)) if callable(getattr(stream, "aclose", None)) else nullcontext()

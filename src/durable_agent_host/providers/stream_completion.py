@@ -15,12 +15,6 @@ from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdat
 def is_truncated(updates: Iterable[Any]) -> bool:
     """Return whether a model call ended without the provider's end mark.
 
-    Guarantee: pure.
-
-    Args:
-        updates: all updates of one model call, live, in any order (the last first is fastest); of a call that was not
-            streamed, its one response.
-
     Returns:
         True when the mark is missing or the response is empty; False when the mark is there, and for responses of
         unknown providers.
@@ -37,11 +31,7 @@ def is_truncated(updates: Iterable[Any]) -> bool:
 
 
 def is_complete_json(body: Iterable[bytes]) -> bool:
-    """Return whether a response that is not streamed has arrived in full, however its connection ended.
-
-    Args:
-        body: its chunks.
-    """
+    """Return whether a response that is not streamed has arrived in full, however its connection ended."""
     try:
         return isinstance(json.loads(b"".join(body)), dict)
     except (ValueError, RecursionError):

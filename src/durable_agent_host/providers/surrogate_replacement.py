@@ -20,11 +20,6 @@ _BODIES: Final = ("json_data", "extra_json")
 def with_surrogate_replacement(sdk: Any) -> Any:
     """Copy a client of an SDK so that it can send every string.
 
-    Guarantee: pure; bodies that the client can write are the same.
-
-    Args:
-        sdk: of OpenAI or Anthropic, which write bodies as UTF-8 without escapes.
-
     Returns:
         A copy that shares the connections.
     """
@@ -33,11 +28,6 @@ def with_surrogate_replacement(sdk: Any) -> Any:
 
 def without_lone_surrogates(value: Any) -> Any:
     """Make texts encodable as UTF-8.
-
-    Guarantee: pure.
-
-    Args:
-        value: JSON values at any depth.
 
     Returns:
         The same value, or a copy where something changed.
@@ -61,7 +51,7 @@ def encode_body(body: Mapping[str, Any]) -> bytes | None:
 
 
 def encode_text(text: str) -> bytes:
-    """Encode a text as UTF-8. Guarantee: pure."""
+    """Encode a text as UTF-8."""
     try:
         return text.encode()
     except UnicodeEncodeError:

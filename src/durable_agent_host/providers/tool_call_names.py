@@ -18,14 +18,6 @@ _ODD: Final = re.compile("[^a-zA-Z0-9_-]+")
 def accepted_name(name: Any, pattern: re.Pattern[str], tool_names: Collection[str] = ()) -> str:
     """Return the name of a call to send.
 
-    Guarantee: pure and idempotent.
-
-    Args:
-        name: as stored; None when the model wrote none.
-        pattern: the names that the service accepts, all names among them that have up to 64 letters, digits,
-            underscores and dashes and start with a letter.
-        tool_names: names of the request's tools, which the service accepts if it accepts the request.
-
     Returns:
         The same name if the service accepts it, otherwise a similar name.
     """
@@ -38,13 +30,7 @@ def accepted_name(name: Any, pattern: re.Pattern[str], tool_names: Collection[st
 
 
 def declared_tool_names(tools: Any) -> frozenset[str]:
-    """Return the names of a request's tools.
-
-    Guarantee: pure.
-
-    Args:
-        tools: as sent, with the name of a function in the tool or one level below; None for none.
-    """
+    """Return the names of a request's tools."""
     return frozenset(name for tool in cast("Iterable[Any]", tools or ()) for name in _names_in(tool))
 
 

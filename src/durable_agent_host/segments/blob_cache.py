@@ -32,13 +32,7 @@ class BlobCache:
             return cached_item[0]
 
     def put(self, key: Any, value: Any, size: int) -> None:
-        """Keep a value.
-
-        Args:
-            key: identifies the value; the same key always has an equal value.
-            value: must not change any more.
-            size: bytes that it represents.
-        """
+        """Keep a value."""
         if size > self._largest_bytes:
             return
         with self._lock:

@@ -66,11 +66,6 @@ class AzureBlobStore:
     ) -> "AzureBlobStore":
         """Use the storage account of a function app.
 
-        Args:
-            environment: the app's settings, see `container_of_app`.
-            container: its name; created if it is missing.
-            options: of the class.
-
         Returns:
             The store, not connected yet.
 

@@ -32,10 +32,6 @@ class Store:
 def open_segment_store(settings: Settings, environment: Mapping[str, str] = os.environ) -> BlobStore:
     """Create the store that the settings name; connects to nothing.
 
-    Args:
-        settings: ``segments`` names the store.
-        environment: names the embedded host's data folder, if it is the host, and the app's storage account.
-
     Returns:
         The store; without a setting a SQLite file in the embedded host's data folder, else the app's storage account.
 
@@ -47,7 +43,7 @@ def open_segment_store(settings: Settings, environment: Mapping[str, str] = os.e
 
 
 def segment_setting(settings: Settings, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the store that the settings name. Guarantee: pure.
+    """Return the store that the settings name.
 
     Raises:
         SettingError: the setting is invalid.

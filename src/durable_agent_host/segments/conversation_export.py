@@ -31,9 +31,6 @@ async def export_document(record: ConversationReader) -> AsyncGenerator[bytes]:
     Memory holds one segment and one slice of a large text. Receipts precede the conversation, so that a reader can
     match each with its turn.
 
-    Args:
-        record: of the session.
-
     Yields:
         JSON, in ASCII.
 
@@ -54,9 +51,6 @@ async def export_document(record: ConversationReader) -> AsyncGenerator[bytes]:
 
 async def prefetch_first(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     """Read the first part now, so that its errors are raised before anything is sent.
-
-    Args:
-        parts: of `export_document`.
 
     Returns:
         All parts.

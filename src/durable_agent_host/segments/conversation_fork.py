@@ -44,10 +44,6 @@ class Fork:
     async def hold(self, open_store: OpenSegments, holder: str) -> None:
         """Hold what it refers to, and store its own pieces. Guarantee: idempotent.
 
-        Args:
-            open_store: returns the piece store; not called for a fork that fits into its head.
-            holder: the fork's name as a holder.
-
         Raises:
             LogError: the store does not answer.
         """
@@ -74,13 +70,6 @@ async def make_fork(
     """Make a fork of a session; stores nothing.
 
     Reads only the indexes above the segment in which the fork ends, and that segment; nothing for a whole conversation.
-
-    Args:
-        record: of the original, which is not changed.
-        new_id: of the framework's session in the fork.
-        at_turn: the last turn of the copy; None for the whole conversation.
-        is_before: the copy ends before that turn.
-        lasting_state: see `durable_agent_host.session.forking.fork_agent_session`.
 
     Raises:
         NotFoundError: the conversation has no such turn.
@@ -128,9 +117,6 @@ async def make_fork(
 
 async def keep_original(record: ConversationReader) -> Fork:
     """Make a second session of a head, identical except for its home; stores nothing.
-
-    Args:
-        record: of the session, which is about to be changed.
 
     Raises:
         CorruptStateError: the list of its homes is missing.

@@ -108,12 +108,6 @@ async def read_document(
 ) -> Imported:
     """Read an exported document, and write the parts that do not fit into its head.
 
-    Args:
-        body: JSON, in pieces of any size.
-        writer: of the new session.
-        max_bytes: of the body.
-        owner: of the new session.
-
     Returns:
         The head, to be stored last.
 

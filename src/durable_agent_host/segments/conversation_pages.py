@@ -54,12 +54,6 @@ class Page:
 async def read_page(record: ConversationReader, *, before: int | None, limit: int, max_bytes: int = PAGE_BYTES) -> Page:
     """Read a page of a conversation, with as few pieces as possible.
 
-    Args:
-        record: of the session.
-        before: where the following page begins, from 0; None for the newest page.
-        limit: messages on the page; an entry is never divided, so a long one can exceed it.
-        max_bytes: of the page; only a single entry with more small texts exceeds it.
-
     Raises:
         LogError: the store does not answer.
     """

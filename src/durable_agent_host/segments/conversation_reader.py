@@ -116,11 +116,7 @@ class ConversationReader:
         return Chunk(None, sealed.namespace, sealed.entries, self.session.entries)
 
     async def newest_first(self, *, before: int | None = None) -> AsyncIterator[Chunk]:
-        """Read the conversation from its end: the head, then one segment after the other.
-
-        Args:
-            before: leave out, and do not read, what begins at this position or later, from 0.
-        """
+        """Read the conversation from its end: the head, then one segment after the other."""
         head = self.head()
         if before is None or head.first < before:
             yield head
@@ -128,11 +124,7 @@ class ConversationReader:
             yield await self.segment(first, ref)
 
     async def oldest_first(self, *, is_needed: IsNeeded | None = None) -> AsyncIterator[Chunk]:
-        """Read the conversation from its beginning, one segment after the other, for callers that keep nothing else.
-
-        Args:
-            is_needed: see `leaves`; None for all.
-        """
+        """Read the conversation from its beginning, one segment after the other, for callers that keep nothing else."""
         async for first, ref in self.leaves(is_needed=is_needed):
             yield await self.segment(first, ref)
         yield self.head()
@@ -146,13 +138,6 @@ class ConversationReader:
         skips_lost: bool = False,
     ) -> AsyncIterator[tuple[int, SegmentRef]]:
         """Iterate over the references to segments, through the indexes above them.
-
-        Args:
-            newest_first: from the end.
-            before: leave out what begins at this position or later, from 0, and the indexes of nothing else.
-            is_needed: leave out segments, and indexes of segments, without a wanted entry; None for none.
-            skips_lost: yield the reference to an index that cannot be read, which cannot be read as a segment either,
-                and continue after it.
 
         Yields:
             The position of a segment's first entry in the conversation, from 0, and the reference to it.
@@ -183,9 +168,6 @@ class ConversationReader:
     async def below(self, ref: SegmentRef) -> tuple[SegmentRef, ...]:
         """Read the references in an index.
 
-        Args:
-            ref: to an index.
-
         Raises:
             CorruptStateError: it is missing.
             LogError: the store does not answer.
@@ -195,10 +177,6 @@ class ConversationReader:
 
     async def segment(self, first: int, ref: SegmentRef) -> Chunk:
         """Read a segment.
-
-        Args:
-            first: position of its first entry in the conversation, from 0.
-            ref: the reference to it.
 
         Raises:
             CorruptStateError: it is missing.
@@ -231,10 +209,6 @@ class ConversationReader:
         """Return entries with their large contents, and with messages kept elsewhere.
 
         Entries with neither are the same objects.
-
-        Args:
-            entries: as stored.
-            namespace: of what holds them.
 
         Raises:
             CorruptStateError: a content is missing.
@@ -295,9 +269,6 @@ class ConversationReader:
     async def turn(self, turn_id: str) -> TurnRecord:
         """Return a session's data of a turn.
 
-        Args:
-            turn_id: the turn.
-
         Returns:
             Its receipt and entries, as far as they exist.
 
@@ -340,9 +311,6 @@ class ConversationReader:
     async def pieces(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], bytes]:
         """Read pieces.
 
-        Args:
-            keys: home and name of each.
-
         Returns:
             The bytes of all of them.
 
@@ -365,11 +333,6 @@ class ConversationReader:
 
     async def slices(self, namespace: str, name: str, size: int) -> AsyncGenerator[bytes]:
         """Read a large piece slice by slice; memory holds one slice.
-
-        Args:
-            namespace: of the piece.
-            name: of the piece.
-            size: its bytes.
 
         Yields:
             The slices; the last one only if all of them have the bytes that the name promises.
@@ -440,9 +403,6 @@ async def _decode_in_thread(data: bytes, size: int) -> Segment:
 async def stored_overlay(record: ConversationReader) -> Mapping[str, Any] | None:
     """Return a conversation's stored overlay, or None when the whole conversation is the context.
 
-    Args:
-        record: of the conversation.
-
     Raises:
         CorruptStateError: a piece is missing.
         LogError: the store does not answer.
@@ -457,10 +417,6 @@ async def stored_overlay(record: ConversationReader) -> Mapping[str, Any] | None
 
 async def entries_of_context(record: ConversationReader, overlay: Overlay | None) -> dict[int, Mapping[str, Any]]:
     """Return the entries of the context in full; segments outside of it are not read.
-
-    Args:
-        record: of the conversation.
-        overlay: defines the context; None for the whole record.
 
     Returns:
         By their numbers in the conversation, from 0, oldest first.

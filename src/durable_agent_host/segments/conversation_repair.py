@@ -65,11 +65,6 @@ async def find_problems(
 ) -> list[RepairChange]:
     """Find what cannot be read in a conversation, and what a model's service would reject.
 
-    Args:
-        record: of the session.
-        rules: of the service that receives the conversation.
-        on_repair: called with what repair would make of the entries; from another thread.
-
     Returns:
         The problems, oldest first, with what repair would do.
 
@@ -83,10 +78,6 @@ async def find_problems(
 
 async def repair_record(record: ConversationReader, rules: RepairRules) -> tuple[Fork, list[RepairChange]]:
     """Make a conversation readable and acceptable; stores nothing.
-
-    Args:
-        record: of the session.
-        rules: of the service that receives the conversation.
 
     Returns:
         The repaired session, ready to store, and the changes, if any.

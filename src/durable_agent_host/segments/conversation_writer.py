@@ -90,11 +90,7 @@ class ConversationWriter:
         self._has_lapsed = False
 
     def add_receipt(self, receipt: Mapping[str, Any]) -> None:
-        """Receive a receipt, to be stored with the entries of its turn when it precedes them.
-
-        Args:
-            receipt: as stored; oldest first.
-        """
+        """Receive a receipt, to be stored with the entries of its turn when it precedes them."""
         turn_id = str(receipt.get("turnId"))
         data = json_bytes_of(receipt)
         self._receipts[turn_id] = data
@@ -103,10 +99,6 @@ class ConversationWriter:
 
     async def add_blob(self, name: str, data: bytes) -> None:
         """Receive a large text of a later entry.
-
-        Args:
-            name: SHA-256 of the bytes.
-            data: the bytes.
 
         Raises:
             LogError: the store does not answer.
@@ -117,9 +109,6 @@ class ConversationWriter:
 
     async def add(self, entry: Mapping[str, Any]) -> None:
         """Receive the next entry.
-
-        Args:
-            entry: as stored: its large texts are detached, and were passed before.
 
         Raises:
             LogError: the store does not answer.
@@ -143,10 +132,6 @@ class ConversationWriter:
         self, agent_session: Mapping[str, Any] | None, overlay: Mapping[str, Any] | None
     ) -> WrittenConversation:
         """Write the rest, and return the contents of the head.
-
-        Args:
-            agent_session: the framework's session, serialized.
-            overlay: the conversation's context, as stored.
 
         Raises:
             LogError: the store does not answer, or did not for longer than the grace period.
@@ -229,11 +214,7 @@ class ConversationWriter:
         self._pieces = {}
 
     async def _hold(self) -> None:
-        """Hold the home, or renew the hold.
-
-        Raises:
-            LogUnavailableError: a hold was not renewed in time, so a sweep may have deleted pieces.
-        """
+        """Hold the home, or renew the hold."""
         if self._open_store is None:
             return
         started_at = time.time()

@@ -41,12 +41,6 @@ async def walk(
 ) -> AsyncIterator[tuple[SegmentRef, Segment | None]]:
     """Visit the segments and indexes below references, oldest first.
 
-    Args:
-        store: of the pieces.
-        refs: of a head.
-        reads: whether to read segments, or only visit them; indexes are always read.
-        may_lack: whether to skip missing pieces, as where an interrupted erasure resumes.
-
     Yields:
         Each reference, with the segment when it was read; an index precedes what is below it, without a segment.
 
@@ -147,12 +141,6 @@ class GarbageCollector:
     async def sweep(self, namespace: str, clean: "CleanNamespaces | None" = None) -> SweepResult:
         """Delete unreferenced pieces, after the grace period.
 
-        Guarantee: idempotent; several may sweep at once.
-
-        Args:
-            namespace: the home.
-            clean: homes found clean before, which are skipped as long as nothing has changed.
-
         Returns:
             What was deleted.
 
@@ -167,12 +155,6 @@ class GarbageCollector:
 
         What a live session may be writing there is left to a later sweep, and so is everything while another holder's
         needs are unknown.
-
-        Guarantee: idempotent.
-
-        Args:
-            namespace: the home.
-            holder: the session under erasure, which admits no turn any more; empty for the home of a turn.
 
         Returns:
             What was deleted.
@@ -297,11 +279,6 @@ def _mark(session: Session) -> list[object]:
 
 async def turns_of(store: BlobStore, session: Session, *, may_lack: bool) -> AsyncIterator[list[str]]:
     """List the turns that a session knows: from entries and receipts, in its head and its segments, and rejected ones.
-
-    Args:
-        store: of the pieces; not used for a session without pieces.
-        session: its head.
-        may_lack: whether to skip missing pieces.
 
     Yields:
         Their ids, some at a time; duplicates are possible.

@@ -18,7 +18,7 @@ HASH_CHARACTERS: Final = 64
 
 
 def has_its_bytes(name: str, data: bytes) -> bool:
-    """Return whether a piece has the bytes that its name promises. Guarantee: pure.
+    """Return whether a piece has the bytes that its name promises.
 
     Args:
         name: SHA-256 of the bytes. A name of another length promises nothing: its creator checks the bytes.

@@ -100,9 +100,6 @@ class SessionFiles:
     async def read(self, file: ConversationFile) -> bytes:
         """Read the bytes of a file that is stored here.
 
-        Args:
-            file: from `all` or `find`, and not the service's.
-
         Raises:
             CorruptStateError: the bytes are gone.
             LogError: the store does not answer.
@@ -118,20 +115,13 @@ class SessionFiles:
         return file_data
 
     async def slices(self, file: ConversationFile) -> AsyncGenerator[bytes]:
-        """Read the bytes of a stored file slice by slice, the first one now; see `ConversationReader.slices`.
-
-        Args:
-            file: from `all` or `find`, with a piece that is not text.
-        """
+        """Read the bytes of a stored file slice by slice, the first one now; see `ConversationReader.slices`."""
         assert file.piece is not None
         assert file.size is not None
         return await prefetch_first(self._record.slices(*file.piece, file.size))
 
     async def with_files(self, request: TurnRequest) -> TurnRequest:
         """Put the bytes of files into a request that refers to them.
-
-        Args:
-            request: of a turn of the session.
 
         Returns:
             The request, unchanged when it refers to none.

@@ -36,13 +36,6 @@ class SessionOwnerIndex:
     async def record_turn_owner(self, agent: str, session_id: str, session: Session) -> None:
         """Record the owner of a session in which a turn runs, unless this process has done so.
 
-        Guarantee: idempotent.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            session: its head, as it was when the turn was granted.
-
         Raises:
             LogError: the store does not answer.
         """
@@ -50,13 +43,7 @@ class SessionOwnerIndex:
             await self.add(agent, session_id, session.owner)
 
     def is_recorded(self, agent: str, session_id: str, session: Session) -> bool:
-        """Return whether `record_turn_owner` has nothing to do.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            session: its head, as it was when the turn was granted.
-        """
+        """Return whether `record_turn_owner` has nothing to do."""
         if session.owner is None:
             return True
         is_new = not session.receipts and not session.sealed.refs  # possibly again, after an erasure elsewhere
@@ -64,11 +51,6 @@ class SessionOwnerIndex:
 
     async def add(self, agent: str, session_id: str, owner: Owner) -> None:
         """Record a session's owner. Guarantee: idempotent.
-
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            owner: the session's; nothing is recorded for the app itself, which lists nothing.
 
         Raises:
             LogError: the store does not answer.
@@ -84,12 +66,6 @@ class SessionOwnerIndex:
     async def remove(self, agent: str, session_id: str, owner: Owner, *, is_erased: bool) -> None:
         """Remove a note. Guarantee: idempotent.
 
-        Args:
-            agent: the agent's registered name.
-            session_id: without the agent's name.
-            owner: the session's former owner.
-            is_erased: whether the session is known not to exist; otherwise a recent note stays.
-
         Raises:
             LogError: the store does not answer.
         """
@@ -100,10 +76,6 @@ class SessionOwnerIndex:
 
     async def of(self, agent: str, owner: Owner) -> list[str]:
         """List the sessions recorded as an owner's.
-
-        Args:
-            agent: the agent's registered name.
-            owner: the owner.
 
         Returns:
             Their ids, in no order.

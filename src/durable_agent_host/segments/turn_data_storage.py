@@ -75,13 +75,7 @@ class TurnDataStorage:
         self._redactors = redactors
 
     def record(self, session: Session, name: SessionKey | None = None) -> ConversationReader:
-        """Return the record of a session.
-
-        Args:
-            session: its head.
-            name: the agent's registered name and the session's id, to read messages kept by a history provider of the
-                app; without it, their entries have no messages.
-        """
+        """Return the record of a session."""
         record = ConversationReader(self.open_store, session)
         if name is not None and self._external_messages is not None:
             record.read_external_messages = self._external_messages.reader(name, record)
@@ -91,14 +85,6 @@ class TurnDataStorage:
         self, session: Session, request: TurnRequest, outcome: TurnOutcome, *, response: Mapping[str, Any] | None = None
     ) -> TurnOutcome:
         """Store the data of a turn's end that the commit does not carry.
-
-        Guarantee: idempotent; pieces of an attempt that is never committed are swept.
-
-        Args:
-            session: the head, as it was when the turn was granted.
-            request: of the turn.
-            outcome: the turn's, with complete entries, or with entries whose messages are kept elsewhere.
-            response: the whole response entry, for the orchestration that asked; by default the last entry.
 
         Returns:
             The outcome to journal and commit.
@@ -152,11 +138,6 @@ class TurnDataStorage:
     async def keep_request(self, request: TurnRequest) -> TurnRequest:
         """Store a request's parts that are too large to travel, or all of one that must not travel unredacted.
 
-        Guarantee: idempotent.
-
-        Args:
-            request: the turn's request.
-
         Returns:
             The request as it travels; unchanged when it is small.
 
@@ -193,9 +174,6 @@ class TurnDataStorage:
     async def load_request(self, request: TurnRequest) -> TurnRequest:
         """Return a request with its stored parts.
 
-        Args:
-            request: as it travelled.
-
         Raises:
             CorruptStateError: the stored parts are gone.
             LogError: the store does not answer.
@@ -209,10 +187,6 @@ class TurnDataStorage:
 
     async def renew(self, request: TurnRequest, approvals: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Renew the retention of what is stored only for a turn: a turn may wait long, again and again.
-
-        Args:
-            request: as it travelled.
-            approvals: people's answers, as they travelled.
 
         Raises:
             CorruptStateError: the stored parts are gone.
@@ -233,10 +207,6 @@ class TurnDataStorage:
         self, request: TurnRequest, approvals: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
         """Store the parts of people's answers that are too large to travel.
-
-        Args:
-            request: of the turn.
-            approvals: by call id.
 
         Returns:
             The answers as they travel, with ``stored`` where reason and arguments are stored.
@@ -279,10 +249,6 @@ class TurnDataStorage:
 
     async def load_turn(self, turn: Turn, read_session: Callable[[], Awaitable[Session | None]]) -> Turn:
         """Put the parts that were too large to travel back into a turn.
-
-        Args:
-            turn: from its orchestration.
-            read_session: reads the current head of its session; None when it is gone.
 
         Returns:
             The turn; if its text is gone with its session, it has failed with that reason.
@@ -366,41 +332,30 @@ RECORD: Final = "record"
 
 
 def turn_namespace(request: TurnRequest) -> str:
-    """Return the home of what only a turn refers to; it is deleted with the turn's log. Guarantee: pure."""
+    """Return the home of what only a turn refers to; it is deleted with the turn's log."""
     return turn_log_id(request.agent, request.session_id, request.turn_id)
 
 
 def unredacted_namespace(namespace: str) -> str:
-    """Return the home of what was said in a turn and must not be kept; it is deleted when the turn has ended.
-
-    Guarantee: pure.
-
-    Args:
-        namespace: of what only the turn refers to.
-    """
+    """Return the home of what was said in a turn and must not be kept; it is deleted when the turn has ended."""
     return derived_id("raw", namespace)
 
 
 def holder_of_orchestration(instance_id: str) -> str:
-    """Return an orchestration's name as a holder of a turn's home: each replay reads the response. Guarantee: pure."""
+    """Return an orchestration's name as a holder of a turn's home: each replay reads the response."""
     return _ORCHESTRATION + instance_id
 
 
 def orchestration_of(holder: str) -> str | None:
-    """Return the instance id of a holder that is an orchestration, else None. Guarantee: pure."""
+    """Return the instance id of a holder that is an orchestration, else None."""
     return holder.removeprefix(_ORCHESTRATION) if holder.startswith(_ORCHESTRATION) else None
 
 
 def is_session(holder: str) -> bool:
-    """Return whether a holder is a session. Guarantee: pure."""
+    """Return whether a holder is a session."""
     return holder.startswith("@")
 
 
 def holder_of(agent: str, session_id: str) -> str:
-    """Return a session's name as a holder of homes: its entity, as Durable Functions writes it. Guarantee: pure.
-
-    Args:
-        agent: the agent's registered name.
-        session_id: without the agent's name.
-    """
+    """Return a session's name as a holder of homes: its entity, as Durable Functions writes it."""
     return f"@{entity_name(agent).lower()}@{session_id}"

@@ -22,14 +22,7 @@ MAX_UPLOADS: Final = 1000
 
 
 def upload_namespaces(agent: str, session_id: str, owner: Owner | None = None) -> tuple[str, str]:
-    """Return the homes of a session's uploads: of the bytes, and of their descriptions. Guarantee: pure.
-
-    Args:
-        agent: the agent's registered name.
-        session_id: without the agent's name.
-        owner: whose the session is, or is going to be: files can come before it, and are then nobody else's. They are
-            the owner's under the name, also when somebody else begins a session of it meanwhile.
-    """
+    """Return the homes of a session's uploads: of the bytes, and of their descriptions."""
     names = agent.casefold(), session_id
     if owner is not None:
         names = agent.casefold(), without_any_mark(session_id), owner.tenant, owner.principal
@@ -54,9 +47,6 @@ class Uploads:
 
     async def add(self, *files: FileBytes) -> list[ConversationFile]:
         """Store files, all or none of them. Guarantee: idempotent; the same bytes are stored once.
-
-        Args:
-            files: their names and types were checked.
 
         Returns:
             The files in the same order, with their ids.

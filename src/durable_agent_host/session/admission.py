@@ -19,11 +19,7 @@ from durable_agent_host.session.sealing import apply_sealing, clear_segments, re
 
 
 def is_erasing(state: Any) -> bool:
-    """Return whether a session is being erased. Guarantee: pure.
-
-    Args:
-        state: the entity's state, readable or not.
-    """
+    """Return whether a session is being erased."""
     with suppress(StateError):
         return bool(decode_session(state).erasing)
     return False
@@ -31,11 +27,6 @@ def is_erasing(state: Any) -> bool:
 
 def raise_if_busy(state: Any) -> None:
     """Refuse to overwrite a session in which a turn runs or waits.
-
-    Guarantee: pure.
-
-    Args:
-        state: the entity's state, readable or not.
 
     Raises:
         TurnRejectedError: a turn runs or waits.
@@ -106,16 +97,6 @@ def decide_admission(
     An interrupting turn goes before those that wait, because its message is about the running turn. Of several
     interrupting turns the last one wins: one that still waits to interrupt is cancelled without running.
 
-    Guarantee: pure; asking again for the same turn changes nothing and gives the same answer, except for ``dropped``.
-
-    Args:
-        session: its current state.
-        turn_id: the turn that asks.
-        policy: ``queue`` waits while another turn runs, ``reject`` does not, ``interrupt`` has it cancelled.
-        max_queued_turns: how many turns may wait.
-        window: which receipts to keep.
-        request_hash: of the request, to tell a retry from another request; empty for callers that give none.
-
     Returns:
         The session to store, and the answer.
     """
@@ -160,14 +141,6 @@ def queue_request(
 ) -> tuple[Session, bool]:
     """Queue a turn without an orchestration: it came as a signal, whose sender waits for no answer.
 
-    Guarantee: pure; idempotent by the turn's id.
-
-    Args:
-        session: its current state, with a running turn.
-        turn_id: the new turn.
-        request: its request as JSON; kept until the turn is granted.
-        max_queued_turns: how many turns may wait.
-
     Returns:
         The session to store, and whether there was room.
     """
@@ -181,13 +154,6 @@ def queue_request(
 def record_rejected(session: Session, turn_id: str, *, keep: int) -> Session:
     """Remember a rejected turn, so that its orchestration is deleted with the session.
 
-    Guarantee: pure; idempotent by the turn's id.
-
-    Args:
-        session: its current state.
-        turn_id: the turn.
-        keep: how many to remember; the oldest are dropped first.
-
     Returns:
         The session to store.
     """
@@ -198,14 +164,6 @@ def record_rejected(session: Session, turn_id: str, *, keep: int) -> Session:
 
 def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWindow) -> tuple[Session, str | None]:
     """Add a turn's end to the session: the only step by which a conversation grows.
-
-    Guarantee: pure; idempotent by the turn's id. A failed turn leaves the conversation unchanged; a cancelled one
-        leaves its output so far in it; a rejected one leaves no trace, and may come again.
-
-    Args:
-        session: its current state.
-        outcome: the turn's outcome.
-        window: which receipts to keep.
 
     Returns:
         The session to store, and the turn to wake, or None.
@@ -243,12 +201,7 @@ def commit_outcome(session: Session, outcome: TurnOutcome, *, window: ReceiptWin
 
 
 def terminated_outcome(turn_id: str, usage: BudgetUsage | None = None) -> TurnOutcome:
-    """Build the outcome of a turn whose orchestration is gone. Guarantee: pure.
-
-    Args:
-        turn_id: the turn.
-        usage: by it, if it ran under a budget.
-    """
+    """Build the outcome of a turn whose orchestration is gone."""
     error = {"type": "TurnError", "message": "the turn was ended from outside before it had an answer"}
     return TurnOutcome(turn_id, "failed", error=error, budget_usage=usage)
 
@@ -264,15 +217,6 @@ def leave_session(
     """Remove a queued or running turn whose orchestration is gone, or which was cancelled.
 
     A turn that ran or was cancelled gets a receipt, so that a late commit of it changes nothing.
-
-    Guarantee: pure; idempotent.
-
-    Args:
-        session: its current state.
-        turn_id: the turn.
-        window: which receipts to keep.
-        is_cancelled: somebody cancelled it while it waited.
-        usage: by the turn, if it ran under a budget.
 
     Returns:
         The session to store, and the turn to wake instead, or None.
@@ -321,11 +265,6 @@ def _with_receipt(session: Session, receipt: Receipt, window: ReceiptWindow) -> 
 
 def reset_session(session: Session) -> Session:
     """Clear the conversation; receipts stay, so that a retry of an earlier turn is not a second turn.
-
-    Guarantee: pure.
-
-    Args:
-        session: its current state.
 
     Returns:
         The session without entries and without the framework's session.

@@ -59,17 +59,6 @@ def build_overlay(
 ) -> Overlay | None:
     """Return the context of a conversation after a turn.
 
-    Guarantee: pure.
-
-    Args:
-        slots: of the turn, in the order of its messages.
-        request_slot: the slot of its request, or None when absent.
-        response: messages of the response that the turn stores; None when it stores nothing.
-        before: the overlay at its start, or None.
-        entries: how many entries the record had at its start.
-        compaction_id: see `Overlay`.
-        turn_id: of the turn.
-
     Returns:
         The overlay; None when the strategies decided on messages of the turn that are missing in the record, or a
         stand-in cannot be stored. The previous overlay then stays, and the next turn decides again.
@@ -146,11 +135,7 @@ class _OverlayBuilder:
     _region: int | None = None
 
     def add_slot(self, slot: MessageSlot) -> None:
-        """Process the next slot.
-
-        Raises:
-            CorruptStateError: it is a stand-in that JSON cannot represent.
-        """
+        """Process the next slot."""
         if slot.summary is not None or slot.replaced_slots is not None:
             summary = slot.summary or self._build_summary(slot)
             if slot.is_in and summary is not None:
@@ -241,7 +226,7 @@ def encode_position(position: MessagePosition, turn_id: Any) -> str:
 
 
 def decode_position(name: str) -> MessagePosition | None:
-    """Return the place of a name; None for the name of a stand-in. Guarantee: pure."""
+    """Return the place of a name; None for the name of a stand-in."""
     if name.startswith(_SUMMARY_PREFIX):
         return None
     entry, message, _ = name.split(".", 2)
@@ -249,7 +234,7 @@ def decode_position(name: str) -> MessagePosition | None:
 
 
 def decode_turn_id(name: str) -> str:
-    """Return the turn of a name; empty for the name of a stand-in. Guarantee: pure."""
+    """Return the turn of a name; empty for the name of a stand-in."""
     return "" if name.startswith(_SUMMARY_PREFIX) else name.split(".", 2)[2]
 
 
@@ -266,14 +251,6 @@ def context_messages(
     imported_count: int = 0,
 ) -> list[Message]:
     """Rehydrate the messages of the context, each with its name.
-
-    Guarantee: pure.
-
-    Args:
-        entries: of the record, by their numbers from 0; those outside of the context may be missing.
-        overlay: defines the context; None for the whole record.
-        count: how many entries the record has.
-        imported_count: how many of the first ones are retold, see `as_imported`.
 
     Returns:
         New messages in order, without those left out by `replay_messages`.
@@ -320,12 +297,6 @@ def expand_to_groups(messages: Sequence[Message], selected_indexes: Iterable[int
 
     A call and its result belong together, as do a request for approval and its answer, reasoning that stands alone and
     the message after it, and messages of one name. Selecting one message of such a unit adds the rest.
-
-    Guarantee: pure.
-
-    Args:
-        messages: the conversation.
-        selected_indexes: the numbers of the selected messages, from 0.
 
     Returns:
         The numbers of all messages that stay.

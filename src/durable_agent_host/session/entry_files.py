@@ -46,12 +46,12 @@ class FileBytes(NamedTuple):
 
 
 def no_files(_content: Content) -> Iterable[ServiceFile]:
-    """Return none: for an agent whose service keeps no files. Guarantee: pure."""
+    """Return none: for an agent whose service keeps no files."""
     return ()
 
 
 def is_stored_id(file_id: str) -> bool:
-    """Return whether an id is one of ours: the SHA-256 of the bytes. Guarantee: pure."""
+    """Return whether an id is one of ours: the SHA-256 of the bytes."""
     return _FILE_ID.fullmatch(file_id) is not None
 
 
@@ -64,16 +64,6 @@ def files_of_entries(
     recorded_from: int | None = None,
 ) -> list[ConversationFile]:
     """List the files of entries.
-
-    Guarantee: pure; entries that cannot be read have none.
-
-    Args:
-        entries: as stored, without their large contents.
-        namespace: of what holds them.
-        mark: unguessable base64 characters.
-        service_files: of the agent's provider.
-        recorded_from: place of the first entry that this host has recorded itself, when service files count only where
-            the service named them in an answer; None counts those that callers and tools name, too.
 
     Returns:
         The files in order; duplicates are listed again.
@@ -94,11 +84,7 @@ def files_of_entries(
 
 
 def named_files(contents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """List the ids of stored files that a message refers to. Guarantee: pure.
-
-    Args:
-        contents: of the message, as stored.
-    """
+    """List the ids of stored files that a message refers to."""
     ids = [str(content.get("fileId")) for content in contents if content.get("$type") == _HOSTED_FILE]
     return [file_id for file_id in ids if is_stored_id(file_id)]
 
@@ -107,12 +93,6 @@ def with_named_files(
     contents: Sequence[Mapping[str, Any]], files: Mapping[str, FileBytes]
 ) -> tuple[Mapping[str, Any], ...]:
     """Put the bytes of stored files into a message that refers to them.
-
-    Guarantee: pure.
-
-    Args:
-        contents: of the message, as stored.
-        files: by id.
 
     Returns:
         The contents. Name and type in the message take precedence; missing ones come from the file.
@@ -220,7 +200,7 @@ def _name_of(content: Content) -> str | None:
 
 
 def bytes_of_data_url(uri: str) -> bytes | None:
-    """Decode the bytes of a base64 data URL; None when it is not one. Guarantee: pure."""
+    """Decode the bytes of a base64 data URL; None when it is not one."""
     head, comma, encoded = uri.partition(",")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
         return None

@@ -33,10 +33,7 @@ _MARKS: Final = (IDENTITY, POSITION, REWRITTEN)
 
 
 def name_of(message: Message) -> str | None:
-    """Return the name that this host gave a message. Guarantee: pure.
-
-    Args:
-        message: from its provider.
+    """Return the name that this host gave a message.
 
     Returns:
         ``turn/n``, with n from 1; ``turn/context-n`` for messages added by other providers; None for others' messages.
@@ -46,27 +43,24 @@ def name_of(message: Message) -> str | None:
 
 
 def turn_of(message: Message) -> str | None:
-    """Return the turn that a message belongs to, or None. Guarantee: pure."""
+    """Return the turn that a message belongs to, or None."""
     name = name_of(message)
     return name.rpartition("/")[0] or None if name else None
 
 
 def index_in_turn(message: Message) -> int | None:
-    """Return the place of a message in its turn, from 1; None for one outside of a turn. Guarantee: pure."""
+    """Return the place of a message in its turn, from 1; None for one outside of a turn."""
     number = (name_of(message) or "").rpartition("/")[2]
     return int(number) if number.isascii() and number.isdigit() else None
 
 
 def identity_of(message: Message) -> str | None:
-    """Return a message's identity: its name, or else its id. Guarantee: pure."""
+    """Return a message's identity: its name, or else its id."""
     return name_of(message) or message.message_id
 
 
 def in_order(messages: Sequence[Message]) -> list[Message]:
-    """Sort loaded messages by their places. Guarantee: pure.
-
-    Args:
-        messages: in the provider's order; one without a place stays where it was found.
+    """Sort loaded messages by their places.
 
     Returns:
         The same messages.
@@ -78,7 +72,7 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
 
 
 def next_index(stored_messages: Sequence[Message]) -> int:
-    """Return the place of the next message. Guarantee: pure."""
+    """Return the place of the next message."""
     return 1 + max(
         [len(stored_messages) - 1, *(message.additional_properties.get(POSITION, 0) for message in stored_messages)]
     )
@@ -86,12 +80,6 @@ def next_index(stored_messages: Sequence[Message]) -> int:
 
 def read_once(messages: Sequence[Message], *, void: Collection[str] = ()) -> list[Message]:
     """Order loaded messages, and leave out those that do not count.
-
-    Guarantee: pure.
-
-    Args:
-        messages: in the provider's order.
-        void: turns whose messages are not part of the conversation, because the session has not accepted them.
 
     Returns:
         The messages, only the first of each name.
@@ -111,14 +99,6 @@ def read_once(messages: Sequence[Message], *, void: Collection[str] = ()) -> lis
 def with_names(turn_id: str, messages: Iterable[Message], *, prefix: str = "", first: int = 1) -> list[Message]:
     """Name the messages of a turn.
 
-    Guarantee: pure; the given messages are not changed. A message that has a name keeps it.
-
-    Args:
-        turn_id: of the turn.
-        messages: in order.
-        prefix: precedes the numbers.
-        first: the first number.
-
     Returns:
         Copies. One without a message id gets its name as its id, because providers of the framework treat messages with
         the same text and no id as one.
@@ -137,8 +117,6 @@ def without_marks(message: Message) -> Message:
     """Copy a loaded message for a run: without our marks and without the framework's attribution.
 
     The OpenAI client replaces the provider's own item ids of messages with an attribution.
-
-    Guarantee: pure; contents are copied as well, and may be changed in place.
     """
     fresh = copy.copy(message)
     fresh.additional_properties = {
@@ -159,10 +137,7 @@ EXTERNAL_PROVIDER_KEY: Final = "keptBy"
 
 
 def external_provider_of(entry: Mapping[str, Any]) -> str | None:
-    """Return who keeps the messages of an entry. Guarantee: pure.
-
-    Args:
-        entry: as stored.
+    """Return who keeps the messages of an entry.
 
     Returns:
         The provider's name; None for an entry that has its messages.
@@ -173,12 +148,6 @@ def external_provider_of(entry: Mapping[str, Any]) -> str | None:
 
 def without_messages(entry: Mapping[str, Any], provider: str) -> dict[str, Any]:
     """Remove the messages from an entry.
-
-    Guarantee: pure; the given entry is not changed.
-
-    Args:
-        entry: with its messages.
-        provider: the name of the provider that keeps them.
 
     Returns:
         The entry without them, with a mark; an entry with such a mark is returned as it is.
@@ -194,12 +163,6 @@ def with_messages(
     entries: Sequence[Mapping[str, Any]], external_messages: Iterable[Message]
 ) -> tuple[Mapping[str, Any], ...]:
     """Put a provider's messages into their entries.
-
-    Guarantee: pure.
-
-    Args:
-        entries: as stored; turns are complete.
-        external_messages: the provider's, in order, each once, with their names.
 
     Returns:
         The entries in full; those that already have their messages are the same objects.
@@ -230,23 +193,12 @@ def with_messages(
 
 
 def entries_of_others(external_messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Make entries for messages that no turn of this host has saved: their turn is unknown.
-
-    Guarantee: pure.
-
-    Args:
-        external_messages: a provider's, in order.
-    """
+    """Make entries for messages that no turn of this host has saved: their turn is unknown."""
     return [_entry_of(message) for message in external_messages if turn_of(message) is None]
 
 
 def messages_of(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
     """Decode the messages of entries for a provider to keep.
-
-    Guarantee: pure.
-
-    Args:
-        entries: with their messages.
 
     Returns:
         Messages with their names, like those of turns that ran here.

@@ -13,11 +13,6 @@ def fork_session_head(session: Session) -> Session:
 
     Receipts stay with the original, which ran the turns.
 
-    Guarantee: pure; the given session is not changed.
-
-    Args:
-        session: the original.
-
     Returns:
         A session in which no turn runs or waits.
     """
@@ -31,14 +26,6 @@ def fork_agent_session(
 
     The fork continues from the transcript: a conversation kept by the model's service or a workflow is linear and
     includes the last turn, and two sessions must not add to the same one.
-
-    Guarantee: pure.
-
-    Args:
-        agent_session: the original's, serialized.
-        session_id: of the fork.
-        lasting_state: names in its state that are valid for every turn, for a fork that ends before the last one: the
-            rest belongs to the last turn. None keeps all.
     """
     agent_session = without_workflow_state(agent_session)
     if agent_session is None:
@@ -49,7 +36,7 @@ def fork_agent_session(
 
 
 def turn_not_found(turn_id: str) -> NotFoundError:
-    """Return the error that a conversation has no such turn. Guarantee: pure."""
+    """Return the error that a conversation has no such turn."""
     return NotFoundError(
         f"the conversation has nothing of turn {turn_id!r}: name a turn that was answered, or leave at_turn out"
     )

@@ -18,12 +18,6 @@ from durable_agent_host.model.session import Session
 def bind_session(session: Session, owner: Owner | None) -> Session | None:
     """Bind a session to the first caller who acts in it.
 
-    Guarantee: pure; idempotent.
-
-    Args:
-        session: its current state; without an owner when it has not begun, or is older than owners.
-        owner: the required owner; None for the app itself, which may act in every session.
-
     Returns:
         The session to store, or None when it belongs to somebody else.
     """
@@ -34,24 +28,15 @@ def bind_session(session: Session, owner: Owner | None) -> Session | None:
 
 
 def name_mark(owner: Owner, secret: str) -> str:
-    """Return the prefix of the name in the id of a session whose name is taken. Guarantee: pure.
-
-    Args:
-        owner: of the session.
-        secret: of the app, so that nobody can compute somebody else's mark.
-    """
+    """Return the prefix of the name in the id of a session whose name is taken."""
     return derived_id("name-mark", owner.tenant, owner.principal, secret)[:16] + "~"
 
 
 def external_session_id(session_id: str, owner: Owner | None) -> str:
-    """Return the id by which history providers of the app know a new session. Guarantee: pure.
+    """Return the id by which history providers of the app know a new session.
 
     A provider knows nobody's owner, and may still have, or get from a request that loses a race for the session, what
     another owner of the same id has said. So the ids of two owners differ.
-
-    Args:
-        session_id: without the agent's name.
-        owner: of the session.
 
     Returns:
         A mark of the owner and the session's id; the id itself for a session of nobody or of the app.
@@ -62,12 +47,7 @@ def external_session_id(session_id: str, owner: Owner | None) -> str:
 
 
 def stored_external_session_id(session_id: str, owner: Owner | None, agent_session: Mapping[str, Any] | None) -> str:
-    """Return the id by which history providers of the app know a session. Guarantee: pure.
-
-    Args:
-        session_id: without the agent's name.
-        owner: of the session.
-        agent_session: the framework's session, serialized, or None before the first turn.
+    """Return the id by which history providers of the app know a session.
 
     Returns:
         The id with which its first turn ran: for an older session, the session's own id; else `external_session_id`.
@@ -77,10 +57,5 @@ def stored_external_session_id(session_id: str, owner: Owner | None, agent_sessi
 
 
 def unknown_session(agent: str, session_id: str) -> NotFoundError:
-    """Return the error for a missing session, also for callers who do not own it. Guarantee: pure.
-
-    Args:
-        agent: the agent's registered name.
-        session_id: without the agent's name.
-    """
+    """Return the error for a missing session, also for callers who do not own it."""
     return NotFoundError(f"agent {agent!r} has no session {session_id!r}")

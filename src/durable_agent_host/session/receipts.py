@@ -48,13 +48,7 @@ class TurnEnd(NamedTuple):
 def turn_end_from_receipt(
     turn_id: str, receipt: Receipt | None, entries: Mapping[int, Mapping[str, Any]], message_count: int
 ) -> TurnEnd | None:
-    """Return how a turn ended, from its receipt and its entries. Guarantee: pure.
-
-    Args:
-        turn_id: the turn.
-        receipt: of the turn, or None.
-        entries: of the turn, complete, by their positions in the conversation, from 1.
-        message_count: entries of the conversation.
+    """Return how a turn ended, from its receipt and its entries.
 
     Returns:
         How it ended, or None without a receipt.
@@ -90,13 +84,6 @@ def turn_end_from_receipt(
 def turn_from_receipt(agent: str, session_id: str, turn_end: TurnEnd) -> Turn:
     """Return a turn that no longer has an orchestration.
 
-    Guarantee: pure.
-
-    Args:
-        agent: the agent's registered name.
-        session_id: without the agent's name.
-        turn_end: from its session.
-
     Returns:
         The turn; one whose answer is gone has failed with the reason.
     """
@@ -118,7 +105,7 @@ def turn_from_receipt(agent: str, session_id: str, turn_end: TurnEnd) -> Turn:
 
 
 def expired_outcome(outcome: TurnOutcome) -> TurnOutcome:
-    """Return the outcome of an ended turn whose answer is no longer kept. Guarantee: pure."""
+    """Return the outcome of an ended turn whose answer is no longer kept."""
     return replace(outcome, status="failed", text="", error=RESPONSE_EXPIRED)
 
 
@@ -128,18 +115,12 @@ def _extract_text(request_entry: Mapping[str, Any]) -> str:
 
 
 def short_hash(request_hash: str) -> str:
-    """Shorten a request's hash to the part that a receipt keeps. Guarantee: pure."""
+    """Shorten a request's hash to the part that a receipt keeps."""
     return request_hash[:_HASH_CHARACTERS]
 
 
 def is_same_request(known_hash: str, request_hash: str) -> bool:
     """Return whether a known turn came from the same request.
-
-    Guarantee: pure.
-
-    Args:
-        known_hash: of the known turn: whole, shortened as in a receipt, or empty for callers that gave none.
-        request_hash: of the current request, or empty.
 
     Returns:
         False only when both are known and differ.

@@ -66,15 +66,7 @@ def ignore_differences(_: Difference) -> None:
 
 
 def report_differences(before: Sequence[Any], after: Sequence[Any], report_difference: ReportDifference) -> None:
-    """Report what a repair has changed, entry by entry.
-
-    Guarantee: pure except for ``report_difference``.
-
-    Args:
-        before: the entries before.
-        after: the entries after repair, in the same order; some may be left out.
-        report_difference: called for each changed entry.
-    """
+    """Report what a repair has changed, entry by entry."""
     after_index = 0
     for before_index, entry in enumerate(before):
         repaired_entry = after[after_index] if after_index < len(after) else None
@@ -102,12 +94,6 @@ _ROUNDS: Final = 20
 
 def repair_schema(document: dict[str, Any], *, first: int = 0) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Leave out the parts of a document that make it unreadable.
-
-    Guarantee: pure; repairing again changes nothing.
-
-    Args:
-        document: of a version that this program reads.
-        first: position of its first entry in the conversation, from 0.
 
     Returns:
         The document, the same object when it has no fault, and the faults with their places.
@@ -177,14 +163,6 @@ def repair_entries(
 ) -> tuple[tuple[Mapping[str, Any], ...], list[RepairChange]]:
     """Make a conversation acceptable, or a part of one in which every call has its result.
 
-    Guarantee: pure; repairing again changes nothing.
-
-    Args:
-        entries: as stored, oldest first.
-        rules: of the service that receives it.
-        first: position of the first entry in the conversation, from 0.
-        seen: state from the parts before; changed. None for a whole conversation.
-
     Returns:
         The entries, unchanged where there was no problem, and the changes in the order in which they were made.
     """
@@ -206,13 +184,7 @@ def repair_entries(
 
 
 def find_unmatched_calls(entries: Sequence[Mapping[str, Any]]) -> UnmatchedCalls:
-    """Return the calls and results of a part of a conversation that belong to other parts.
-
-    Guarantee: pure.
-
-    Args:
-        entries: as stored, of any shape.
-    """
+    """Return the calls and results of a part of a conversation that belong to other parts."""
     readable = [entry for number, entry in enumerate(entries, 1) if _is_readable(entry, number, _ignore_change)]
     copies = [dict(entry) for entry in readable]
     try:
@@ -236,15 +208,6 @@ def repair_part(
 ) -> tuple[Sequence[Mapping[str, Any]], list[RepairChange]]:
     """Make a part of a conversation, in which every call has its result, readable and acceptable.
 
-    Guarantee: pure except for `seen`.
-
-    Args:
-        entries: as stored, with their large texts or placeholders.
-        rules: of the service that receives the conversation.
-        first: position of the first entry in the conversation, from 0.
-        seen: state from the parts before; changed.
-        report_difference: called with what becomes of the entries.
-
     Returns:
         The entries, unchanged where there was no problem unless one is malformed, and the changes.
 
@@ -267,13 +230,6 @@ def repair_document(
 ) -> tuple[Json, list[RepairChange]]:
     """Make the stored state of a session readable, and its conversation acceptable.
 
-    Guarantee: pure; the argument is not changed.
-
-    Args:
-        state: the entity's state.
-        rules: of the service that receives the conversation.
-        report_difference: called with what becomes of the entries.
-
     Returns:
         The repaired state, unchanged where there was no problem, and the changes.
 
@@ -295,11 +251,6 @@ def repair_document(
 
 def make_document_readable(state: Any) -> tuple[Json, list[RepairChange]]:
     """Make the stored state of a session readable, whether or not a model's service would accept its conversation.
-
-    Guarantee: pure; the argument is not changed.
-
-    Args:
-        state: the entity's state.
 
     Returns:
         The repaired state, unchanged where there was no problem, and the changes.
@@ -324,11 +275,6 @@ def make_head_readable(state: Any) -> tuple[Json, list[RepairChange]]:
     """Make the head of a session with parts outside of it readable; see `make_document_readable`.
 
     A malformed entry with large texts outside of it is left out completely.
-
-    Guarantee: pure; the argument is not changed.
-
-    Args:
-        state: the entity's state.
 
     Returns:
         The repaired state, unchanged where there was no problem, and the changes.

@@ -58,9 +58,6 @@ class StoredContent(NamedTuple):
 def stored_contents(entries: Iterable[Json]) -> Iterator[StoredContent]:
     """Iterate over the contents of entries, in order; they may be removed during iteration.
 
-    Args:
-        entries: each content an object.
-
     Yields:
         Each content with its place.
     """
@@ -71,10 +68,7 @@ def stored_contents(entries: Iterable[Json]) -> Iterator[StoredContent]:
 
 
 def extension_of(holder: Mapping[str, Any]) -> Json:
-    """Return this program's part of a stored object, beside upstream's fields. Guarantee: pure.
-
-    Args:
-        holder: a content, or the data of a document.
+    """Return this program's part of a stored object, beside upstream's fields.
 
     Returns:
         The object's own part, or an empty one.
@@ -84,11 +78,6 @@ def extension_of(holder: Mapping[str, Any]) -> Json:
 
 def properties_of(content: Mapping[str, Any]) -> Json:
     """Return a content's ``additional_properties``, which hosted contents keep in their inner object.
-
-    Guarantee: pure.
-
-    Args:
-        content: as stored.
 
     Returns:
         The content's own part, or an empty one.
@@ -165,14 +154,7 @@ _DEFAULT_ITEM: Final = StoredItem()
 
 
 def repair_items(entries: list[Json], rules: RepairRules, report_change: ReportChange, context: RepairContext) -> None:
-    """Repair stamps: of missing or changed contents, with ids that no service accepts, of items that occur twice.
-
-    Args:
-        entries: changed in place.
-        rules: of the service that receives them.
-        report_change: called with the place, the problem and the repair.
-        context: from the conversation before them.
-    """
+    """Repair stamps: of missing or changed contents, with ids that no service accepts, of items that occur twice."""
     seen = context.items
     for group in _groups(entries, report_change):
         stamp = stamp_of(group[0])
@@ -199,10 +181,7 @@ def repair_items(entries: list[Json], rules: RepairRules, report_change: ReportC
 
 
 def stamp_of(content: StoredContent) -> Json | None:
-    """Return the stamp of a content that begins a provider's item, or None. Guarantee: pure.
-
-    Args:
-        content: a stored content.
+    """Return the stamp of a content that begins a provider's item, or None.
 
     Returns:
         The stamp itself, not a copy.
@@ -292,11 +271,7 @@ def _is_id_optional(stamp: Json, rules: RepairRules) -> bool:
 
 
 def item_id_of(content: Mapping[str, Any], rules: RepairRules) -> str | None:
-    """Return the id of the item that a function call has in its properties. Guarantee: pure.
-
-    Args:
-        content: as stored.
-        rules: of the service that receives it.
+    """Return the id of the item that a function call has in its properties.
 
     Returns:
         The id, or None when the call has none.
@@ -308,12 +283,7 @@ def item_id_of(content: Mapping[str, Any], rules: RepairRules) -> str | None:
 
 
 def remove_item_id(content: Json, rules: RepairRules) -> None:
-    """Remove the id of the item from the properties of a function call.
-
-    Args:
-        content: as stored; changed in place.
-        rules: of the service that receives it.
-    """
+    """Remove the id of the item from the properties of a function call."""
     for *way, name in rules.item_id_paths:
         holder: Any = properties_of(content)
         for step in way:
@@ -488,11 +458,7 @@ def _runs_outside_host(content: Json) -> bool:
 
 
 def find_unmatched_calls_in_objects(entries: list[Json]) -> UnmatchedCalls:
-    """Return the calls and results of a part of a conversation that belong to other parts. Guarantee: pure.
-
-    Args:
-        entries: each content an object.
-    """
+    """Return the calls and results of a part of a conversation that belong to other parts."""
     calls: dict[str, int] = {}
     results: set[Any] = set()
     for found in stored_contents(entries):

@@ -55,26 +55,18 @@ class SealedOutcome:
 
 
 def turn_mark(turn_id: str) -> str:
-    """Shorten a turn's id to eight characters; different turns may share them. Guarantee: pure."""
+    """Shorten a turn's id to eight characters; different turns may share them."""
     return hashlib.sha256(turn_id.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARACTERS]
 
 
 def has_mark(marks: str, turn_id: str) -> bool:
-    """Return whether a list of marks contains that of a turn. Guarantee: pure."""
+    """Return whether a list of marks contains that of a turn."""
     mark = turn_mark(turn_id)
     return any(marks[offset : offset + MARK_CHARACTERS] == mark for offset in range(0, len(marks), MARK_CHARACTERS))
 
 
 def seal_outcome(session: Session, outcome: TurnOutcome, *, new_namespace: str, seen: int) -> SealedOutcome:
     """Prepare a turn's end for the commit: detach large parts, and seal what exceeds the head's limit.
-
-    Guarantee: pure.
-
-    Args:
-        session: the head, as it was when the turn was granted.
-        outcome: the turn's outcome; its entries are complete.
-        new_namespace: the session's home, if it has none yet.
-        seen: for how many sealed receipts the head keeps a mark.
 
     Returns:
         The outcome to commit, and the pieces to store first.
@@ -110,12 +102,6 @@ def seal_outcome(session: Session, outcome: TurnOutcome, *, new_namespace: str, 
 def apply_sealing(session: Session, sealing: SealPlan) -> Session:
     """Remove sealed data from the head.
 
-    Guarantee: pure.
-
-    Args:
-        session: its current state.
-        sealing: of the turn that ends.
-
     Returns:
         The session to store, before the turn's own entries are added.
 
@@ -140,18 +126,12 @@ def apply_sealing(session: Session, sealing: SealPlan) -> Session:
 
 
 def clear_segments(segment_list: SegmentList) -> SegmentList:
-    """Return the sealed part of a cleared session; its turns keep their marks. Guarantee: pure."""
+    """Return the sealed part of a cleared session; its turns keep their marks."""
     return replace(segment_list, refs=(), agent_session=None, overlay=None)
 
 
 def referenced_blobs(entries: Iterable[Mapping[str, Any]], namespace: str) -> set[tuple[str, str]]:
     """Return the pieces that entries refer to.
-
-    Guarantee: pure.
-
-    Args:
-        entries: as stored.
-        namespace: of what holds them.
 
     Returns:
         Home and name of each.
@@ -205,12 +185,7 @@ def _select_sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, l
 
 
 def receipt_of_outcome(outcome: TurnOutcome, *, ended_at: str = "") -> Receipt:
-    """Build the receipt of a turn's end. Guarantee: pure.
-
-    Args:
-        outcome: the turn's outcome.
-        ended_at: used when the outcome has no time; UTC, ISO-8601.
-    """
+    """Build the receipt of a turn's end."""
     return Receipt(
         turn_id=outcome.turn_id,
         status=outcome.status,
@@ -229,14 +204,6 @@ def divide_turns(
     sealed_receipt_count: int,
 ) -> list[Segment]:
     """Divide sealed entries into segments at turn boundaries.
-
-    Guarantee: pure.
-
-    Args:
-        entries: as stored, oldest first.
-        sizes: of their JSON.
-        receipts: as stored, oldest first; those of the entries' turns go with them.
-        sealed_receipt_count: how many of the receipts leave the head; those without entries go with the last segment.
 
     Returns:
         The segments, oldest first.
@@ -277,13 +244,6 @@ def add_segments(
 ) -> tuple[tuple[SegmentRef, ...], dict[str, bytes]]:
     """Add segments to a list of references, and indexes where there are enough of one depth.
 
-    Guarantee: pure.
-
-    Args:
-        refs: oldest first.
-        segments: to add, oldest first.
-        namespace: where they will be stored.
-
     Returns:
         The longer list, and the pieces to store: name → bytes.
     """
@@ -294,12 +254,6 @@ def add_segments(
 
 def encode_segment_blob(segment: Segment, namespace: str) -> tuple[SegmentRef, bytes]:
     """Encode a segment, compressed.
-
-    Guarantee: pure.
-
-    Args:
-        segment: its contents.
-        namespace: where it will be stored.
 
     Returns:
         The reference to it, and its bytes.
@@ -322,13 +276,6 @@ def add_refs(
     refs: Sequence[SegmentRef], new_refs: Iterable[SegmentRef], namespace: str
 ) -> tuple[tuple[SegmentRef, ...], dict[str, bytes]]:
     """Add references to segments to a list, with indexes where there are enough of one depth.
-
-    Guarantee: pure.
-
-    Args:
-        refs: oldest first.
-        new_refs: to segments, oldest first.
-        namespace: where the indexes will be stored.
 
     Returns:
         The longer list, and the indexes to store: name → bytes.
@@ -362,7 +309,7 @@ def _index_ref(name: str, namespace: str, refs: Sequence[SegmentRef]) -> Segment
 
 
 def turn_of_receipt(receipt: Receipt | Mapping[str, Any]) -> str:
-    """Return the turn of a receipt. Guarantee: pure."""
+    """Return the turn of a receipt."""
     return receipt.turn_id if isinstance(receipt, Receipt) else str(receipt.get("turnId"))
 
 
@@ -375,13 +322,7 @@ BlobNames = set[tuple[str, str]]
 
 
 def blobs_of_head(session: Session) -> BlobNames:
-    """Return the pieces that the head itself refers to: segments, indexes, its entries' contents, other separate parts.
-
-    Guarantee: pure.
-
-    Args:
-        session: the head.
-    """
+    """Return the blobs that the head itself refers to: segments, indexes, contents of its entries, other parts."""
     segment_list = session.sealed
     blob_names = {(ref.namespace, ref.name) for ref in segment_list.refs} | referenced_blobs(
         session.entries, segment_list.namespace
@@ -391,18 +332,11 @@ def blobs_of_head(session: Session) -> BlobNames:
 
 
 def blobs_of_segment(segment: Segment, namespace: str) -> BlobNames:
-    """Return the large contents of a segment's entries.
-
-    Guarantee: pure.
-
-    Args:
-        segment: as stored.
-        namespace: of the segment.
-    """
+    """Return the large contents of a segment's entries."""
     return referenced_blobs(segment.entries, namespace)
 
 
 def list_turn_ids(entries: Sequence[Mapping[str, object]], receipts: Sequence[Mapping[str, object]] = ()) -> list[str]:
-    """List the turns named in stored entries and receipts. Guarantee: pure."""
+    """List the turns named in stored entries and receipts."""
     turn_ids = (*(entry.get("correlationId") for entry in entries), *(receipt.get("turnId") for receipt in receipts))
     return [*dict.fromkeys(str(turn) for turn in turn_ids if turn)]

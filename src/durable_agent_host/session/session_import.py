@@ -30,11 +30,6 @@ _NO_SESSION: Final = "the body is not a valid session"
 def entries_to_import(read: Sequence[ReadEntry]) -> list[Mapping[str, Any]]:
     """Check the entries of an exported document, and record in them which of their texts are stored outside.
 
-    Guarantee: pure.
-
-    Args:
-        read: the entries, one after the other.
-
     Returns:
         The entries to store.
 
@@ -65,11 +60,6 @@ def entries_to_import(read: Sequence[ReadEntry]) -> list[Mapping[str, Any]]:
 def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
     """Check receipts of an exported document.
 
-    Guarantee: pure.
-
-    Args:
-        read: the receipts, one after the other.
-
     Returns:
         The receipts to store.
 
@@ -91,12 +81,6 @@ def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
 
 def session_to_import(document: Any, owner: Owner | None = None) -> Session:
     """Check an exported document apart from its entries.
-
-    Guarantee: pure.
-
-    Args:
-        document: the document with an empty conversation.
-        owner: of the new session, whatever the document says.
 
     Returns:
         The session without the turns that ran or waited when it was exported: they belong to that host. What a
@@ -144,14 +128,6 @@ def document_of(
 ) -> dict[str, Any]:
     """Reassemble a document that fits into a head.
 
-    Guarantee: pure.
-
-    Args:
-        document: the document with an empty conversation.
-        session: the result of `session_to_import`.
-        entries: of the conversation.
-        receipts: of its turns.
-
     Returns:
         The document, unchanged unless parts of it were left out.
     """
@@ -168,13 +144,6 @@ def document_of(
 
 def messages_on_trust(number: int, entry: Mapping[str, Any], *, is_owned: bool) -> list[str]:
     """List what an entry says to the model in the name of the app, a tool, a person or the service.
-
-    Guarantee: pure.
-
-    Args:
-        number: of the entry, from 1.
-        entry: as it is stored.
-        is_owned: the session has an owner, so that the model gets no item of the service; see `as_imported`.
 
     Returns:
         Sentences.
@@ -206,11 +175,6 @@ def _is_of_the_service(content: Content) -> bool:
 
 def session_on_trust(session: Session) -> list[str]:
     """List unverifiable effects of an imported session on agent and model, besides its messages.
-
-    Guarantee: pure.
-
-    Args:
-        session: with its agent session.
 
     Returns:
         Sentences: a conversation that the model's service would continue, a context, and data of the app.

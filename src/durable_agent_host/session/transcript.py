@@ -16,11 +16,6 @@ BuildResult = Callable[[str, int], Content]
 def finished_part(messages: Iterable[Message]) -> list[Message]:
     """Keep the usable part of a model call whose stream was cut off.
 
-    Guarantee: pure; the given messages are not changed.
-
-    Args:
-        messages: folded from the received updates.
-
     Returns:
         Texts and reasoning, and the calls of hosted tools that the provider had finished. Calls of function tools are
         left out: their arguments may be cut off, and none of them has run. So is the reasoning at the end: it may lack
@@ -48,12 +43,6 @@ def _is_finished(content: Content) -> bool:
 def close_calls(messages: Sequence[Message], build_result: BuildResult) -> list[Message]:
     """Give every function call of a turn its result.
 
-    Guarantee: pure; the given messages are not changed.
-
-    Args:
-        messages: of the turn, in order.
-        build_result: returns the result for a call without one.
-
     Returns:
         The messages, with the missing results in a separate message after the last.
     """
@@ -71,12 +60,6 @@ def close_calls(messages: Sequence[Message], build_result: BuildResult) -> list[
 
 def replay_messages(entries: Iterable[Mapping[str, Any]], *, imported_count: int = 0) -> list[Message]:
     """Rehydrate the messages that the model receives again.
-
-    Guarantee: pure.
-
-    Args:
-        entries: the conversation as it is stored, oldest first.
-        imported_count: how many of the first ones are retold, see `as_imported`.
 
     Returns:
         New messages in order. Turns that upstream stored as failed (a response of nothing but errors) are left out,
@@ -103,9 +86,6 @@ def as_imported(messages: Iterable[Message]) -> list[Message]:
 
     Imported contents may name items, containers and files that the model's service stores for another customer: none of
     these names is sent back.
-
-    Args:
-        messages: freshly decoded; they are changed in place.
     """
     imported_messages = list(messages)
     for content in (content for message in imported_messages for content in message.contents):
@@ -118,9 +98,6 @@ def as_imported(messages: Iterable[Message]) -> list[Message]:
 
 def sendable(messages: Iterable[Message]) -> list[Message]:
     """Remove from decoded messages contents unknown to this program, and marks only for stored entries.
-
-    Args:
-        messages: freshly decoded; changed in place.
 
     Returns:
         The messages that still have contents.
@@ -145,10 +122,7 @@ def _without_marks(contents: list[Content]) -> list[Content]:
 
 
 def failed_turns(entries: Iterable[Mapping[str, Any]]) -> set[Any]:
-    """Return the turns that upstream stored as failed. Guarantee: pure.
-
-    Args:
-        entries: as stored.
+    """Return the turns that upstream stored as failed.
 
     Returns:
         Their correlation ids.

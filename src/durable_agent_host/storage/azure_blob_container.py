@@ -40,13 +40,6 @@ def container_of_app(
 ) -> Callable[[Any], ContainerClient]:
     """Return a factory for clients of the app's storage account.
 
-    Args:
-        environment: the app's settings.
-        container: its name.
-        label: what needs the account, for the message.
-        setting: name of a connection string, or prefix of ``{setting}__accountName`` and
-            ``{setting}__blobServiceUri`` for identities, with ``{setting}__clientId`` for a user-assigned one.
-
     Returns:
         A function that creates a client of the container with a given transport, in the loop that will use it. Connects
         to nothing.
@@ -306,10 +299,6 @@ class BlobContainer:
 
     async def delete(self, name: str, *, etag: str | None = None) -> bool:
         """Delete a blob, if it exists.
-
-        Args:
-            name: of the blob.
-            etag: deletes it only in this state.
 
         Returns:
             Whether it is gone; False if it has another state.

@@ -29,9 +29,6 @@ class Backoff:
     def next_pause(self, error: Exception) -> float:
         """Return the seconds to wait after an error.
 
-        Args:
-            error: of the latest try.
-
         Raises:
             LogError: the store did not answer in time.
         """
@@ -50,12 +47,6 @@ async def retry[T](
     call: Callable[[], Awaitable[T]], is_passing: Callable[[Exception], bool], *, label: str, retry_seconds: float
 ) -> T:
     """Call until it succeeds.
-
-    Args:
-        call: idempotent.
-        is_passing: returns whether an error is transient; others are raised.
-        label: the store, for the message.
-        retry_seconds: no try begins later.
 
     Returns:
         The result of the call.

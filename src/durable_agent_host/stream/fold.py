@@ -222,11 +222,6 @@ def _call_key(content: Content) -> tuple[str, str] | None:
 def tidy_contents(contents: Sequence[Content]) -> list[Content]:
     """Drop empty texts, and put results of hosted tools after their calls.
 
-    Guarantee: pure; doing it again changes nothing.
-
-    Args:
-        contents: of one message, joined.
-
     Returns:
         The other contents in their order, except results that came before their calls.
     """
@@ -412,8 +407,6 @@ class Fold:
     def pieces(self) -> list[AgentResponseUpdate]:
         """Return a few updates that another fold can read instead of the originals.
 
-        Guarantee: folding ``[*Fold(a).pieces(), *Fold(b).pieces()]`` gives what folding ``[*a, *b]`` gives.
-
         Returns:
             New updates, one for each part of an item with content; without live provider objects.
         """
@@ -436,12 +429,7 @@ class Fold:
 def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any]:
     """Fold the updates of a turn, or of one model call, into the response.
 
-    Guarantee: as `Fold`; splitting the stream differently, folding parts of it first (`fold_part`), or folding what is
     folded already (`response_as_updates`) gives the same response.
-
-    Args:
-        updates: as for `Fold`.
-        items: the provider's knowledge of items.
 
     Returns:
         As `Fold.response`.
@@ -452,10 +440,6 @@ def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any
 def fold_part(updates: Iterable[Any], items: ItemReader) -> list[AgentResponseUpdate]:
     """Fold a part of a stream, such as one batch of a log, into few updates.
 
-    Args:
-        updates: adjacent ones of one stream, in arrival order, live or folded.
-        items: the provider's knowledge of items.
-
     Returns:
         As `Fold.pieces`.
     """
@@ -464,11 +448,6 @@ def fold_part(updates: Iterable[Any], items: ItemReader) -> list[AgentResponseUp
 
 def response_as_updates(response: AgentResponse[Any]) -> list[AgentResponseUpdate]:
     """Return a folded response as updates that nothing joins, one for each message.
-
-    Guarantee: pure; folding them gives the response.
-
-    Args:
-        response: of a fold, or read back from a store.
 
     Returns:
         At least one update.
@@ -481,11 +460,6 @@ def response_as_updates(response: AgentResponse[Any]) -> list[AgentResponseUpdat
 
 def fold_contents(contents: Sequence[Content]) -> list[Content]:
     """Fold the contents of a stored message that was saved chunk by chunk.
-
-    Guarantee: pure; folded contents come back equal.
-
-    Args:
-        contents: of a message; may have lost their merge modes on the way to a store.
 
     Returns:
         New contents: one for each text, call and script. A script that older clients repeated at its end comes once.

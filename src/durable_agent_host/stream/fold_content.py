@@ -40,9 +40,6 @@ class CompleteContent:
     def content(self, *, as_piece: bool = False) -> Content:
         """Return a copy without the provider's live object.
 
-        Args:
-            as_piece: keep the merge mode.
-
         Returns:
             A new content; what is nested in it is shared.
         """
@@ -108,9 +105,6 @@ class TextAccumulator(_Accumulator):
     def joins(self, content: Content) -> bool:
         """Return whether a content continues this run.
 
-        Args:
-            content: of the same type.
-
         Returns:
             False for another kind of output, or another item's reasoning.
         """
@@ -137,9 +131,6 @@ class TextAccumulator(_Accumulator):
 
     def content(self, *, as_piece: bool = False) -> Content:
         """Return the run as one content.
-
-        Args:
-            as_piece: keep the merge mode.
 
         Returns:
             A new content.
@@ -169,9 +160,6 @@ class FunctionCallAccumulator(_Accumulator):
 
     def joins(self, content: Content) -> bool:
         """Return whether a content is another piece of this call.
-
-        Args:
-            content: a function call.
 
         Returns:
             False when it has another id, server or form of arguments.
@@ -221,9 +209,6 @@ class FunctionCallAccumulator(_Accumulator):
     def content(self, *, as_piece: bool = False) -> Content:
         """Return the call as one content.
 
-        Args:
-            as_piece: keep the merge mode.
-
         Returns:
             A new content.
         """
@@ -247,9 +232,6 @@ class CodeRunAccumulator(_Accumulator):
 
     def joins(self, content: Content) -> bool:
         """Return whether a content is more of this run.
-
-        Args:
-            content: of the same type.
 
         Returns:
             True unless both have call ids that differ.
@@ -281,9 +263,6 @@ class CodeRunAccumulator(_Accumulator):
 
     def content(self, *, as_piece: bool = False) -> Content:
         """Return the run as one content.
-
-        Args:
-            as_piece: keep the merge mode.
 
         Returns:
             A new content, texts of its lists joined.

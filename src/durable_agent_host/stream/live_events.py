@@ -50,11 +50,6 @@ class LiveEvent(NamedTuple):
 def response_text(response: AgentResponse[Any]) -> str:
     """Return the text of a response, as stored and streamed.
 
-    Guarantee: pure.
-
-    Args:
-        response: of a turn, folded or read from a session.
-
     Returns:
         `AgentResponse.text` without the spaces around contents that have no text and only carry a provider's item.
     """
@@ -66,22 +61,17 @@ def response_text(response: AgentResponse[Any]) -> str:
 
 
 def turn_started(request: TurnRequest) -> LiveEvent:
-    """Make the event of a turn whose agent starts. Guarantee: pure."""
+    """Make the event of a turn whose agent starts."""
     return LiveEvent(event_names.TURN_STARTED, {"turn_id": request.turn_id, "session_id": request.session_id})
 
 
 def message_delta(text: str) -> LiveEvent:
-    """Make the event of a chunk of the response. Guarantee: pure."""
+    """Make the event of a chunk of the response."""
     return LiveEvent(event_names.MESSAGE_DELTA, {"text": text})
 
 
 def tool_started(call_id: str, name: str, arguments: Any) -> LiveEvent:
-    """Make the event of a tool call that starts. Guarantee: pure.
-
-    Args:
-        call_id: of the call.
-        name: the tool's.
-        arguments: the model's text, a JSON object, or None while unknown.
+    """Make the event of a tool call that starts.
 
     Returns:
         The event.
@@ -90,12 +80,7 @@ def tool_started(call_id: str, name: str, arguments: Any) -> LiveEvent:
 
 
 def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:
-    """Make the event of a tool call that has ended. Guarantee: pure.
-
-    Args:
-        call_id: of the call.
-        outcome: ``success``, ``error`` or why it did not run.
-        result: the result, of any length; empty when unknown.
+    """Make the event of a tool call that has ended.
 
     Returns:
         The event.
@@ -105,10 +90,7 @@ def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:
 
 
 def approval_requested(call: Mapping[str, Any]) -> LiveEvent:
-    """Make the event of a call that waits for a person. Guarantee: pure.
-
-    Args:
-        call: ``call_id``, ``name``, ``arguments``, ``reason``.
+    """Make the event of a call that waits for a person.
 
     Returns:
         The event.
@@ -121,10 +103,7 @@ def _outcome(*, has_failed: bool) -> str:
 
 
 def turn_restarted(discard_from: int) -> LiveEvent:
-    """Make the event of text that clients must discard, because it is sent again. Guarantee: pure.
-
-    Args:
-        discard_from: offset of the first event whose text is void.
+    """Make the event of text that clients must discard, because it is sent again.
 
     Returns:
         The event.
@@ -163,9 +142,6 @@ class LiveEvents:
     def feed(self, update: AgentResponseUpdate) -> list[LiveEvent]:
         """Read the next update.
 
-        Args:
-            update: in arrival order.
-
         Returns:
             Its events, in order; often none.
         """
@@ -193,9 +169,6 @@ class LiveEvents:
 
     def finish(self, text: str) -> list[LiveEvent]:
         """End the run.
-
-        Args:
-            text: the response's, as stored.
 
         Returns:
             The events needed to make the text of all events the stored text.

@@ -73,7 +73,7 @@ class BufferedText:
         return ""
 
     def buffered_text(self) -> str:
-        """Return the buffered text, unredacted. Guarantee: pure."""
+        """Return the buffered text, unredacted."""
         return self._text
 
     def flush(self) -> str:
@@ -92,14 +92,7 @@ def _last_space(text: str, end: int) -> int:
 
 
 def remove_buffered(messages: Sequence[Message], redactor: EventRedaction) -> list[Message]:
-    """Remove the text that a stream would have buffered at the end from the messages of an interrupted model call.
-
-    Guarantee: pure, as far as the app's function is; the messages are not modified.
-
-    Args:
-        messages: those stored of the call.
-        redactor: of the app.
-    """
+    """Remove the text that a stream would have buffered at the end from the messages of an interrupted model call."""
     if not messages or not messages[-1].contents:
         return list(messages)
     *before, last = messages
@@ -169,9 +162,6 @@ class RedactedEvents:
 
     def finish(self, text: str) -> list[LiveEvent]:
         """End the run.
-
-        Args:
-            text: the answer's, redacted, as stored.
 
         Returns:
             The events needed to make the text of all events the stored text.

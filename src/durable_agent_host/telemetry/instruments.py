@@ -40,12 +40,7 @@ class Counter:
         self._lock = Lock()
 
     def add(self, amount: float, attributes: Mapping[str, str]) -> None:
-        """Add an amount.
-
-        Args:
-            amount: 0 or more.
-            attributes: with few distinct values: names of agents, tools and models, statuses.
-        """
+        """Add an amount."""
         self._instrument.add(amount, attributes)
         labels = tuple(sorted(attributes.items()))
         with self._lock:

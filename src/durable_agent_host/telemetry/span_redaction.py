@@ -27,9 +27,6 @@ def redact_span(span: Any) -> None:
     """Redact the attributes, events and status of a span that is about to end.
 
     The SDK (1.45) does not allow changes to such a span, so its fields are replaced.
-
-    Args:
-        span: of the SDK of OpenTelemetry.
     """
     for source in (span, *span.events):
         attributes = cast("Mapping[str, Any]", source.attributes or {})
@@ -46,8 +43,6 @@ def redact_log_events() -> None:
 
     The SDK (1.45) calls processors in the order in which they were added, and the app has added its exporters first. So
     the call to all processors is replaced.
-
-    Guarantee: idempotent; nothing is done while the app has configured no provider.
     """
     processors: Any = getattr(get_logger_provider(), "_multi_log_record_processor", None)
     if processors is not None and not isinstance(processors.on_emit, _RedactingEmit):

@@ -154,14 +154,7 @@ def log_correlation(turn: TurnTrace, span_id: int) -> Generator[None]:
 
 
 def turn_context(tracer: trace.Tracer, turn: TurnTrace, span_id: int, attributes: Attributes) -> Context:
-    """Return the context in which spans are children of a span of the turn that is written later.
-
-    Args:
-        tracer: decides, by its sampler, whether to record them.
-        turn: the trace.
-        span_id: of the parent.
-        attributes: for every span in the context.
-    """
+    """Return the context in which spans are children of a span of the turn that is written later."""
     with _with_ids(turn, span_id):
         ahead = tracer.start_span("turn", context=caller_context(turn), attributes=attributes)  # never ended nor sent
     return otel_context.set_value(_ATTRIBUTES_OF_TURN, dict(attributes), trace.set_span_in_context(ahead, Context()))
@@ -193,12 +186,6 @@ class Span:
 @contextmanager
 def open_written_span(tracer: trace.Tracer, turn: TurnTrace, context: Context, span: Span) -> Generator[Context]:
     """Write a span that has ended.
-
-    Args:
-        tracer: ours.
-        turn: the trace.
-        context: has the span's parent.
-        span: what is written.
 
     Returns:
         The context in which its children are written.

@@ -38,11 +38,7 @@ class TurnLines:
 
 
 def log_end(timeline: Timeline) -> None:
-    """Log the end of a turn.
-
-    Args:
-        timeline: of the turn.
-    """
+    """Log the end of a turn."""
     attempt_metrics = timeline.metrics
     outcome = timeline.outcome
     milliseconds = {name: round(timeline.seconds(*kinds) * 1000) for name, kinds in _PHASES}
@@ -104,11 +100,7 @@ def turn_observers() -> list[TurnObserver]:
 def report_end(timeline: Timeline) -> None:
     """Report the end of a turn to all receivers; an exception in one is logged and affects nothing.
 
-    Guarantee: in one process, idempotent by the turn for as long as it is among the latest, because an engine may
     replay an orchestration to its end more than once. After a kill, the next process may report the turn again.
-
-    Args:
-        timeline: of the turn.
     """
     if not _REPORTED_TURNS.add(trace_of(timeline.request).turn):
         return

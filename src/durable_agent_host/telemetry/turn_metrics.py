@@ -70,11 +70,7 @@ _MODELS: Final = ModelLabels()
 
 
 def count_turn(timeline: Timeline) -> None:
-    """Count a turn that has ended.
-
-    Args:
-        timeline: of the turn.
-    """
+    """Count a turn that has ended."""
     outcome = timeline.outcome
     agent = {AGENT: timeline.request.agent}
     status = agent | {"status": str(outcome["status"])}

@@ -114,13 +114,7 @@ def _write_moment(
 
 
 def write_turn(timeline: Timeline) -> None:
-    """Write the spans of a turn that has ended; that of the turn itself comes last.
-
-    Guarantee: the spans have the same ids each time.
-
-    Args:
-        timeline: of the turn.
-    """
+    """Write the spans of a turn that has ended; that of the turn itself comes last."""
     tracer = current_tracer()
     if tracer is None:
         return
@@ -189,7 +183,7 @@ def _attributes_of_turn(timeline: Timeline) -> dict[str, Any]:
 
 
 def tokens_of(usage: dict[str, int]) -> dict[str, int]:
-    """Rename token counts to the names of the semantic conventions. Guarantee: pure."""
+    """Rename token counts to the names of the semantic conventions."""
     return {
         convention_name: usage[framework_name]
         for framework_name, convention_name in _TOKENS.items()

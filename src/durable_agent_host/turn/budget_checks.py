@@ -82,19 +82,7 @@ def find_exceeded_limits(
     before: BudgetUsage,
     grants: Mapping[Kind, int],
 ) -> Iterable[LimitExceeded]:
-    """Return the limits that a call would cross.
-
-    Guarantee: pure.
-
-    Args:
-        scope: of the budget.
-        budget: with its limits.
-        used: so far, by the turn, or by the session with this turn.
-        call_usage: by the call, as estimated before it.
-        before: what was used when the turn began: a limit already exceeded then counts from there, so that an approval
-            allows the limit again.
-        grants: how often a person has allowed the limit again, by kind.
-    """
+    """Return the limits that a call would cross."""
     for kind in KINDS:
         limit = getattr(budget, kind)
         if limit is None:
@@ -111,12 +99,6 @@ def find_exceeded_limits(
 def price_of(prices: Mapping[str, Price], model: str | None) -> Price | None:
     """Return the price of a model.
 
-    Guarantee: pure.
-
-    Args:
-        prices: by the name of a model, the prefix of the names of its dated versions, or `ANY_MODEL`.
-        model: as named by the service, or None.
-
     Returns:
         The price under the longest matching name; for a model without one the highest, so that a budget errs on the
         safe side; None without prices.
@@ -130,15 +112,7 @@ def price_of(prices: Mapping[str, Price], model: str | None) -> Price | None:
 
 
 def usage_of_response(usage: Mapping[str, Any] | None, model: str | None, prices: Mapping[str, Price]) -> BudgetUsage:
-    """Count an answered model call.
-
-    Guarantee: pure.
-
-    Args:
-        usage: token counts by the framework's names, or None when the service reported none.
-        model: that served it.
-        prices: as for `price_of`.
-    """
+    """Count an answered model call."""
     input_tokens, cached_tokens, output_tokens = _count_tokens(usage or {})
     price = price_of(prices, model)
     cost = None
@@ -167,16 +141,7 @@ def _count_tokens(usage: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def reserve(input_tokens: int, max_output_tokens: int, model: str | None, prices: Mapping[str, Price]) -> Reservation:
-    """Estimate what a model call will need, at most `MOST_RESERVED`.
-
-    Guarantee: pure.
-
-    Args:
-        input_tokens: of the request, as estimated.
-        max_output_tokens: allowed by the request, or 0 when it sets no limit.
-        model: that served the last call, or None.
-        prices: as for `price_of`.
-    """
+    """Estimate what a model call will need, at most `MOST_RESERVED`."""
     read = max(input_tokens, 1)
     output_tokens = min(max(max_output_tokens, 0), MOST_RESERVED)
     price = price_of(prices, model)
@@ -187,16 +152,7 @@ def reserve(input_tokens: int, max_output_tokens: int, model: str | None, prices
 def raise_reservation(
     reservation: Reservation, characters: int, model: str | None, prices: Mapping[str, Price]
 ) -> Reservation:
-    """Count what a model call has said so far, where that is more than was reserved for it.
-
-    Guarantee: pure.
-
-    Args:
-        reservation: as the call was reserved.
-        characters: that it has said, in texts and arguments.
-        model: that serves it, or None.
-        prices: as for `price_of`.
-    """
+    """Count what a model call has said so far, where that is more than was reserved for it."""
     more = -(-characters // CHARACTERS_PER_TOKEN) - reservation.output_tokens
     if more <= 0:
         return reservation
@@ -206,7 +162,7 @@ def raise_reservation(
 
 
 def usage_of_reservation(reservation: Reservation) -> BudgetUsage:
-    """Count a model call without a known answer: it may have been made. Guarantee: pure."""
+    """Count a model call without a known answer: it may have been made."""
     return BudgetUsage(tokens=reservation.tokens, cost=reservation.cost, model_calls=1)
 
 

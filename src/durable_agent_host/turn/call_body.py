@@ -34,12 +34,6 @@ class CallBody:
 def encode_body(body: CallBody, max_bytes: int) -> tuple[dict[str, Any], int]:
     """Encode a body as JSON; one that is too large when compressed loses its middle.
 
-    Guarantee: pure.
-
-    Args:
-        body: the body.
-        max_bytes: limit for its compressed text, 0 or more.
-
     Returns:
         The JSON, and the size of the compressed text in bytes.
     """
@@ -65,7 +59,7 @@ def _shorten(body: CallBody, max_bytes: int) -> CallBody:
 
 
 def decode_body(wire: Mapping[str, Any]) -> CallBody:
-    """Decode the output of `encode_body`. Guarantee: pure."""
+    """Decode the output of `encode_body`."""
     text = zlib.decompress(b64decode(wire["body"])).decode()
     head = wire.get("head", len(text))
     return CallBody(text[:head], wire.get("missing", 0), text[head:])

@@ -25,7 +25,6 @@ _STACK: Final = re.compile(
 def format_problem(error: DurableAgentHostError) -> str:
     """Return the message of one of our errors for a caller.
 
-    Guarantee: pure. A long message, which quotes the request, loses its middle: it begins with what is wrong, and ends
     with what to do.
     """
     message = _choose_mask(error)(str(error))
@@ -38,11 +37,7 @@ def format_problem(error: DurableAgentHostError) -> str:
 def error_details(error: BaseException) -> dict[str, Any]:
     """Describe an error as plain data, for a receipt and for the caller.
 
-    Guarantee: pure. Returns the error's type and message, one line, at most 600 characters, without secrets or
     traceback.
-
-    Args:
-        error: the error that ended the turn.
 
     Returns:
         ``type`` (class name) and ``message``; for a `ProviderError` also ``retryable`` and ``retry_after_seconds``.
@@ -61,11 +56,7 @@ def error_details(error: BaseException) -> dict[str, Any]:
 def failure_reason(output: str) -> str:
     """Return why an orchestration failed, for callers.
 
-    Guarantee: pure. Returns which function failed, the error's type and message, one line, at most 600 characters,
     without secrets or stack.
-
-    Args:
-        output: of the orchestration; it repeats the details of a failed activity or sub-orchestration.
     """
     reason = _STACK.split(output[:_MAX_READ_CHARACTERS], maxsplit=1)[0]
     # A worker's own text begins with these two lines, where the host has put nothing before it.

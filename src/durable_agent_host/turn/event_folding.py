@@ -35,12 +35,6 @@ _DIFFERENT: Final = object()
 def fold_stream(body: CallBody, final_response: FinalResponse) -> tuple[Literal["answer", "events"], CallBody]:
     """Turn a streamed answer into JSON.
 
-    Guarantee: pure, but for the app's secrets, which are removed as in `mask_credentials`.
-
-    Args:
-        body: as it arrived.
-        final_response: of the provider.
-
     Returns:
         ``answer`` with the whole answer, as an event at the end of the stream repeats it; otherwise ``events``, with a
         list of them.
@@ -62,11 +56,6 @@ def _encode(value: Any) -> str:
 
 def fold_events(text: str) -> list[dict[str, Any]]:
     """Read the events of a stream, and join those that differ in one text.
-
-    Guarantee: pure.
-
-    Args:
-        text: of the stream.
 
     Returns:
         ``data`` of each event, with ``event`` where it was named, and ``joined``, the number of joined events when it

@@ -49,10 +49,7 @@ _UNKNOWN: Final = EventRule()
 
 
 def rule_of_stored(name: str) -> EventRule:
-    """Return the rule of an event read from a log. Guarantee: pure.
-
-    Args:
-        name: as stored; another version may have written one unknown to this version.
+    """Return the rule of an event read from a log.
 
     Returns:
         Its row. An unknown event is passed to clients unchanged, is never joined or discarded, and ends no turn.
@@ -61,10 +58,7 @@ def rule_of_stored(name: str) -> EventRule:
 
 
 def check_appended(name: str) -> None:
-    """Refuse an event that does not belong in a log. Guarantee: pure.
-
-    Args:
-        name: of an event that this version is about to append.
+    """Refuse an event that does not belong in a log.
 
     Raises:
         ValueError: the table has no such event, or it ends the turn.

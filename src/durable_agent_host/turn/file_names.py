@@ -46,10 +46,7 @@ _BY_ENDING: Final = {
 
 
 def media_type_of_name(name: str | None) -> str | None:
-    """Return the media type for a name's extension. Guarantee: pure.
-
-    Args:
-        name: of a file, or a URL's path, or None.
+    """Return the media type for a name's extension.
 
     Returns:
         The type, or None when the extension is unknown.
@@ -59,12 +56,6 @@ def media_type_of_name(name: str | None) -> str | None:
 
 def check_media_type(media_type: str, where: str) -> str:
     """Check a media type, and remove its parameters.
-
-    Guarantee: pure.
-
-    Args:
-        media_type: from ``Content-Type``.
-        where: the field, for the error.
 
     Returns:
         Type and subtype in lower case.
@@ -80,12 +71,6 @@ def check_media_type(media_type: str, where: str) -> str:
 
 def check_name(raw_name: str, where: str) -> str:
     """Check the name of a file, and remove folders.
-
-    Guarantee: pure.
-
-    Args:
-        raw_name: as given by the caller, possibly with a path.
-        where: the field, for the error.
 
     Returns:
         The name.
@@ -105,10 +90,7 @@ def check_name(raw_name: str, where: str) -> str:
 
 
 def is_inline_displayable(media_type: str) -> bool:
-    """Return whether a browser may show bytes of a type inline, because it cannot execute them. Guarantee: pure.
-
-    Args:
-        media_type: of the bytes.
+    """Return whether a browser may show bytes of a type inline, because it cannot execute them.
 
     Returns:
         True for the images and texts of a short list; HTML, SVG and unknown types are downloads.
@@ -117,11 +99,7 @@ def is_inline_displayable(media_type: str) -> bool:
 
 
 def disposition(name: str, media_type: str) -> str:
-    """Write the header ``Content-Disposition`` of a file. Guarantee: pure.
-
-    Args:
-        name: any text.
-        media_type: decides between ``inline`` and ``attachment``.
+    """Write the header ``Content-Disposition`` of a file.
 
     Returns:
         The value, in ASCII, with nothing in it that could end it. Source: RFC 6266, appendix D; RFC 8187.

@@ -69,11 +69,6 @@ class _Bytes(NamedTuple):
 def read_message(message: Any) -> MessageInput:
     """Read a message: a text, or a list of parts.
 
-    Guarantee: pure.
-
-    Args:
-        message: a JSON value.
-
     Returns:
         The message. A list of one text is the same as the text.
 
@@ -87,11 +82,7 @@ def read_message(message: Any) -> MessageInput:
 
 
 def message_from_contents(contents: Sequence[Content]) -> MessageInput:
-    """Return contents as a message. Guarantee: pure.
-
-    Args:
-        contents: texts, data, URIs and hosted files; at least one.
-    """
+    """Return contents as a message."""
     texts = [content.text or "" for content in contents if content.type == "text"]
     if len(texts) == len(contents) == 1:
         return MessageInput(texts[0])
@@ -99,29 +90,18 @@ def message_from_contents(contents: Sequence[Content]) -> MessageInput:
 
 
 def file_content(data: bytes | memoryview, *, name: str | None, media_type: str | None) -> Content:
-    """Make the content of an uploaded file. Guarantee: pure.
-
-    Args:
-        data: of the file.
-        name: checked, or None.
-        media_type: checked, or None to derive it from the name.
-    """
+    """Make the content of an uploaded file."""
     kind = media_type or media_type_of_name(name) or "application/octet-stream"
     return _data(base64.b64encode(data).decode(), kind, name)
 
 
 def file_reference(file_id: str, name: str | None, media_type: str | None) -> Content:
-    """Make the content that refers to a file by its id. Guarantee: pure."""
+    """Make the content that refers to a file by its id."""
     return Content("hosted_file", file_id=file_id, name=name, media_type=media_type)
 
 
 def with_contents(message: MessageInput, new_contents: Sequence[Content]) -> MessageInput:
-    """Add contents to a message, after its own. Guarantee: pure.
-
-    Args:
-        message: the message; empty when these contents are all of it.
-        new_contents: files and the like, may be empty.
-    """
+    """Add contents to a message, after its own."""
     if not new_contents:
         return message
     before = [decode_content(content) for content in message.contents]
@@ -139,10 +119,7 @@ def _number_parts(message: Sequence[Any]) -> list[tuple[int, Any]]:
 
 
 def checked_text(message: Any) -> str:
-    """Check a text message. Guarantee: pure.
-
-    Args:
-        message: the raw value.
+    """Check a text message.
 
     Returns:
         The same.

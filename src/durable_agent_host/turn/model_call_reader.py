@@ -68,11 +68,6 @@ class CallReader:
     def body(self, name: str, side: Side, final_response: FinalResponse) -> tuple[CallBody, str] | None:
         """Return a body, and its form.
 
-        Args:
-            name: of the call.
-            side: of the call.
-            final_response: of the call's provider.
-
         Returns:
             The body; that of a stream as JSON. The form is empty for another body than that of a stream, see
             `fold_stream`. None when there is no body.

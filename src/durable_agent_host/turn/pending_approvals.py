@@ -27,12 +27,6 @@ _GENERATED_ID: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+
 def approval_request_id(key: ToolKey, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
     """Return the id of a question. Guarantee: pure; two questions of a turn have different ids.
 
-    Args:
-        key: of the call.
-        number: of the question about this call, from 0.
-        changes: how often people have changed the arguments in their answers to this question.
-        is_repeated: an earlier call of the turn has the same call id.
-
     Returns:
         The call's id; followed by its place when it is repeated or looks like an id made here; from the second question
         on, also followed by the number, and after a change by both numbers.
@@ -52,12 +46,6 @@ _HOST_FIELDS: Final = frozenset({"by", "at", "stored"})
 def encode_pending(pending: Sequence[Mapping[str, Any]], approvals: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Encode which calls wait and which answers have arrived.
 
-    Guarantee: pure.
-
-    Args:
-        pending: calls with ``call_id``, ``name``, ``arguments``, ``reason``; the first ones are shown.
-        approvals: by call id; the newest are shown.
-
     Returns:
         ``{pending, answers}``. A call whose arguments or reason do not fit has ``truncated: true`` instead.
     """
@@ -72,12 +60,6 @@ def encode_pending(pending: Sequence[Mapping[str, Any]], approvals: Mapping[str,
 
 def shortened_calls(pending: Sequence[Mapping[str, Any]], max_characters: int) -> tuple[dict[str, Any], ...]:
     """Shorten waiting calls, so that they can travel; the turn's events have them in full.
-
-    Guarantee: pure.
-
-    Args:
-        pending: calls with ``call_id``, ``name``, ``arguments``, ``reason``.
-        max_characters: of all of them as JSON, if possible.
 
     Returns:
         The same calls; the largest have ``truncated: true`` instead of arguments and reason.
@@ -96,10 +78,7 @@ def _shorten(entries: list[dict[str, Any]], container: Any, max_characters: int)
 
 
 def decode_pending(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str, Mapping[str, Any]]]:
-    """Decode which calls wait and which answers have arrived. Guarantee: pure.
-
-    Args:
-        status: the custom status, or None.
+    """Decode which calls wait and which answers have arrived.
 
     Returns:
         Calls that wait, and answers by call id.
@@ -111,14 +90,7 @@ def decode_pending(status: Any) -> tuple[tuple[Mapping[str, Any], ...], dict[str
 
 
 def without_foreign_names(payload: Any, is_own: Callable[[Mapping[str, Any]], bool]) -> list[Any]:
-    """Leave out of the answers of an event what only this host may say: who gave them, when, and where the rest is.
-
-    Guarantee: pure.
-
-    Args:
-        payload: see `parse_approvals`.
-        is_own: whether this host has raised an answer.
-    """
+    """Leave out of the answers of an event what only this host may say: who gave them, when, and where the rest is."""
     filtered_approvals: list[Any] = []
     for approval in _approval_list(payload):
         fields = cast("dict[str, Any]", approval) if isinstance(approval, dict) else {}
@@ -130,12 +102,6 @@ def without_foreign_names(payload: Any, is_own: Callable[[Mapping[str, Any]], bo
 
 def parse_approvals(payload: Any) -> list[tuple[str, dict[str, Any]]]:
     """Parse the payload of the event that answers calls; malformed answers are left out.
-
-    Guarantee: pure.
-
-    Args:
-        payload: ``{call_id, approved, reason?, arguments?, by?, at?, stored?}``, or a list of such objects, or their
-            JSON text: the SDK's ``raise_event`` encodes its payload twice.
 
     Returns:
         Call ids and their answers, in the order of the payload.

@@ -201,12 +201,6 @@ _NOT_FOR_CALLERS: Final = frozenset({"entries", "agent_session", "pending", "sea
 def plan_turn(request: TurnRequest, times: PlanTimes = PlanTimes()) -> Generator[Step, Any, dict[str, Any]]:
     """Yield the steps of a turn in order.
 
-    Guarantee: pure and deterministic: replay gives the same steps.
-
-    Args:
-        request: the client's request.
-        times: time limits of its waits.
-
     Returns:
         The outcome as JSON, without data that the session now holds. A failed step is an outcome, too.
     """
@@ -282,9 +276,6 @@ def _release_session(request: TurnRequest, admission: Mapping[str, Any]) -> Gene
     """Free the session from turns that are gone: the one that holds it, or the one that was to wake the queue.
 
     A failure here does not fail this turn; it checks again after its lease.
-
-    Returns:
-        Whether this turn is the next to run.
     """
     with suppress(Exception):
         if cancelled_turn_id := admission.get("dropped"):
@@ -389,9 +380,6 @@ def _wake(request: TurnRequest, entity_reply: Mapping[str, Any]) -> Generator[St
     """Wake the first turn of the queue; remove those that are gone.
 
     A failure here does not fail this turn; the next turn that asks tries again.
-
-    Returns:
-        Whether this turn is first in the queue.
     """
     with suppress(Exception):
         while turn_id := entity_reply.get("next"):
@@ -405,12 +393,6 @@ def _wake(request: TurnRequest, entity_reply: Mapping[str, Any]) -> Generator[St
 
 def activity_input(request: TurnRequest, step: RunAgent) -> dict[str, Any]:
     """Build the input of the activity.
-
-    Guarantee: pure.
-
-    Args:
-        request: the turn's request.
-        step: the run, with the answers of all rounds so far.
 
     Returns:
         The request as JSON, with ``answers`` when there are some and ``cancelled`` when the turn was cancelled while it

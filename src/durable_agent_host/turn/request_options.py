@@ -64,11 +64,6 @@ _COMMON: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 def check_allowed(allowed_options: AllowedOptions) -> AllowedOptions:
     """Check an app's list of options.
 
-    Guarantee: pure.
-
-    Args:
-        allowed_options: the app's.
-
     Returns:
         The same.
 
@@ -90,12 +85,6 @@ def check_allowed(allowed_options: AllowedOptions) -> AllowedOptions:
 
 def check_options(options: Any, allowed_options: AllowedOptions) -> dict[str, Any]:
     """Check a client's options.
-
-    Guarantee: pure.
-
-    Args:
-        options: of the request's body, or None.
-        allowed_options: by the app, for the agent.
 
     Returns:
         The options; empty when there are none.

@@ -48,12 +48,6 @@ class TooMuchToCheckError(Exception):
 def schema_of(response_format: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the schema in a response format.
 
-    Guarantee: pure.
-
-    Args:
-        response_format: a JSON schema, bare or as ``{"type": "json_schema", "json_schema": {"schema": …}}``, or
-            ``{"type": "json_object"}``.
-
     Returns:
         The schema, or None when any JSON will do.
     """
@@ -67,11 +61,6 @@ def schema_of(response_format: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def check_response_format(response_format: Mapping[str, Any]) -> None:
     """Refuse a response format with an invalid schema or reference, before the model is called.
-
-    Guarantee: pure.
-
-    Args:
-        response_format: as `schema_of` takes it.
 
     Raises:
         RequestError: the schema breaks the rules of JSON Schema, which says where, it cannot be sent to a model, or a
@@ -110,14 +99,7 @@ def _check_form(response_format: Mapping[str, Any]) -> None:
 
 
 def _check_references(schema: dict[str, Any], validator_class: Any) -> None:
-    """Follow all references as a check of an answer does, and check what they lead to besides the schema's own parts.
-
-    Raises:
-        RequestError: a reference leads to no schema.
-        SchemaError: it leads to an invalid one.
-        ValueError: an id is no URI.
-        TypeError, AttributeError: an old dialect has a form that the library of references does not know.
-    """
+    """Follow all references as a check of an answer does, and check what they lead to."""
     specification: Any = specification_with(validator_class.META_SCHEMA["$schema"])
     root = specification.create_resource(schema)
     registry = cast("Any", REGISTRY).with_resource(root.id() or "", root)
@@ -164,13 +146,6 @@ def _resolve_reference(reference: Any, resolver: Any) -> tuple[Any, Any]:
 
 def validate_response(text: str, response_format: Mapping[str, Any], *, max_steps: int | None = None) -> None:
     """Check an answer against the requested format.
-
-    Guarantee: pure.
-
-    Args:
-        text: the model's answer.
-        response_format: as `schema_of` takes it.
-        max_steps: maximum keyword checks; None for no limit.
 
     Raises:
         TooMuchToCheckError: there are more, or some whose time cannot be predicted.
@@ -236,12 +211,7 @@ def _limit_steps(validator_class: Any, max_steps: int) -> Any:
 
 
 def with_value(view: dict[str, Any], text: str, response_format: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Add a structured answer to the view for clients. Guarantee: pure.
-
-    Args:
-        view: of a completed turn.
-        text: the answer's.
-        response_format: as requested, or None.
+    """Add a structured answer to the view for clients.
 
     Returns:
         The view, with the parsed answer as ``value`` when a format was requested.

@@ -362,7 +362,7 @@ def _bounded_or_none(model: str | None) -> str | None:
 
 
 def turn_summary(turn: Turn) -> dict[str, Any]:
-    """Return a short summary of the steps' turn. Guarantee: pure."""
+    """Return a short summary of the steps' turn."""
     outcome = turn.outcome
     status = outcome.status if outcome else "waiting_for_approval" if turn.pending else "running"
     return {

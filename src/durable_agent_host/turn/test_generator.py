@@ -41,7 +41,7 @@ def test_the_turn_is_as_it_was(durable_app):
 
 
 def no_test_reason(turn: Turn) -> str | None:
-    """Return why a turn cannot be copied as a test, or None. Guarantee: pure."""
+    """Return why a turn cannot be copied as a test, or None."""
     if turn.outcome is None or turn.outcome.status != "completed":
         return "only a turn that has completed can be copied as a test"
     if turn.approvals:
@@ -53,13 +53,6 @@ def no_test_reason(turn: Turn) -> str | None:
 
 def generate_test(turn: Turn, calls: Sequence[tuple[Any, Any]], path: str) -> str | None:
     """Generate the test of a turn.
-
-    Guarantee: pure.
-
-    Args:
-        turn: completed.
-        calls: request and answer of each answered model call, in order.
-        path: of ``run``, with its prefix.
 
     Returns:
         A Python module in ASCII; None when an answer is not one of the Responses API.

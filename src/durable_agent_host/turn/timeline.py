@@ -132,14 +132,7 @@ class TimelineWriter:
         self._ended_before = False
 
     def add_step(self, step: Step, started_at: datetime, ended_at: datetime, result: Any) -> None:
-        """Record a step.
-
-        Args:
-            step: the step that ran.
-            started_at: by the orchestration's clock.
-            ended_at: likewise.
-            result: of the step, or the error raised.
-        """
+        """Record a step."""
         match step:
             case CallEntity(operation):
                 error = type(result).__name__ if isinstance(result, Exception) else ""
@@ -158,12 +151,7 @@ class TimelineWriter:
                 pass
 
     def finish(self, outcome: Mapping[str, Any], now: datetime) -> Timeline | None:
-        """Return the timeline; None for a turn that had ended before, and was reported then.
-
-        Args:
-            outcome: the orchestration's output.
-            now: by its clock.
-        """
+        """Return the timeline; None for a turn that had ended before, and was reported then."""
         if self._ended_before:
             return None
         if self._lost_since is not None:
@@ -212,12 +200,6 @@ class TimelineWriter:
 
 def timeline_without_orchestration(request: TurnRequest, outcome: TurnOutcome) -> Timeline | None:
     """Return the timeline of a turn that runs within one call, of an entity or of your own activity.
-
-    Guarantee: pure.
-
-    Args:
-        request: the turn's request.
-        outcome: of the attempt.
 
     Returns:
         The timeline, with only the number of earlier attempts known. None when the turn has not ended.

@@ -33,14 +33,7 @@ _SIZES: Final = WeakKeyDictionary[FunctionTool, int]()
 
 
 def tokens_of_request(messages: Iterable[Message], options: Mapping[str, Any]) -> int:
-    """Estimate how many tokens a model reads for a request.
-
-    Guarantee: pure; a tool is measured once.
-
-    Args:
-        messages: of the request.
-        options: of the request: instructions, tools, a response format and others, which count as JSON.
-    """
+    """Estimate how many tokens a model reads for a request."""
     characters = _characters_of(content for message in messages for content in message.contents)
     tools: Any = options.get("tools") or ()
     tool_list = cast("list[Any]", tools) if isinstance(tools, list | tuple) else [tools]
@@ -98,7 +91,7 @@ def _characters_of_tool(tool: Any) -> int:
 
 
 def characters_of_json(value: Any) -> int:
-    """Count the characters of a value as JSON; 0 for one that has none. Guarantee: pure."""
+    """Count the characters of a value as JSON; 0 for one that has none."""
     try:
         return len(json.dumps(value, ensure_ascii=False, skipkeys=True, default=_plain))
     except (TypeError, ValueError, RecursionError):  # cannot be sent either

@@ -31,19 +31,11 @@ class TurnTrace:
         return self.span_id("turn")
 
     def attempt_span_id(self, number: int) -> int:
-        """Return the span of an attempt.
-
-        Args:
-            number: of the attempt, from 1.
-        """
+        """Return the span of an attempt."""
         return self.span_id("attempt", str(number))
 
     def span_id(self, *parts: str) -> int:
-        """Return the id of a part of the turn.
-
-        Args:
-            parts: name it.
-        """
+        """Return the id of a part of the turn."""
         return int(derived_id("span", self.turn, *parts)[:_SPAN_DIGITS], 16) or 1
 
     @property
@@ -54,11 +46,6 @@ class TurnTrace:
 
 def trace_of(request: TurnRequest) -> TurnTrace:
     """Return the trace of a turn.
-
-    Guarantee: pure; the same for every process and attempt.
-
-    Args:
-        request: of the turn; its ``traceparent`` is continued.
 
     Source: W3C Trace Context, section 3.2.
     """
@@ -76,13 +63,6 @@ def traceparent_in(header: str | None, trace_id: int, flags: int) -> str:
 
     That span is lost when the process dies before it answers, so it is not the turn's parent: the caller's span is, or
     none. The request's sampling decision applies to the turn.
-
-    Guarantee: pure; a valid header value. Only `trace_of` knows when its span is none.
-
-    Args:
-        header: the caller's header, or None.
-        trace_id: of the request's span.
-        flags: of the request's span.
     """
     trace = f"{trace_id:032x}"
     caller = header.split("-") if header is not None else ["00", trace, _no_parent(trace)]

@@ -62,7 +62,7 @@ class Redactor:
         self.buffered_characters: int | None = getattr(redact, "held_characters", None)
 
     def does(self, redact: Redact) -> bool:
-        """Return whether this applies a given function. Guarantee: pure."""
+        """Return whether this applies a given function."""
         return self._redact is redact
 
     def check(self) -> None:
@@ -109,11 +109,6 @@ class Redactor:
     def value(self, value: Any, depth: int = 0) -> Any:
         """Redact every text in a value, keys and numbers included.
 
-        Args:
-            value: contents, and JSON values.
-            depth: how many lists and objects it is in. What is in more than 100 of them is masked as a whole, because a
-                walk through it could end the stack.
-
         Returns:
             The same object where nothing has changed, or a copy.
 
@@ -136,9 +131,6 @@ class Redactor:
 
     def arguments(self, arguments: Any) -> Any:
         """Redact the arguments of a call: inside of JSON, so that it stays JSON.
-
-        Args:
-            arguments: the model's text, or an object.
 
         Raises:
             RedactionError: the app's function failed.
@@ -221,11 +213,6 @@ class Redactor:
         self, response: AgentResponse[Any], *, available_tools: Container[str] | None = None
     ) -> AgentResponse[Any]:
         """Redact an answer, with its structured value.
-
-        Args:
-            response: of the agent.
-            available_tools: names of the tools that the model had: other names in its calls, which it has made up, are
-                redacted. None when they are not known.
 
         Returns:
             The response itself, or a copy.

@@ -28,7 +28,7 @@ class SessionTarget(NamedTuple):
     owner: Owner | None
 
     def claim(self, request: TurnRequest) -> TurnRequest:
-        """Put the required owner of its session into a request, before anything of it is stored. Guarantee: pure."""
+        """Put the required owner of its session into a request, before anything of it is stored."""
         if self.owner is None or self.owner == request.session_owner:
             return request
         return replace(request, owner=encode_owner(self.owner))
@@ -42,11 +42,6 @@ _TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!
 def hash_of(request: Any) -> str:
     """Hash a client's request, to distinguish a retry from another request.
 
-    Guarantee: pure; stable across versions, because receipts keep it.
-
-    Args:
-        request: a text, or a JSON value; anything else counts as its text.
-
     Returns:
         A SHA-256 in hexadecimal digits.
     """
@@ -56,10 +51,7 @@ def hash_of(request: Any) -> str:
 
 
 def valid_traceparent(value: Any) -> str | None:
-    """Return a ``traceparent`` that names a trace. Guarantee: pure.
-
-    Args:
-        value: the header's, or None.
+    """Return a ``traceparent`` that names a trace.
 
     Returns:
         Version, ids and flags, or None when they are malformed; then the turn starts a trace of its own. What a later
@@ -89,23 +81,6 @@ def request_of_client(
 ) -> TurnRequest:
     """Build the request of a client: over HTTP, MCP or any other dialect.
 
-    Guarantee: pure; the same key of the same caller gives the same session and turn.
-
-    Args:
-        agent: the agent's registered name.
-        message: the message.
-        caller: as identified by the gate.
-        session_id: the client's, or None.
-        key: the idempotency key, or None; without a session id, it names the session.
-        secret: of the app, so that nobody can compute the ids of session and turn that a key names.
-        new_id: draws an id for what the client did not name.
-        created_at: UTC, ISO-8601.
-        request_hash: of the client's request, see `hash_of`.
-        response_format: a JSON schema, or None.
-        enable_tool_calls: False offers the model no tools.
-        options: further options for the agent, allowed by the app.
-        policy: what happens when the session is busy.
-
     Returns:
         The request.
     """
@@ -129,15 +104,7 @@ def request_of_client(
 
 
 def turn_of_key(agent: str, session_id: str, key: str, caller: Caller, secret: str) -> str:
-    """Give the id of the turn that a key names in a session. Guarantee: pure.
-
-    Args:
-        agent: the agent's registered name.
-        session_id: without the agent's name.
-        key: the client's.
-        caller: whose the key is.
-        secret: of the app.
-    """
+    """Give the id of the turn that a key names in a session."""
     return derived_id("turn", agent, session_id, key, *_principal_of(caller), secret)
 
 
@@ -150,15 +117,6 @@ def request_of_run(
     agent: str, session_id: str, payload: Any, *, now: str, schema_of: Callable[[Any], dict[str, Any] | None]
 ) -> TurnRequest:
     """Build the request of upstream's ``run`` operation.
-
-    Guarantee: pure.
-
-    Args:
-        agent: the agent's registered name.
-        session_id: the entity's key.
-        payload: upstream's ``RunRequest`` as a dictionary, or a message; a message is a text or a list of parts.
-        now: UTC, ISO-8601; used when the payload has no ``created_at``.
-        schema_of: upstream's response format → a JSON schema, or None.
 
     Returns:
         The request; the correlation id is the turn's id.
@@ -198,13 +156,7 @@ def request_of_run(
 
 
 def request_of_call(agent: str, call_id: str, message: Any, *, created_at: str) -> TurnRequest:
-    """Build the request of an agent in an activity of your own orchestration. Guarantee: pure.
-
-    Args:
-        agent: the agent's name.
-        call_id: identifies the call; the same each time it runs.
-        message: the user's text, or a list of parts.
-        created_at: UTC, ISO-8601.
+    """Build the request of an agent in an activity of your own orchestration.
 
     Returns:
         The request, in a session known only to its journal.
@@ -225,14 +177,6 @@ def request_of_call(agent: str, call_id: str, message: Any, *, created_at: str) 
 
 def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRequest:
     """Decode the input of a turn's orchestration, and fill in what its caller left out.
-
-    Guarantee: pure; the same input gives the same request.
-
-    Args:
-        wire: from `encode_turn_request`, or written by hand: ``agent`` and ``message``, a text or a list of parts, and
-            any other names of `TurnRequest`. Without ``session_id``, a new session begins.
-        instance_id: of the orchestration; it is the turn's id.
-        created_at: when the orchestration was started.
 
     Returns:
         The request.

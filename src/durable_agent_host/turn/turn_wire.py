@@ -24,10 +24,7 @@ _ENCODED_SEPARATELY: Final = (
 
 
 def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
-    """Encode a request as the input of the turn's orchestration. Guarantee: pure.
-
-    Args:
-        request: the turn's request.
+    """Encode a request as the input of the turn's orchestration.
 
     Returns:
         A JSON object, with the names of `TurnRequest`.
@@ -43,10 +40,7 @@ def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
 
 
 def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
-    """Decode a request, ignoring names unknown to this version. Guarantee: pure.
-
-    Args:
-        wire: from `encode_turn_request`.
+    """Decode a request, ignoring names unknown to this version.
 
     Returns:
         The request.
@@ -59,12 +53,6 @@ def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
 def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, dict[str, Any] | None]:
     """Split a request that is too large to travel.
 
-    Guarantee: pure; `join_request` reassembles it.
-
-    Args:
-        request: the turn's request.
-        max_bytes: limit of what travels, as JSON.
-
     Returns:
         The request without its large fields, and those fields, to be stored; or the same request and None.
     """
@@ -75,27 +63,19 @@ def split_request(request: TurnRequest, max_bytes: int) -> tuple[TurnRequest, di
 
 
 def raw_fields(request: TurnRequest) -> dict[str, Any]:
-    """Return a redacted request's original fields; `join_request` puts them back. Guarantee: pure."""
+    """Return a redacted request's original fields; `join_request` puts them back."""
     wire = encode_turn_request(request)
     return {name: wire[name] for name in _LARGE if name in wire}
 
 
 def join_request(request: TurnRequest, stored_fields: Mapping[str, Any]) -> TurnRequest:
-    """Reassemble a split request. Guarantee: pure.
-
-    Args:
-        request: as it travelled.
-        stored_fields: the fields removed by `split_request`.
-    """
+    """Reassemble a split request."""
     large = {name: stored_fields[name] for name in _LARGE if name in stored_fields}
     return replace(request, stored=None, raw=None, **large | {"contents": tuple(stored_fields.get("contents") or ())})
 
 
 def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
-    """Encode an outcome as the result of the activity and the output of the orchestration. Guarantee: pure.
-
-    Args:
-        outcome: the turn's outcome.
+    """Encode an outcome as the result of the activity and the output of the orchestration.
 
     Returns:
         A JSON object, with the names of `TurnOutcome`, except ``served``, ``spent`` and ``work``.
@@ -124,10 +104,7 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
 
 
 def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
-    """Decode an outcome, ignoring names unknown to this version. Guarantee: pure.
-
-    Args:
-        wire: from `encode_turn_outcome`.
+    """Decode an outcome, ignoring names unknown to this version.
 
     Returns:
         The outcome.
@@ -146,11 +123,6 @@ def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
 
 def check_turn_outcome(wire: Any) -> None:
     """Check data that becomes a receipt: anyone who may call entities can call the operation.
-
-    Guarantee: pure.
-
-    Args:
-        wire: the operation's input.
 
     Raises:
         RequestError: it is not an outcome; says what is wrong with it.
@@ -174,7 +146,7 @@ def check_turn_outcome(wire: Any) -> None:
 
 
 def check_figures(wire: Mapping[str, Any]) -> None:
-    """Check the figures of a turn's end. Guarantee: pure.
+    """Check the figures of a turn's end.
 
     Raises:
         RequestError: a figure is not a number.
@@ -188,7 +160,7 @@ def check_figures(wire: Mapping[str, Any]) -> None:
 
 
 def check_turn_named(wire: Any) -> None:
-    """Check that the input of an operation names its turn. Guarantee: pure.
+    """Check that the input of an operation names its turn.
 
     Raises:
         RequestError: it does not.

@@ -88,11 +88,6 @@ _VARIABLE: Final = "DURABLE_AGENT_HOST_CRASH"
 def planned_crash(text: str) -> tuple[str, int]:
     """Parse a plan.
 
-    Guarantee: pure.
-
-    Args:
-        text: ``point``, or ``point:n`` for the n-th time that the point is reached; empty for none.
-
     Returns:
         The point, and at which of its passes to crash; an empty point for none.
 
@@ -121,11 +116,7 @@ def armed_plan() -> list[tuple[str, int]]:
 
 
 def reach(point: str) -> None:
-    """Pass a point; if it is the planned one, kill the process with SIGKILL.
-
-    Args:
-        point: one of `CRASH_POINTS`.
-    """
+    """Pass a point; if it is the planned one, kill the process with SIGKILL."""
     plan = armed_plan()
     planned, left = plan[0]
     if planned == point:

@@ -104,11 +104,7 @@ class Followers:
         self._is_closed = False
 
     def announce(self, appends: Iterable[Appended]) -> None:
-        """Deliver appended records to the followers of their logs, and wake them.
-
-        Args:
-            appends: in the order of the offsets.
-        """
+        """Deliver appended records to the followers of their logs, and wake them."""
         mailboxes_to_wake: set[_FollowerQueue] = set()
         with self._lock:
             for log_id, records, size_bytes in appends:
@@ -135,14 +131,6 @@ class Followers:
         until: asyncio.Future[Any] | None = None,
     ) -> AsyncGenerator[LogPage]:
         """Yield present and future records: announced ones directly, all others by reading.
-
-        Args:
-            log: read for records that were not announced.
-            log_id: the log.
-            from_offset: as in `TurnLog.follow`.
-            max_bytes: as there.
-            idle_seconds: likewise.
-            until: likewise.
 
         Yields:
             Pages with at least one record, and empty ones after a silence.

@@ -190,10 +190,6 @@ def _has_usage(response: Mapping[str, Any]) -> bool:
 async def read_journal(log: TurnLog, log_id: str) -> JournalState:
     """Read the records of all attempts of a turn.
 
-    Args:
-        log: the store.
-        log_id: the log; a missing one is empty.
-
     Raises:
         LogError: the store does not answer.
         CorruptStateError: entries are missing; reading the rest as complete would repeat finished work.
@@ -250,12 +246,7 @@ class Journal:
         return self.position, self.recorded.responses.get(self.position)
 
     async def record_background_call(self, position: int, continuation: Mapping[str, Any] | None) -> None:
-        """Append how to fetch a response that the service generates in the background; durable when this returns.
-
-        Args:
-            position: of the model call.
-            continuation: the chat client's continuation token; None when there is nothing to fetch.
-        """
+        """Append how to fetch a response that the service generates in the background; durable when this returns."""
         self.recorded.continuations[position] = continuation
         await self._writer.commit(encode_journal_entry(ModelCallStartedEntry(position, continuation)))
 
@@ -268,12 +259,7 @@ class Journal:
         reach("journal.model.after_append")
 
     def side_call(self, position: int, number: int) -> Mapping[str, Any] | None:
-        """Look up the response of a strategy's model call.
-
-        Args:
-            position: of the model call before which it is made.
-            number: among the calls that strategies make there, from 0.
-        """
+        """Look up the response of a strategy's model call."""
         return self.recorded.side_calls.get((position, number))
 
     async def side_call_finished(self, position: int, number: int, response: Mapping[str, Any]) -> None:
@@ -289,26 +275,13 @@ class Journal:
         reach("journal.inner_call.after_append")
 
     async def call_reserved(self, position: int, number: int | None, reservation: Reservation, seconds: float) -> None:
-        """Append that a model call begins under a budget; durable when this returns.
-
-        Args:
-            position: as in `BudgetReservedEntry`.
-            number: likewise.
-            reservation: its possible usage.
-            seconds: how long the agent has worked on the turn.
-        """
+        """Append that a model call begins under a budget; durable when this returns."""
         reach("journal.budget.before_reserve")
         await self._writer.commit(encode_journal_entry(BudgetReservedEntry(position, number, reservation, seconds)))
         reach("journal.budget.after_reserve")
 
     def call_raised(self, position: int, number: int | None, reservation: Reservation) -> None:
-        """Append that a reserved call used more than was reserved; durable soon, and before later entries.
-
-        Args:
-            position: as it was reserved.
-            number: the same.
-            reservation: its minimum usage so far.
-        """
+        """Append that a reserved call used more than was reserved; durable soon, and before later entries."""
         entry = encode_journal_entry(ReservationRaisedEntry(position, number, reservation))
         self._writer.append_soon(entry, within_seconds=_LAZY_SECONDS)
 
@@ -324,9 +297,6 @@ class Journal:
 
     def next_tool_call(self, call_id: str) -> tuple[ToolKey, RecordedTool]:
         """Begin a tool call; in the order in which the model made them.
-
-        Args:
-            call_id: from the model.
 
         Returns:
             Its key, and its recorded data.

@@ -18,7 +18,7 @@ from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRe
 
 
 def check_order(log_id: str, records: Iterable[LogRecord], *, after: LogRecord | None = None) -> LogRecord | None:
-    """Check that records of a log follow each other. Guarantee: pure.
+    """Check that records of a log follow each other.
 
     Args:
         log_id: the log.
@@ -46,7 +46,7 @@ def check_order(log_id: str, records: Iterable[LogRecord], *, after: LogRecord |
 
 
 def missing_entries(log_id: str, offset: int) -> CorruptStateError:
-    """Make the error for a log that has lost entries. Guarantee: pure.
+    """Make the error for a log that has lost entries.
 
     Args:
         log_id: the log.

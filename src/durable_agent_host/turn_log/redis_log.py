@@ -236,7 +236,7 @@ _QUIET_SECONDS: Final = 3.0
 
 
 def channel_of(log_id: str) -> str:
-    """Return the channel that publishes the appends to a log. Guarantee: pure."""
+    """Return the channel that publishes the appends to a log."""
     return f"{_PREFIX}:{{{log_id}}}"
 
 

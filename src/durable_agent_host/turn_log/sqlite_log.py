@@ -106,11 +106,7 @@ class Append(Job):
         self.appended: Appended | None = None
 
     def build_rows(self, log: "KnownLog | None") -> list[tuple[int, int, str]]:
-        """Return the rows for ``entries``; none, and a `refusal`, if the attempt may not write or the log is damaged.
-
-        Args:
-            log: the log within the transaction, whose next offset advances; None if it does not exist.
-        """
+        """Return the rows of ``entries``; none, and a `refusal`, if the attempt may not write or the log is damaged."""
         self.refusal = None
         if log is not None and log.is_damaged:
             self.refusal = LogError(_describe_damage(self.log_id))
@@ -176,10 +172,6 @@ def append_all(connection: sqlite3.Connection, appends: Sequence[Append]) -> Non
 
     Each step of a statement releases the GIL, and waits to get it back while other threads are busy: one or two
     statements per log would take a fifth of a second for 200 logs.
-
-    Args:
-        connection: within a transaction.
-        appends: in order; those that may not write are refused, the others are written.
     """
     logs = _find_logs(connection, [append.log_id for append in appends])
     rows: list[tuple[int, int, str]] = []

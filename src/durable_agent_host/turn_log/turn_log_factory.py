@@ -37,12 +37,6 @@ def sweep_regularly(
 
     A failed sweep is logged. Several processes may sweep one store.
 
-    Args:
-        log: of the store to sweep.
-        older_than_seconds: age of a log's last entry.
-        first_seconds: until the first sweep.
-        every_seconds: between sweeps.
-
     Returns:
         Ends the thread when it is set.
     """
@@ -87,10 +81,6 @@ def open_turn_log(settings: Settings, environment: Mapping[str, str] = os.enviro
 
 def choose_turn_log(settings: Settings, environment: Mapping[str, str] = os.environ) -> TurnLog:
     """Create the turn log that the settings name; connects to nothing.
-
-    Args:
-        settings: ``turn_log`` names the store; a store that expires logs itself receives their retention.
-        environment: names the embedded host's data folder, if it is the host, and the app's storage account.
 
     Returns:
         The log; without a setting a SQLite file in the embedded host's data folder, else the app's storage account.

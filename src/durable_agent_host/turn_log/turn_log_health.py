@@ -43,9 +43,6 @@ class Probe:
     async def problem(self, ask: Callable[[], Awaitable[Any]]) -> Exception | None:
         """Return what is wrong with the store.
 
-        Args:
-            ask: makes the write; its error is the answer.
-
         Returns:
             The error, a `TimeoutError` without an answer in time, or None if the write succeeded.
         """
@@ -116,11 +113,6 @@ class LogProbe(Probe):
 
 def name_of(error: BaseException) -> str:
     """Return an error's name in one word, for callers who may not see more: the driver's code or type of error.
-
-    Guarantee: pure; contains no address, path or text of the store.
-
-    Args:
-        error: of a store.
 
     Returns:
         Such as ``SQLITE_FULL``, ``403`` or ``ConnectionError``.

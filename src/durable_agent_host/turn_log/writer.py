@@ -34,9 +34,6 @@ class WriteBatcher:
     def next_write_time(self, earliest: float) -> float:
         """Return when to write.
 
-        Args:
-            earliest: when the writer wants to write; by the loop's clock.
-
         Returns:
             That time if no other write is close before it, else the next tick.
         """
@@ -48,12 +45,7 @@ class WriteBatcher:
         return tick
 
     def record_start(self, due: float, now: float) -> None:
-        """Record that a tick's writes start, and adapt the length of ticks.
-
-        Args:
-            due: as returned by `due`.
-            now: by the loop's clock.
-        """
+        """Record that a tick's writes start, and adapt the length of ticks."""
         if due <= self._anchor:  # recorded already, or of an earlier anchor
             return
         self._anchor = due
@@ -67,11 +59,7 @@ _TICKS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, WriteBatcher]] = Weak
 
 
 def ticks_of(loop: asyncio.AbstractEventLoop) -> WriteBatcher:
-    """Return the ticks of a loop, always the same object.
-
-    Args:
-        loop: the running one.
-    """
+    """Return the ticks of a loop, always the same object."""
     found = _TICKS.get(loop)
     if found is None:
         found = _TICKS[loop] = WriteBatcher()
@@ -137,10 +125,6 @@ class TurnLogWriter:
     async def put(self, event: str, data: Mapping[str, Any]) -> None:
         """Append an event for clients: durable soon, and before anything committed later.
 
-        Args:
-            event: its name, of `durable_agent_host.turn.event_names`.
-            data: its JSON object; must not change afterwards.
-
         Raises:
             ValueError: the log accepts no event of this name.
             FencedError: a later attempt has begun; this one must stop.
@@ -157,11 +141,6 @@ class TurnLogWriter:
     def append_soon(self, entry: LogEntry, *, size_bytes: int = _ENTRY_BYTES, within_seconds: float = 0.0) -> None:
         """Append an entry that recovery does not need: durable soon, and before anything committed later.
 
-        Args:
-            entry: of a kind that is not sent to clients.
-            size_bytes: its approximate size.
-            within_seconds: how long it may wait to be written with something else.
-
         Raises:
             FencedError: a later attempt has begun; this one must stop.
             LogError: an earlier write failed finally.
@@ -176,9 +155,6 @@ class TurnLogWriter:
 
     async def commit(self, *entries: LogEntry) -> int:
         """Append entries; they, and everything put before, are durable when this returns.
-
-        Args:
-            entries: at least one; they stay adjacent.
 
         Returns:
             The offset of the first one.

@@ -54,13 +54,7 @@ _TELLTALES = ("is_replaying", "histories")
 
 
 def is_own_generator(function: object) -> bool:
-    """Return whether an orchestrator is a plain generator function that cannot tell a replay from its code.
-
-    Guarantee: pure.
-
-    Args:
-        function: as registered.
-    """
+    """Return whether an orchestrator is a plain generator function that cannot tell a replay from its code."""
     code = getattr(function, "__code__", None)
     is_plain = inspect.isgeneratorfunction(function) and not hasattr(function, "__wrapped__")
     return is_plain and isinstance(code, CodeType) and not _reads_telltale(code)

@@ -64,13 +64,7 @@ class ClientAddresses:
 
 
 def encode_client_binding(addresses: ClientAddresses, task_hub: str | None, connection: str | None) -> str:
-    """Encode the JSON text for ``DurableOrchestrationClient``.
-
-    Args:
-        addresses: of the host.
-        task_hub: of the binding.
-        connection: name of the connection setting, of the binding.
-    """
+    """Encode the JSON text for ``DurableOrchestrationClient``."""
     base = addresses.origin + WEBHOOK_PATH
     code = f"code={addresses.code}"
     query = addresses.query(task_hub, connection)

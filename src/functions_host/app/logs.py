@@ -35,12 +35,7 @@ def start_logs(*, verbose: bool) -> "Console":
 
 
 def show_app(levels: Mapping[str, int], environment: Mapping[str, str] = os.environ) -> None:
-    """Apply the app's log settings and capture its prints; call it before the import of the app.
-
-    Args:
-        levels: by category, from ``host.json``.
-        environment: with ``PYTHON_ENABLE_DEBUG_LOGGING``, loggers without an own level pass DEBUG.
-    """
+    """Apply the app's log settings and capture its prints; call it before the import of the app."""
     root = logging.getLogger()
     console = next((handler for handler in root.handlers if isinstance(handler, Console)), None)
     if console is None:

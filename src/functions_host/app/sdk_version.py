@@ -29,9 +29,6 @@ def newer_durable_sdk() -> str | None:
 def check_durable_sdk_version(functions: Iterable[AppFunction] | None = None) -> None:
     """Refuse an app that uses an unsupported SDK.
 
-    Args:
-        functions: of the app; None when loading failed, in which case the imports decide.
-
     Raises:
         StartupError: the SDK is unsupported; the message names the version to install.
     """

@@ -34,12 +34,7 @@ class CommitMark:
             _logger.warning("The mark %s was not written: %s", self._path, error)
 
     def compare(self, database: Path, count: int) -> None:
-        """Describe the loss when a database has fewer commits than were acknowledged.
-
-        Args:
-            database: its path.
-            count: number of its commits.
-        """
+        """Describe the loss when a database has fewer commits than were acknowledged."""
         count_text, _, at = os.pread(self._file, 100, 0).decode(errors="replace").strip().partition(" ")
         try:
             marked_count = int(count_text or 0)

@@ -39,10 +39,6 @@ _plans: list[_Plan] = []
 def arm(text: str, act: Callable[[], None] = kill_process) -> None:
     """Plan a crash.
 
-    Args:
-        text: ``point``, or ``point:n`` for the n-th pass of the point; empty for no crash.
-        act: called at that point.
-
     Raises:
         ValueError: there is no such point; the message names all.
     """

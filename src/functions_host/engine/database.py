@@ -228,9 +228,6 @@ class Database:
     def transaction(self, kind: str) -> Generator[sqlite3.Connection]:
         """Run the body in one transaction, rolled back when it raises.
 
-        Args:
-            kind: what is committed; one of ``crash_points.COMMITS``.
-
         Raises:
             StoreError: nothing was written.
         """
@@ -283,10 +280,6 @@ class Database:
 
 async def when_unlocked[T](operation: Callable[[], Awaitable[T] | T], seconds: float) -> T:
     """Do work that writes; while another program holds the file locked, wait and let the loop continue.
-
-    Args:
-        operation: changes nothing when it raises `StoreBusyError`.
-        seconds: how long to wait.
 
     Raises:
         StoreBusyError: the file stayed locked.

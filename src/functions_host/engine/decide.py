@@ -59,10 +59,6 @@ _HOLDING_KINDS = frozenset({"activity", "timer", "child"})
 def select_arrivals(ledger: Ledger, arrivals: Sequence[Completion]) -> tuple[list[int], list[int]]:
     """Select the arrivals of the next episode.
 
-    Args:
-        ledger: the generation so far.
-        arrivals: in arrival order, may be empty.
-
     Returns:
         Indices to deliver, and indices to drop because nothing can ever wait for them. The rest stays. While a
         retried task is open, one arrival at a time is delivered: the number of the next attempt depends on the
@@ -115,16 +111,6 @@ def decide_episode(
     now: float,
 ) -> Decision:
     """Turn the answer of one episode into changes.
-
-    Args:
-        ledger: the generation before ``delivered_events``; not changed.
-        delivered_events: the new events of this episode.
-        answer: of the orchestrator.
-        retried_actions: actions with a retry policy by their first number, from earlier decisions; needed with a
-            partial answer.
-        catalog: the functions that exist.
-        generation: instance, execution and orchestrator name.
-        now: time of the episode, for retry timers.
 
     Returns:
         The changes; new task numbers ascend in the events.

@@ -94,10 +94,6 @@ class Ledger:
 
         An exact match of the names takes precedence over one that ignores case. Events are delivered only to open
         waits: the SDK keeps one early event per name and answers every later wait with it.
-
-        Args:
-            name: of the event.
-            used_counts: waits that earlier events of the same episode answer, by name.
         """
         if self._has_open_wait(name, used_counts):
             return name

@@ -19,12 +19,7 @@ def format_second(seconds: float) -> str:
 
 
 def encode_json(value: Any) -> str:
-    """Encode a value of the app.
-
-    Args:
-        value: as Python reads JSON; NaN and Infinity, which JSON does not have, become texts, as the platform writes
-            them.
-    """
+    """Encode a value of the app."""
     try:
         return json.dumps(value, allow_nan=False)
     except ValueError:

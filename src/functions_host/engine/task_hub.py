@@ -243,7 +243,6 @@ class TaskHub:
     async def purge_all(self, instance_filter: InstanceFilter) -> int:
         """Delete all instances that have ended and that the filter matches; returns how many.
 
-        Guarantee: idempotent. Deletes in batches, between which other work goes on; when it is cut short, those before
         are deleted.
         """
         count = 0

@@ -208,14 +208,7 @@ class HttpConnection(WatchedConnection, HttpToolsProtocol):
 
 
 class _LimitedConnection(h11.Connection):
-    """h11's parser, which by itself limits only heads that have not ended.
-
-    Args:
-        limits: for the client.
-
-    Attributes:
-        refusal: why a request was refused that h11 itself would take.
-    """
+    """h11's parser, which by itself limits only heads that have not ended."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         super().__init__(h11.SERVER, limits.line_bytes + limits.header_bytes)

@@ -57,11 +57,6 @@ class OwnCalls:
     async def call(self, method: str, url: str, body: bytes | None) -> tuple[int, Any]:
         """Make a call; callable from any loop.
 
-        Args:
-            method: of HTTP.
-            url: of this host, as the client writes it.
-            body: JSON, or None.
-
         Returns:
             The status and the parsed body, None when it is empty.
         """

@@ -52,12 +52,7 @@ class AgentRecordings:
 
 
 def with_run_ids(events: list[Json], run: Json) -> list[Json]:
-    """Return a recorded stream with the ids of the run that replays it.
-
-    Args:
-        events: recorded events.
-        run: run object of this server.
-    """
+    """Return a recorded stream with the ids of the run that replays it."""
     run_objects = [
         event["data"] for event in events if event["event"].startswith("thread.run.") and "step" not in event["event"]
     ]

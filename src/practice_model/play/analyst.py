@@ -116,14 +116,7 @@ You asked: "{{asked}}"."""
 
 
 def analyse(id_generator: IdGenerator, user_text: str, container_id: str, *, include_outputs: bool) -> list[Json]:
-    """Return the two code runs and the report with its file citation.
-
-    Args:
-        id_generator: generates the ids.
-        user_text: the user's text; the report quotes it.
-        container_id: container of the code run and the file.
-        include_outputs: whether the request includes logs.
-    """
+    """Return the two code runs and the report with its file citation."""
     analysis = items.build_code_call(id_generator, SCRIPT, container_id, logs=LOGS, include_outputs=include_outputs)
     saving = items.build_code_call(
         id_generator, SAVE_SCRIPT, container_id, logs=SAVE_LOGS, include_outputs=include_outputs

@@ -35,11 +35,7 @@ class AnthropicRecording(Recording):
 
 
 def load_recordings(folder: Path | None) -> Recordings:
-    """Load the recordings of this API; empty if the folder has none.
-
-    Args:
-        folder: folder with a subfolder ``anthropic``.
-    """
+    """Load the recordings of this API; empty if the folder has none."""
     root = folder / "anthropic" if folder else None
     if root is None or not root.is_dir():
         return Recordings({})

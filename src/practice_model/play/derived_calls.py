@@ -46,12 +46,7 @@ def is_question(text: str) -> bool:
 
 
 def derive_calls(text: str, functions: Mapping[str, Json]) -> list[Call]:
-    """Return the calls that the sentence requests, in its order; empty without a tool's name.
-
-    Args:
-        text: the user's message.
-        functions: tool name → JSON schema of its parameters.
-    """
+    """Return the calls that the sentence requests, in its order; empty without a tool's name."""
     explicit_calls = _parse_explicit_calls(text, functions)
     if explicit_calls:
         return explicit_calls

@@ -37,9 +37,6 @@ class GeminiRecording(Recording):
 def load_recordings(folder: Path | None) -> Recordings | None:
     """Load the subfolder with Gemini's traffic.
 
-    Args:
-        folder: folder of all recordings, or None.
-
     Returns:
         The recordings; None without the subfolder.
     """

@@ -147,13 +147,6 @@ def run_step(
 ) -> FakeResponse | HttpError:
     """Return the response to a request from a plan's step.
 
-    Args:
-        step: step of a plan.
-        parsed_request: the request.
-        id_generator: generates new ids.
-        recordings: recorded traffic; None without.
-        get_container: returns the id of the request's container, always the same.
-
     Raises:
         PlanError: the step names an unknown recording.
     """

@@ -75,13 +75,7 @@ class ServiceState(Protocol):
 
 
 def check_request(body: Any, service_state: ServiceState, *, now: float) -> HttpError | None:
-    """Return the live API's error for this request; None if it is accepted.
-
-    Args:
-        body: the parsed body, or None if it is not JSON.
-        service_state: the service's state.
-        now: seconds, on the clock of the containers.
-    """
+    """Return the live API's error for this request; None if it is accepted."""
     if not isinstance(body, dict):
         return HttpError(400, "The request body is not valid JSON.")
     request = cast("Json", body)

@@ -37,11 +37,7 @@ _MISSING_CALL: Final = (
 
 
 def check_request(body: Any) -> HttpError | None:
-    """Return the first error of a request, or None.
-
-    Args:
-        body: parsed JSON.
-    """
+    """Return the first error of a request, or None."""
     if not isinstance(body, dict):
         return HttpError(400, "We could not parse the JSON body of your request.")
     request = cast("Json", body)

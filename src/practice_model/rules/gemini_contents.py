@@ -36,14 +36,7 @@ IsSignature = Callable[[str], bool]
 
 
 def check_request(model: str, body: Any, is_signature: IsSignature, issued_parts: Sequence[Json]) -> HttpError | None:
-    """Return the API's error for a request; None if it is accepted.
-
-    Args:
-        model: the model in the URL.
-        body: the parsed body; None if it is not JSON.
-        is_signature: whether a thought signature is genuine.
-        issued_parts: parts that the service has issued; they are accepted regardless of their content.
-    """
+    """Return the API's error for a request; None if it is accepted."""
     if not isinstance(body, dict):
         return _invalid("Invalid JSON payload received. Unexpected token.")
     contents = list_objects(cast("Json", body).get("contents"))

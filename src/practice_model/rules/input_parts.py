@@ -28,12 +28,7 @@ _FIELDS = {
 
 
 def check_parts(parts: list[Any], path: str) -> Iterator[HttpError]:
-    """Yield the violations in the parts of a message or tool result.
-
-    Args:
-        parts: its content.
-        path: path of the content, such as ``input[0].content``.
-    """
+    """Yield the violations in the parts of a message or tool result."""
     for index, part in enumerate(parts):
         part_path = f"{path}[{index}]"
         if not isinstance(part, dict):

@@ -84,12 +84,7 @@ ID_PREFIXES: dict[str, str] = {
 
 
 def check_item_schema(items: Sequence[Json], *, annotations_required: bool) -> HttpError | None:
-    """Return the first schema violation of these input items.
-
-    Args:
-        items: the input, as sent.
-        annotations_required: whether an `output_text` part without `annotations` is rejected, as strict servers do.
-    """
+    """Return the first schema violation of these input items."""
     for index, item in enumerate(items):
         path = f"input[{index}]"
         for violation in _find_violations(item, path, annotations_required=annotations_required):

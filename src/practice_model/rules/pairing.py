@@ -136,15 +136,7 @@ def check_reasoning(
     *,
     is_stored: bool,
 ) -> HttpError | None:
-    """Return the error for reasoning without its follower, or a stored item without its reasoning.
-
-    Args:
-        replayed_items: the request's input, references resolved.
-        previous_items: items that the service prepends.
-        issued_items: lookup of the items issued before.
-        rules: enabled inferred rules.
-        is_stored: whether the request leaves `store` on.
-    """
+    """Return the error for reasoning without its follower, or a stored item without its reasoning."""
     for violation in _find_reasoning_violations(
         replayed_items, previous_items, issued_items, rules, is_stored=is_stored
     ):

@@ -95,14 +95,7 @@ def get_conversation_id(body: Mapping[str, Any]) -> str | None:
 
 
 def check_request(body: Any, service_state: ServiceState, rules: Rules, *, now: float) -> HttpError | None:
-    """Return the live API's error for this request; None if it is accepted.
-
-    Args:
-        body: the parsed body, or None if it is not JSON.
-        service_state: the service's state.
-        rules: enabled inferred rules.
-        now: seconds, on the clock of the containers.
-    """
+    """Return the live API's error for this request; None if it is accepted."""
     if not isinstance(body, dict):
         hint = "The API expects a JSON payload, but what was sent was not valid JSON."
         return HttpError(400, f"We could not parse the JSON body of your request. {hint}")

@@ -19,13 +19,7 @@ def not_found_error(kind: str, object_id: str) -> HttpError:
 
 
 def check_message(body: Any, thread_id: str, active_run_id: str | None) -> HttpError | None:
-    """Check a posted message.
-
-    Args:
-        body: parsed body of the request.
-        thread_id: id of the thread.
-        active_run_id: id of the run that locks it, or None.
-    """
+    """Check a posted message."""
     message = cast("Json", body) if isinstance(body, dict) else {}
     if message.get("role") not in {"user", "assistant"}:
         reason = f"Invalid value: '{message.get('role')}'. Supported values are: 'user' and 'assistant'."
@@ -38,14 +32,7 @@ def check_message(body: Any, thread_id: str, active_run_id: str | None) -> HttpE
 
 
 def check_new_run(body: Any, agents: Mapping[str, Json], thread_id: str, active_run_id: str | None) -> HttpError | None:
-    """Check the request for a new run.
-
-    Args:
-        body: parsed body of the request.
-        agents: agents by id.
-        thread_id: id of the thread.
-        active_run_id: id of the run that locks it, or None.
-    """
+    """Check the request for a new run."""
     request = cast("Json", body) if isinstance(body, dict) else {}
     if not request.get("assistant_id"):
         return HttpError(400, "Missing required parameter: 'assistant_id'.", "missing_required_parameter")
@@ -57,12 +44,7 @@ def check_new_run(body: Any, agents: Mapping[str, Json], thread_id: str, active_
 
 
 def check_tool_outputs(body: Any, run: Mapping[str, Any]) -> HttpError | None:
-    """Check tool outputs or approvals submitted to a run: exactly one for each of its open calls.
-
-    Args:
-        body: parsed body of the request.
-        run: current state of the run.
-    """
+    """Check tool outputs or approvals submitted to a run: exactly one for each of its open calls."""
     status = run["status"]
     if status != "requires_action":
         return HttpError(400, f'Runs in status "{status}" do not accept tool outputs.')

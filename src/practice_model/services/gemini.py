@@ -29,11 +29,7 @@ from practice_model.rules import gemini_contents as rules
 
 
 def gemini_routes(shared_state: SharedState) -> list[Route]:
-    """List the routes of the service.
-
-    Args:
-        shared_state: common to all services.
-    """
+    """List the routes of the service."""
     service = _GeminiService(shared_state)
     return [
         Route(f"{prefix}/{version}/models/{{model}}:{{method}}", service.generate, methods=["POST"])

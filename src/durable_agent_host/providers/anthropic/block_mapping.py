@@ -29,7 +29,7 @@ _OTHER_NAMES: Final = {"document_title": "title", "file_id": "file_id", "cited_t
 
 
 def merge_text(blocks: Sequence[Block]) -> Content:
-    """Make one text of text blocks. Guarantee: pure."""
+    """Make one text of text blocks."""
     content = Content("text", text="".join(_block_text(block) for block in blocks))
     annotations = [
         _annotation(cast("Block", citation), start, end)
@@ -42,27 +42,13 @@ def merge_text(blocks: Sequence[Block]) -> Content:
 
 
 def missing_fields(blocks: Sequence[Block], content: Content) -> Block:
-    """Return the fields of blocks that a text lacks: where it was cut, or the blocks if they have other fields.
-
-    Guarantee: pure.
-
-    Args:
-        blocks: from the service.
-        content: the result of `merge_text` for them.
-    """
+    """Return the fields of blocks that a text lacks: where it was cut, or the blocks if they have other fields."""
     cuts = {"cuts": _lengths(blocks)} if len(blocks) > 1 else {}
     return cuts if split_text(content, cuts) == list(blocks) else {"blocks": list(blocks)}
 
 
 def split_text(content: Content, metadata: Mapping[str, Any]) -> list[Block]:
-    """Cut a text into its blocks again, the inverse of `merge_text`.
-
-    Guarantee: pure.
-
-    Args:
-        content: of type text.
-        metadata: of the content.
-    """
+    """Cut a text into its blocks again, the inverse of `merge_text`."""
     if (stored_blocks := metadata.get("blocks")) is not None:
         return cast("list[Block]", stored_blocks)
     text = content.text or ""
@@ -77,7 +63,7 @@ def split_text(content: Content, metadata: Mapping[str, Any]) -> list[Block]:
 
 
 def streamed_annotations(citation: Any) -> list[Annotation]:
-    """Make annotations of a citation that has just streamed. Guarantee: pure."""
+    """Make annotations of a citation that has just streamed."""
     return [_annotation(cast("Block", citation), None, None)] if isinstance(citation, dict) else []
 
 
@@ -124,14 +110,7 @@ group_by_item: Final = _METADATA.group
 
 
 def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> list[Content]:
-    """Make the contents of one position of the output, from its finished blocks.
-
-    Guarantee: pure.
-
-    Args:
-        contents: as streamed; returned if the stream ended before the block did.
-        item: see `message_accumulator`; None also for items of others.
-    """
+    """Make the contents of one position of the output, from its finished blocks."""
     if item is None or "blocks" not in item:
         return contents
     blocks = cast("list[Block]", item["blocks"])
@@ -147,10 +126,7 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
 
 
 def rebuild_blocks(group: Sequence[Content]) -> list[Block]:
-    """Rebuild the blocks of a group with metadata for sending: none for a container, several for a text that was cut.
-
-    Guarantee: pure; the blocks share values with the contents, and must not be changed.
-    """
+    """Rebuild the blocks of a group with metadata: none for a container, several for a text that was cut."""
     metadata = cast("Block", group[0].additional_properties[STAMP])
     if metadata["type"] == CONTAINER:
         return []
@@ -163,7 +139,7 @@ def rebuild_blocks(group: Sequence[Content]) -> list[Block]:
 
 
 def find_container(contents: Iterable[Content]) -> Mapping[str, Any] | None:
-    """Return the container that contents name last, from their properties. Guarantee: pure."""
+    """Return the container that contents name last, from their properties."""
     properties = None
     for content in contents:
         if find_item_metadata(content) is not None and content.additional_properties.get("container_id"):

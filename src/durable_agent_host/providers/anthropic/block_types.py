@@ -293,7 +293,7 @@ _UNKNOWN: Final = BlockType(_carrier, _no_fields)
 
 
 def block_type(kind: Any) -> BlockType:
-    """Return the row for a type of block; an unknown one is stored in full. Guarantee: pure."""
+    """Return the row for a type of block; an unknown one is stored in full."""
     return BLOCK_TYPES.get(str(kind), _UNKNOWN)
 
 

@@ -56,12 +56,6 @@ _DOCUMENTS: Final = {"application/pdf": "base64", "text/plain": "text"}
 def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
     """Write a message of contents without metadata.
 
-    Guarantee: pure.
-
-    Args:
-        message: of the conversation.
-        prepare: the framework's method; called with contents that it can write.
-
     Returns:
         Messages with ``role`` and ``content``.
     """
@@ -141,11 +135,6 @@ _READER: Final = "_durable_reader"
 
 def adapt_client(client: Any) -> Any:
     """Copy a client of Anthropic so that it keeps the provider's blocks.
-
-    Guarantee: pure; the client is not changed.
-
-    Args:
-        client: of the class `RawAnthropicClient` or one derived from it.
 
     Returns:
         A copy that shares its connections; the client itself when it is already adapted.

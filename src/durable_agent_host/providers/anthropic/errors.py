@@ -71,8 +71,6 @@ def explain_error(error: BaseException) -> ProviderError | None:
 def find_lost_state(error: BaseException) -> LostState | None:
     """Return what the service has lost, when it rejected a request for that reason.
 
-    Guarantee: pure.
-
     Args:
         error: raised by the agent.
 

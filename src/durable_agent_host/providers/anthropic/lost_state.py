@@ -28,14 +28,6 @@ def remove_lost_items(
 ) -> tuple[list[Message], dict[str, Any]]:
     """Remove the items that can no longer be sent.
 
-    Guarantee: pure; the messages are not changed.
-
-    Args:
-        messages: the stored conversation.
-        stored_losses: this function's previous result: ``expired_containers`` by id, and ``unreadable_thoughts``, the
-            last block with thoughts that is omitted.
-        new_losses: what the service has rejected since.
-
     Returns:
         The messages, with copies of the changed ones, and the losses to store with the session.
     """

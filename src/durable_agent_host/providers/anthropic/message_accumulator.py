@@ -136,12 +136,7 @@ class MessageAccumulator:
         self._item_positions: list[tuple[ItemPart, list[Block]]] = []
 
     def start(self, index: Any, block: Block) -> OpenBlock:
-        """Start a block; finish one that is still open under the same index.
-
-        Args:
-            index: in the message, from the service; None when it gives none.
-            block: as started by the service; the accumulator takes ownership of it.
-        """
+        """Start a block; finish one that is still open under the same index."""
         if (earlier_block := self._open.pop(index, None)) is not None:
             earlier_block.finish()
         last = self._last
@@ -179,9 +174,6 @@ class MessageAccumulator:
     def set_container(self, container: Mapping[str, Any] | None) -> list[ItemPart]:
         """Set the container in which the code of the message ran.
 
-        Args:
-            container: ``id``, ``expires_at``; None when the service names none.
-
         Returns:
             An item for each call of a tool that ran there, or otherwise one item without blocks.
         """
@@ -196,7 +188,7 @@ class MessageAccumulator:
 
 
 def runs_code(block: Mapping[str, Any]) -> bool:
-    """Return whether a block calls one of the service's tools that run in a container. Guarantee: pure."""
+    """Return whether a block calls one of the service's tools that run in a container."""
     return block.get("type") == "server_tool_use" and block.get("name") in RUNS_CODE
 
 

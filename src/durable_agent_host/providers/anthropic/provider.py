@@ -23,7 +23,7 @@ _UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
 
 
 def generated_files(content: Content) -> Iterator[ServiceFile]:
-    """List the files in the outputs of a run of code. Guarantee: pure.
+    """List the files in the outputs of a run of code.
 
     Args:
         content: of any type.

@@ -40,11 +40,6 @@ _Open = list[tuple[Any, str]]
 def pair_calls(messages: Sequence[Block]) -> list[Block]:
     """Give calls unique ids, and results; remove results without a call.
 
-    Guarantee: pure; the blocks given are shared where nothing changed.
-
-    Args:
-        messages: of a request, adjacent ones of different roles.
-
     Returns:
         As many messages; the calls of a last message may still wait for their results.
     """
@@ -94,14 +89,7 @@ def _matched_results(blocks: Sequence[Block], pending_calls: _Open) -> Iterator[
 
 
 def with_valid_calls(messages: Sequence[Block], tool_names: Collection[str]) -> list[Block]:
-    """Give calls names that the service accepts, and objects as inputs.
-
-    Guarantee: pure; the blocks given are shared where nothing changed.
-
-    Args:
-        messages: of a request.
-        tool_names: names of the request's tools.
-    """
+    """Give calls names that the service accepts, and objects as inputs."""
     return [
         {**message, "content": [_accepted_block(block, tool_names) for block in message["content"]]}
         if message["role"] == "assistant"
@@ -140,12 +128,6 @@ _RESULTS: Final = frozenset({"tool_result"})
 def request_groups(message: Message, prepare: Prepare) -> list[Block]:
     """Write one message.
 
-    Guarantee: pure.
-
-    Args:
-        message: of the conversation.
-        prepare: writes messages without metadata.
-
     Returns:
         Messages with ``role`` and ``content``, as many as the roles of its blocks need.
     """
@@ -168,13 +150,7 @@ def request_groups(message: Message, prepare: Prepare) -> list[Block]:
 
 
 def accepted_messages(messages: Iterable[Block]) -> list[Block]:
-    """Bring messages into the form that the service accepts.
-
-    Guarantee: pure; the blocks are shared.
-
-    Args:
-        messages: in order, of any length; ``content`` is a string or a list of blocks.
-    """
+    """Bring messages into the form that the service accepts."""
     merged_messages: list[Block] = []
     for message in messages:
         blocks = _blocks(message["content"])
@@ -199,11 +175,7 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
 
 
 def with_pause(messages: Sequence[Message]) -> list[Message]:
-    """Mark messages after which the model paused. Guarantee: pure.
-
-    Args:
-        messages: of the paused response.
-    """
+    """Mark messages after which the model paused."""
     marked_messages = [_with_contents(message, list(message.contents)) for message in messages]
     for message in marked_messages[-1:]:
         message.additional_properties = {**message.additional_properties, PAUSED: True}
@@ -211,7 +183,7 @@ def with_pause(messages: Sequence[Message]) -> list[Message]:
 
 
 def is_paused(messages: Sequence[Message]) -> bool:
-    """Return whether a request asks the model to continue its last message. Guarantee: pure."""
+    """Return whether a request asks the model to continue its last message."""
     return bool(messages) and PAUSED in messages[-1].additional_properties
 
 

@@ -64,11 +64,7 @@ class Reader:
         self._container: Block | None = None
 
     def begin(self, event: Any) -> list[ChatResponseUpdate]:
-        """Read the blocks and the container with which the message starts.
-
-        Args:
-            event: ``message_start``.
-        """
+        """Read the blocks and the container with which the message starts."""
         self._container = _plain(container) if (container := getattr(event.message, "container", None)) else None
         updates: list[ChatResponseUpdate] = []
         for block in event.message.content:
@@ -101,11 +97,7 @@ class Reader:
         return None if part is None else _update(None, BlockUpdate(part, event))
 
     def end(self, event: Any) -> list[ChatResponseUpdate]:
-        """Finish what is open, and report where code ran.
-
-        Args:
-            event: ``message_delta`` or ``message_stop``.
-        """
+        """Finish what is open, and report where code ran."""
         if (container := getattr(getattr(event, "delta", None), "container", None)) is not None:
             self._container = _plain(container)
         parts = self._accumulator.stop_all()
@@ -181,7 +173,7 @@ plain_block: Final = _plain
 
 
 def read_item(update: Any) -> ItemPart | None:
-    """Return an update's position in the output; None for updates of other clients. Guarantee: pure."""
+    """Return an update's position in the output; None for updates of other clients."""
     raw: Any = update.raw_representation
     while isinstance(raw, ChatResponseUpdate) or type(raw).__name__ == "AgentResponseUpdate":
         raw = raw.raw_representation

@@ -45,7 +45,7 @@ class RunEndedError(ChatClientException):
 
 
 def explain_run(error: BaseException) -> ProviderError | None:
-    """Explain why a run ended without a response. Guarantee: pure.
+    """Explain why a run ended without a response.
 
     Args:
         error: raised by the agent; its causes are searched, too.
@@ -77,7 +77,7 @@ def _explain_active(error: BaseException) -> ProviderError | None:
 
 
 def find_lost_state(error: BaseException) -> LostState | None:
-    """Return whether a thread no longer exists, or its run has expired. Guarantee: pure.
+    """Return whether a thread no longer exists, or its run has expired.
 
     Args:
         error: raised by the agent; its causes are searched, too.

@@ -60,11 +60,7 @@ class ToolOutputs:
 
 
 def parse_tool_outputs(messages: Sequence[Message]) -> ToolOutputs:
-    """Read results and approvals from a request that continues a run. Guarantee: pure.
-
-    Args:
-        messages: those that the service does not have yet.
-    """
+    """Read results and approvals from a request that continues a run."""
     tool_outputs = ToolOutputs()
     for content in (content for message in messages for content in message.contents):
         if content.type == "function_result":
@@ -78,11 +74,7 @@ def parse_tool_outputs(messages: Sequence[Message]) -> ToolOutputs:
 
 
 def approval_headers(tools: Sequence[Any], resources: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
-    """Return the headers for each MCP server, which are sent again with an approval. Guarantee: pure.
-
-    Args:
-        tools: of the agent.
-        resources: for the run.
+    """Return the headers for each MCP server, which are sent again with an approval.
 
     Returns:
         The server's label → its headers.
@@ -96,13 +88,7 @@ def approval_headers(tools: Sequence[Any], resources: Mapping[str, Any]) -> dict
 def build_tool_outputs(
     tool_outputs: ToolOutputs, labels_by_call_id: Mapping[str, str], headers: Mapping[str, Mapping[str, str]]
 ) -> Json:
-    """Build the body with the results of a run's calls. Guarantee: pure.
-
-    Args:
-        tool_outputs: from the request.
-        labels_by_call_id: call that waits for an approval → label of its server.
-        headers: of each server.
-    """
+    """Build the body with the results of a run's calls."""
     body: Json = {}
     if tool_outputs.outputs:
         body["tool_outputs"] = tool_outputs.outputs
@@ -116,12 +102,7 @@ def build_tool_outputs(
 
 
 def build_metadata(turn_id: str, bodies: Sequence[Json]) -> dict[str, str]:
-    """Build the metadata by which a message and its run are found after a crash. Guarantee: pure.
-
-    Args:
-        turn_id: of the turn.
-        bodies: of the messages; they distinguish several requests of one turn.
-    """
+    """Build the metadata by which a message and its run are found after a crash."""
     if not turn_id:
         return {}
     digest = hashlib.sha256(json.dumps(bodies, sort_keys=True).encode()).hexdigest()[:16]
@@ -130,12 +111,7 @@ def build_metadata(turn_id: str, bodies: Sequence[Json]) -> dict[str, str]:
 
 
 def build_messages(messages: Sequence[Message], file_ids: Mapping[int, str]) -> list[Json]:
-    """Build messages for a thread; adjacent ones of the assistant become one. Guarantee: pure.
-
-    Args:
-        messages: of a conversation, or the new ones.
-        file_ids: files that were uploaded for the messages, by the identity of their contents.
-    """
+    """Build messages for a thread; adjacent ones of the assistant become one."""
     bodies: list[Json] = []
     for message in messages:
         if message.role in {"system", "developer"}:
@@ -175,7 +151,7 @@ def _add_content(body: Json, content: Content, file_ids: Mapping[int, str]) -> N
 
 
 def files_to_upload(messages: Sequence[Message]) -> list[Content]:
-    """List contents whose bytes the service accepts only as files. Guarantee: pure."""
+    """List contents whose bytes the service accepts only as files."""
     return [
         content
         for message in messages
@@ -188,14 +164,7 @@ def files_to_upload(messages: Sequence[Message]) -> list[Content]:
 def build_run(
     options: Mapping[str, Any], agent: Mapping[str, Any], resources: Mapping[str, Any], instructions: str
 ) -> Json:
-    """Build the body of a run. Guarantee: pure.
-
-    Args:
-        options: of the framework, for this call.
-        agent: from the service; its tools stay when the app adds its own.
-        resources: of tools, as set by the app for every run.
-        instructions: the request's system messages.
-    """
+    """Build the body of a run."""
     body: Json = {"assistant_id": agent["id"]}
     body |= {field_name: options[option] for option, field_name in _SETTINGS.items() if options.get(option) is not None}
     if instructions:
@@ -217,11 +186,7 @@ def build_run(
 
 
 def build_tool(tool: Any) -> Json:
-    """Encode a tool in the service's format. Guarantee: pure.
-
-    Args:
-        tool: of the framework, of the SDK, or JSON.
-    """
+    """Encode a tool in the service's format."""
     if isinstance(tool, FunctionTool):
         schema = tool.parameters()
         function_fields = {"name": tool.name, "description": tool.description or "", "parameters": schema}

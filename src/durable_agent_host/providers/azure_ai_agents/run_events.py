@@ -60,11 +60,7 @@ class AgentsEvent:
 
 
 def find_event(update: Any) -> AgentsEvent | None:
-    """Return the service's event in an update. Guarantee: pure.
-
-    Args:
-        update: of the chat client or of the agent.
-    """
+    """Return the service's event in an update."""
     event: Any = update.raw_representation
     while type(event) in _UPDATES:
         event = event.raw_representation
@@ -75,7 +71,7 @@ _UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
 
 
 def is_truncated(updates: Iterable[Any]) -> bool:
-    """Return whether a stream ended before its run ended or waited for the app. Guarantee: pure."""
+    """Return whether a stream ended before its run ended or waited for the app."""
     for update in updates:
         event = find_event(update)
         if event is None:
@@ -89,12 +85,7 @@ def is_truncated(updates: Iterable[Any]) -> bool:
 
 
 def complete_item(contents: list[Content], item: Json | None) -> list[Content]:
-    """Make an item's contents from its finished block. Guarantee: pure.
-
-    Args:
-        contents: of the item, joined.
-        item: ``message`` or ``call``, and ``step``; or only a ``step``; None when it did not finish.
-    """
+    """Make an item's contents from its finished block."""
     if item is None:
         return contents
     step = cast("Json", item.get("step") or {})
@@ -106,11 +97,7 @@ def complete_item(contents: list[Content], item: Json | None) -> list[Content]:
 
 
 def build_carrier(step: Json) -> Content:
-    """Make the content of a step that no other content represents. Guarantee: pure.
-
-    Args:
-        step: of a run, finished.
-    """
+    """Make the content of a step that no other content represents."""
     carrier = Content.from_text("")
     block = remove_defaults(step, STEP_DEFAULTS)
     kind = {"kind": block.pop("type")} if "type" in block else {}
@@ -141,10 +128,6 @@ class RunReader:
     def read(self, name: str, data: Any) -> Iterator[ChatResponseUpdate]:
         """Return the updates of an event.
 
-        Args:
-            name: of the event.
-            data: from the service, unchanged.
-
         Raises:
             RunEndedError: the event reports that the run has failed.
         """
@@ -173,9 +156,6 @@ class RunReader:
     def read_ending(self, run: Json) -> None:
         """Raise if a run has failed.
 
-        Args:
-            run: its current state.
-
         Raises:
             RunEndedError: it has failed, has expired or was cancelled.
         """
@@ -192,11 +172,7 @@ class RunReader:
         return any(_is_silent(call) for call in self._calls.values())
 
     def read_outputs(self, step: Json) -> Iterator[ChatResponseUpdate]:
-        """Emit the output of code, from a listed step.
-
-        Args:
-            step: of the run.
-        """
+        """Emit the output of code, from a listed step."""
         for index, call in enumerate(cast("list[Json]", _within(step, "step_details", "tool_calls") or ())):
             call_key = _call_key(step, index)
             if call_key in self._calls and _is_silent(self._calls[call_key]) and not _is_silent(call):

@@ -49,11 +49,6 @@ def bounded_transport() -> Any:
 def copy_with_limits(sdk: Any) -> Any:
     """Copy an app's client, with a transport with limited responses.
 
-    Guarantee: the client is not changed; each has one copy.
-
-    Args:
-        sdk: the SDK's asynchronous client.
-
     Returns:
         The copy, with its own connections, configured as by the app; the client itself when its transport is already
         limited, or was supplied by the app.
@@ -102,13 +97,7 @@ _RESULTS: Final = "step_details.tool_calls[*].file_search.results[*].content"
 
 
 def connect(endpoint: str, credential: Any = None, api_key: str | None = None) -> Any:
-    """Create the SDK's client.
-
-    Args:
-        endpoint: of the project.
-        credential: an async token credential of azure-identity; by default the default one.
-        api_key: sent instead of a token, as a header.
-    """
+    """Create the SDK's client."""
     from azure.ai.agents.aio import AgentsClient  # noqa: PLC0415 - loaded when used
     from azure.core.credentials import AzureKeyCredential  # noqa: PLC0415 - the same
     from azure.core.pipeline.policies import AzureKeyCredentialPolicy  # noqa: PLC0415 - the same
@@ -191,12 +180,7 @@ class AgentsService:
         return (await self.sdk.runs.get(thread_id, run_id, **_ONCE)).as_dict()
 
     async def runs(self, thread_id: str, max_runs: int | None = None) -> list[Json]:
-        """Read the runs of a thread, newest first.
-
-        Args:
-            thread_id: of the thread.
-            max_runs: how many; None for all.
-        """
+        """Read the runs of a thread, newest first."""
         recent_runs: list[Json] = []
         async for run in self.sdk.runs.list(thread_id, limit=max_runs or 100, order=_NEWEST_FIRST, **_ONCE):
             recent_runs.append(run.as_dict())

@@ -10,11 +10,7 @@ from durable_agent_host.providers.cross_provider_history import describe_content
 
 
 def result_text(content: Content) -> str:
-    """Return the text of a function's result. Guarantee: pure.
-
-    Args:
-        content: of type ``function_result``.
-    """
+    """Return the text of a function's result."""
     if content.items:
         return "\n".join(_content_text(item) for item in content.items)
     if isinstance(content.result, str):
@@ -29,10 +25,7 @@ def _content_text(content: Content) -> str:
 
 
 def describe_content_for_thread(content: Content) -> str:
-    """Describe as text a content that threads cannot represent. Guarantee: pure.
-
-    Args:
-        content: of any type.
+    """Describe as text a content that threads cannot represent.
 
     Returns:
         A line; empty for reasoning, token counts and approvals.
@@ -87,12 +80,12 @@ def _json(value: Any) -> str:
 
 
 def role_in_thread(message: Message) -> str:
-    """Return a message's role in a thread, which has only users and assistants. Guarantee: pure."""
+    """Return a message's role in a thread, which has only users and assistants."""
     return "user" if message.role == "user" else "assistant"
 
 
 def instructions_text(messages: Sequence[Message]) -> str:
-    """Collect the app's instructions to the model, which are sent with the run. Guarantee: pure."""
+    """Collect the app's instructions to the model, which are sent with the run."""
     texts = [
         content.text or ""
         for message in messages

@@ -39,10 +39,6 @@ class ImportedThread:
 async def read_thread(service: AgentsService, thread_id: str) -> ImportedThread:
     """Read a thread with all steps of its runs; the thread is not changed.
 
-    Args:
-        service: the service that has it.
-        thread_id: of the thread.
-
     Returns:
         The conversation; files are contents with their bytes, where the service releases them.
 

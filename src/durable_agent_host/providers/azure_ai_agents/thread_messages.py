@@ -39,11 +39,7 @@ _FIELDS: Final = {"file_citation": "file_id", "file_path": "file_id", "url_citat
 
 
 def parse_message_from_agents(message: Mapping[str, Any], step: Mapping[str, Any] | None = None) -> list[Content]:
-    """Build the contents of a message, with its metadata. Guarantee: pure.
-
-    Args:
-        message: of a thread, finished.
-        step: of the run that created it, without fields that only name the message; None when unknown.
+    """Build the contents of a message, with its metadata.
 
     Returns:
         At least one content, one for each part of the message.
@@ -60,11 +56,7 @@ def parse_message_from_agents(message: Mapping[str, Any], step: Mapping[str, Any
 
 
 def build_message_for_agents(contents: Sequence[Content]) -> dict[str, Any]:
-    """Return a message as received from the service. Guarantee: pure; the inverse of `parse_message_from_agents`.
-
-    Args:
-        contents: of the message, the first with its stamp.
-    """
+    """Return a message as received from the service. Guarantee: pure; the inverse of `parse_message_from_agents`."""
     metadata = METADATA.find(contents[0]) or {}
     item = restore_item(metadata, {"content": [_build_part(content) for content in contents]})
     return restore_defaults(
@@ -73,11 +65,7 @@ def build_message_for_agents(contents: Sequence[Content]) -> dict[str, Any]:
 
 
 def build_step_for_agents(contents: Sequence[Content]) -> dict[str, Any]:
-    """Return the step that created a message, without fields that only name the message. Guarantee: pure.
-
-    Args:
-        contents: of the message, the first with its stamp.
-    """
+    """Return the step that created a message, without fields that only name the message."""
     step = (METADATA.find(contents[0]) or {}).get("step")
     return restore_defaults(step, _step_defaults(build_message_for_agents(contents))) if step else {}
 
@@ -92,7 +80,7 @@ _NAMES: Final = ("thread_id", "run_id", "assistant_id", "created_at", "completed
 
 
 def is_message(content: Content) -> bool:
-    """Return whether a content starts a message of a thread. Guarantee: pure."""
+    """Return whether a content starts a message of a thread."""
     return (METADATA.find(content) or {}).get("type") == _MESSAGE
 
 
@@ -144,10 +132,7 @@ def _build_part(content: Content) -> Any:
 
 
 def parse_annotations_from_agents(annotations: Any) -> list[Annotation]:
-    """Build citations from the annotations of a text. Guarantee: pure.
-
-    Args:
-        annotations: of a text part, or of a delta of one.
+    """Build citations from the annotations of a text.
 
     Returns:
         One for each, in order. Data without a field is in its ``additional_properties``: the kind, the marker in the

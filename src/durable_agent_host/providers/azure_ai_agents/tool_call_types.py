@@ -30,10 +30,6 @@ _ABSENT: Final = "absent"
 def remove_defaults(block: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Remove the fields that have their default value. Guarantee: pure; `restore_defaults` is the inverse.
 
-    Args:
-        block: of the service.
-        defaults: field → its default value.
-
     Returns:
         The other fields, and the names of missing default fields.
     """
@@ -43,23 +39,13 @@ def remove_defaults(block: Mapping[str, Any], defaults: Mapping[str, Any]) -> di
 
 
 def restore_defaults(other_fields: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Rebuild a block. Guarantee: pure.
-
-    Args:
-        other_fields: from `remove_defaults`.
-        defaults: as passed there.
-    """
+    """Rebuild a block."""
     absent = set(cast("list[str]", other_fields.get(_ABSENT) or ())) | {_ABSENT}
     return {name: value for name, value in {**defaults, **other_fields}.items() if name not in absent}
 
 
 def flatten(block: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Move the fields of a nested object to the level of the others. Guarantee: pure; `nest` is the inverse.
-
-    Args:
-        block: of the service.
-        key: of the nested object; ignored when it is not one.
-    """
+    """Move the fields of a nested object to the level of the others. Guarantee: pure; `nest` is the inverse."""
     inner = block.get(key)
     if not isinstance(inner, Mapping):
         return dict(block)
@@ -71,12 +57,7 @@ def flatten(block: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def nest(flat: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Nest the fields again. Guarantee: pure.
-
-    Args:
-        flat: from `flatten`.
-        key: of the nested object.
-    """
+    """Nest the fields again."""
     prefix = f"{key}."
     inner = {name.removeprefix(prefix): value for name, value in flat.items() if name.startswith(prefix)}
     outer = {name: value for name, value in flat.items() if not name.startswith(prefix)}
@@ -139,21 +120,13 @@ CALL_KINDS: Final[Mapping[str, CallKind]] = {
 
 
 def find_call_kind(call: Mapping[str, Any]) -> CallKind:
-    """Return the row for a call. Guarantee: pure.
-
-    Args:
-        call: of a step.
-    """
+    """Return the row for a call."""
     kind = str(call.get("type") or "")
     return CALL_KINDS.get(kind) or CallKind("hosted", kind, "arguments", "output")
 
 
 def parse_call_from_agents(call: Mapping[str, Any], step: Mapping[str, Any]) -> list[Content]:
-    """Build the contents of a finished call, with its metadata. Guarantee: pure.
-
-    Args:
-        call: of a step.
-        step: without its calls; all fields for the first one, the id for the others.
+    """Build the contents of a finished call, with its metadata.
 
     Returns:
         The call, and its result when there is one.
@@ -173,9 +146,6 @@ def parse_call_from_agents(call: Mapping[str, Any], step: Mapping[str, Any]) -> 
 
 def build_call_for_agents(contents: Sequence[Content]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a call as received, and its step. Guarantee: pure; the inverse of `parse_call_from_agents`.
-
-    Args:
-        contents: of the call, the first with its metadata.
 
     Returns:
         The call, and the step without its calls.
@@ -207,10 +177,7 @@ def _parse_code(flat: Mapping[str, Any], row: CallKind) -> list[Content]:
 
 
 def parse_output_from_agents(output: Any) -> Content:
-    """Make a content of one output of a code run. Guarantee: pure.
-
-    Args:
-        output: of the service.
+    """Make a content of one output of a code run.
 
     Returns:
         Logs as text, an image as a file of the service; anything else as an empty text with the full output.
@@ -227,12 +194,7 @@ def parse_output_from_agents(output: Any) -> Content:
 
 
 def hosted_file(file_id: str, **more: Any) -> Content:
-    """Build the content of a file stored by the service. Guarantee: pure.
-
-    Args:
-        file_id: of the service.
-        more: other known fields.
-    """
+    """Build the content of a file stored by the service."""
     return Content("hosted_file", file_id=file_id, additional_properties={"provider": PROVIDER, **more})
 
 
@@ -351,7 +313,7 @@ def _join_texts(output: Any) -> str:
 
 
 def approval_request(call: Mapping[str, Any]) -> Content:
-    """Build the approval request for a call of a server's tool. Guarantee: pure."""
+    """Build the approval request for a call of a server's tool."""
     server = call.get("server_label")
     call_content = Content(
         "function_call", hosted=True, server_name=server, additional_properties={"server_label": server}

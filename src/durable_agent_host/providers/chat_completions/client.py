@@ -29,11 +29,6 @@ _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 def adapt_client(client: Any) -> Any:
     """Copy a client of Chat Completions so that it keeps the service's data besides text and calls.
 
-    Guarantee: pure; the client is not changed.
-
-    Args:
-        client: of the class `RawOpenAIChatCompletionClient` or one derived from it.
-
     Returns:
         A copy that shares its connections; the client itself when it is already adapted.
     """

@@ -32,11 +32,7 @@ class PartUpdate(ChatResponseUpdate):
 
 
 def read_item(update: Any) -> ItemPart | None:
-    """Return the message that an update belongs to; None for those of other clients. Guarantee: pure.
-
-    Args:
-        update: of the chat client or of the agent.
-    """
+    """Return the message that an update belongs to; None for those of other clients."""
     part_update = update if type(update) is PartUpdate else update.raw_representation
     return part_update.item_part if type(part_update) is PartUpdate else None
 

@@ -24,10 +24,6 @@ _DETAIL_PAYLOADS: Final = ("signature", "data")
 def to_contents(message: Mapping[str, Any], audio_format: str = "") -> list[Content]:
     """Read an assistant's message.
 
-    Args:
-        message: from the service, or merged from deltas.
-        audio_format: requested format.
-
     Returns:
         Reasoning, texts with their citations, refusal, audio, images, calls; other fields have no content.
     """
@@ -59,9 +55,6 @@ def spoken_text(message: Mapping[str, Any]) -> str:
 
 def standard_message(contents: Iterable[Content]) -> dict[str, Any]:
     """Write contents as a message with the fields that every service accepts.
-
-    Args:
-        contents: of an assistant's message, in order.
 
     Returns:
         Role and content, null without a text; refusal and calls where there are any.

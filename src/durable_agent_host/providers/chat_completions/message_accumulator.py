@@ -120,14 +120,7 @@ class MessageAccumulator:
 
 
 def complete_message(message: Mapping[str, Any], seed: str) -> dict[str, Any]:
-    """Write a message with calls as the API requires them, without fields that are null, except the content.
-
-    Guarantee: pure and idempotent.
-
-    Args:
-        message: from the service.
-        seed: unique to the response and the choice; missing ids are derived from it.
-    """
+    """Write a message with calls as the API requires them, without fields that are null, except the content."""
     fields = {name: value for name, value in message.items() if value is not None or name == "content"}
     calls = cast("list[dict[str, Any]]", fields.pop("tool_calls", None) or [])
     complete_calls = [_complete_call(call, seed, call_index) for call_index, call in enumerate(calls)]
@@ -157,12 +150,7 @@ def _complete_call(call: Mapping[str, Any], seed: str, call_index: int) -> dict[
 
 
 def derive_call_id(seed: str, call_index: int) -> str:
-    """Derive the id of a call that has none from the service. Guarantee: pure.
-
-    Args:
-        seed: unique to the response.
-        call_index: of the call in it, from 0.
-    """
+    """Derive the id of a call that has none from the service."""
     return "call_" + hashlib.sha256(f"{seed}:{call_index}".encode()).hexdigest()[:24]
 
 

@@ -37,17 +37,7 @@ def finished_item(
     extra_fields: Mapping[str, Any],
     is_parsed: bool,
 ) -> dict[str, Any]:
-    """Make the item of a finished message, which the fold uses to complete its contents.
-
-    Args:
-        message: from the service, or assembled.
-        completion_id: the completion's id.
-        service: host of the service.
-        choice: its number.
-        audio_format: requested format.
-        extra_fields: fields of the response outside of its message.
-        is_parsed: whether the app has its own parser; its contents stay unchanged.
-    """
+    """Make the item of a finished message, which the fold uses to complete its contents."""
     item: dict[str, Any] = {"type": "message", "id": completion_id, "message": dict(message), "service": service}
     item |= {"choice": choice} if choice else {}
     item |= {"audio_format": audio_format} if "audio" in message and audio_format else {}
@@ -57,10 +47,6 @@ def finished_item(
 
 def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> list[Content]:
     """Return the contents of a message, with the fields that they lack as item metadata.
-
-    Args:
-        contents: collected from the stream, or read by the app's parser.
-        item: from `finished_item`; None when the message did not finish.
 
     Returns:
         The same contents without an item, otherwise new ones.
@@ -91,22 +77,12 @@ def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> li
 
 
 def call_name(completion_id: str, index: int, call_id: str | None) -> str:
-    """Return a call's name for the framework, which gives unnamed calls another name in every process.
-
-    Args:
-        completion_id: the completion's id; some services give all completions the same.
-        index: of the call in its message, from 0.
-        call_id: of the call.
-    """
+    """Return a call's name for the framework, which gives unnamed calls another name in every process."""
     return f"{completion_id}:{index}:{call_id}"
 
 
 def rebuild_message(group: Sequence[Content], service: str) -> dict[str, Any]:
     """Write a group of contents as their original message.
-
-    Args:
-        group: from `METADATA.group`; without metadata, contents of any origin.
-        service: the host of the request.
 
     Returns:
         The original message for the same service; for another one, the standard fields.

@@ -43,8 +43,6 @@ _WORDINGS: Final = tuple(
 def find_rejected_field(error: BaseException) -> LostState | None:
     """Return which field of a message a service has rejected.
 
-    Guarantee: pure.
-
     Args:
         error: raised by the agent.
 

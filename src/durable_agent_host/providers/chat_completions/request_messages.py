@@ -29,13 +29,6 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 def assistant_messages(contents: Sequence[Content], service: str, now: float) -> list[Wire]:
     """Write the contents of an assistant's message.
 
-    Guarantee: pure.
-
-    Args:
-        contents: of one message.
-        service: the host of the request.
-        now: POSIX time; expired audio is sent back as its transcript.
-
     Returns:
         One message for each original one; contents of other origin become one. Messages without content are omitted.
     """
@@ -72,19 +65,13 @@ def _with_short_ids(message: Wire) -> Wire:
 
 
 def short_id(call_id: Any) -> str:
-    """Return an id for a call that OpenAI accepts; longer ones come from other services. Guarantee: pure."""
+    """Return an id for a call that OpenAI accepts; longer ones come from other services."""
     text = str(call_id)
     return text if len(text) <= MAX_CALL_ID_CHARACTERS else "call_" + hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def extract_media(contents: Iterable[Content]) -> list[Content]:
-    """List images and files that only a user's message can carry: from results, and an assistant's of other origin.
-
-    Guarantee: pure.
-
-    Args:
-        contents: of a message of a tool or of an assistant.
-    """
+    """List images and files that only a user's message can carry: from results, and an assistant's of other origin."""
     media: list[Content] = []
     for group in METADATA.group(contents):
         if METADATA.find(group[0]) is not None:
@@ -97,11 +84,6 @@ def extract_media(contents: Iterable[Content]) -> list[Content]:
 
 def pair_messages(messages: Iterable[Wire]) -> list[Wire]:
     """Put the results of calls directly after the message with the calls.
-
-    Guarantee: pure and idempotent.
-
-    Args:
-        messages: of a request, in order.
 
     Returns:
         The messages. A call without a result gets one that reports it as unknown; results without a call are omitted.
@@ -166,14 +148,7 @@ def _with_ids(message: Wire, ids: Sequence[Any]) -> Wire:
 
 
 def with_valid_names(messages: Iterable[Wire], tool_names: Collection[str]) -> list[Wire]:
-    """Give calls names that OpenAI accepts.
-
-    Guarantee: pure; the messages are not changed.
-
-    Args:
-        messages: of a request, in order.
-        tool_names: names of the request's tools.
-    """
+    """Give calls names that OpenAI accepts."""
     return [_with_names(message, tool_names) if _calls(message) else message for message in messages]
 
 

@@ -36,11 +36,6 @@ _ITEMS: Final = GenericProvider()
 def adapt_client(client: Any) -> Any:
     """Copy a client of Gemini so that it keeps the provider's parts.
 
-    Guarantee: pure; the client is not changed.
-
-    Args:
-        client: of the class `RawGeminiChatClient` or one derived from it.
-
     Returns:
         A copy that shares its connections; the client itself when it is already adapted.
     """

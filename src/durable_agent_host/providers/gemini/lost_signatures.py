@@ -24,11 +24,6 @@ _SIGNATURE: Final = "thoughtSignature"
 def parts_to_send(content: Content) -> list[Part] | None:
     """Return the parts to send back for a content.
 
-    Guarantee: pure.
-
-    Args:
-        content: of any type.
-
     Returns:
         As `to_parts`, without rejected signatures.
     """
@@ -42,13 +37,6 @@ def mark_lost_signatures(
     messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
 ) -> tuple[list[Message], dict[str, Any]]:
     """Mark the parts whose signatures are no longer sent.
-
-    Guarantee: pure; the messages are not changed.
-
-    Args:
-        messages: the conversation.
-        stored_losses: this function's previous result: ``unreadable_signatures``, the last one that is omitted.
-        new_losses: what the service has rejected since.
 
     Returns:
         The messages, with copies of the changed ones, and the losses to store with the session.

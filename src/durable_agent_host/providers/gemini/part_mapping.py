@@ -63,14 +63,6 @@ class _PartType:
 def to_content(part: Part, call_id: str = "", *, earlier_text: str = "", span_index: int = 0) -> Content:
     """Make the content that represents a part.
 
-    Guarantee: pure; `to_parts` restores the part.
-
-    Args:
-        part: from the service.
-        call_id: of the call that it is or belongs to.
-        earlier_text: for a text, the part of it before this one.
-        span_index: for a text, how many separate parts it has had.
-
     Returns:
         A content with metadata, or without if the content has all fields; for the result of a code run only the
         output, to be put into a result. An empty text for a part of unknown kind.
@@ -134,11 +126,6 @@ def _split_part(part: Part) -> tuple[str, Part, Part]:
 def to_parts(content: Content) -> list[Part] | None:
     """Return the parts that a content represents.
 
-    Guarantee: pure, the inverse of `to_content`.
-
-    Args:
-        content: of any type.
-
     Returns:
         The parts to send back; an empty list if it is not sent. None when the content is not a part of Gemini's.
     """
@@ -187,30 +174,19 @@ def _split_text(text: str, spans: Mapping[str, Any]) -> list[Part]:
 
 
 def code_result(call_id: str, outputs: list[Content]) -> Content:
-    """Make the result of a code run.
-
-    Guarantee: pure.
-
-    Args:
-        call_id: of the run.
-        outputs: from `to_content`; one or more.
-    """
+    """Make the result of a code run."""
     has_error = any(output.type == "error" for output in outputs)
     status = "failed" if has_error else "completed"
     return Content.from_code_interpreter_tool_result(call_id=call_id, outputs=outputs, status=status)
 
 
 def is_text(content: Content) -> bool:
-    """Return whether a content is a fragment of the response text rather than a carrier. Guarantee: pure."""
+    """Return whether a content is a fragment of the response text rather than a carrier."""
     return content.type == "text" and METADATA.find(content) is None
 
 
 def metadata_content(fields: Mapping[str, Any]) -> Content:
-    """Make the carrier of a response's fields outside of its parts. Guarantee: pure.
-
-    Args:
-        fields: with the API's names.
-    """
+    """Make the carrier of a response's fields outside of its parts."""
     carrier = Content("text", text="")
     METADATA.attach([carrier], {"type": RESPONSE_METADATA, **fields}, {})
     return carrier

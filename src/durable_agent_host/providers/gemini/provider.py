@@ -40,8 +40,6 @@ _SIGNATURE_REJECTED: Final = re.compile(
 def explain_error(error: BaseException) -> ProviderError | None:
     """Explain in one sentence why a model call failed, and what to do.
 
-    Guarantee: pure.
-
     Args:
         error: raised by the agent; its causes are searched for the SDK's error.
 
@@ -67,8 +65,6 @@ def explain_error(error: BaseException) -> ProviderError | None:
 
 def find_lost_state(error: BaseException) -> LostState | None:
     """Return whether the service has rejected thought signatures.
-
-    Guarantee: pure.
 
     Args:
         error: raised by the agent.

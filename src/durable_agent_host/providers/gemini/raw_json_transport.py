@@ -35,12 +35,6 @@ UNCHECKED: Final = "skip_thought_signature_validator"
 def with_signatures(model: str, contents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give calls of the current turn without a signature the placeholder that the service accepts.
 
-    Guarantee: pure; the contents are not changed.
-
-    Args:
-        model: the requested model.
-        contents: of a request.
-
     Returns:
         The same contents, or copies where a signature was missing.
     """
@@ -83,13 +77,7 @@ _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 
 
 def pair_calls(contents: Sequence[Json]) -> list[Json]:
-    """Add a response to calls without one, and remove responses without a call.
-
-    Guarantee: pure; the contents are not changed.
-
-    Args:
-        contents: of a request, in order; the calls of a last one may still wait for their responses.
-    """
+    """Add a response to calls without one, and remove responses without a call."""
     paired_contents: list[Json] = []
     pending_calls: list[Json] = []
     for content in contents:
@@ -110,14 +98,7 @@ def pair_calls(contents: Sequence[Json]) -> list[Json]:
 
 
 def with_valid_names(contents: Sequence[Json], tool_names: Collection[str]) -> list[Json]:
-    """Give calls and their responses names that the service accepts.
-
-    Guarantee: pure; the contents are not changed.
-
-    Args:
-        contents: of a request.
-        tool_names: names of the request's functions.
-    """
+    """Give calls and their responses names that the service accepts."""
     return [
         {**content, "parts": [_with_valid_name(part, tool_names) for part in content["parts"]]} for content in contents
     ]
@@ -156,11 +137,6 @@ _TOOLS: Final = frozenset({"toolCall", "toolResponse"})
 def with_raw_json(client: Any) -> Any:
     """Copy a client of Google's SDK so that it keeps the JSON of requests and responses.
 
-    Guarantee: pure; the client is not changed, and shares its connections with the copy.
-
-    Args:
-        client: of the class ``google.genai.Client``; others are returned unchanged.
-
     Returns:
         The copy.
     """
@@ -174,11 +150,7 @@ def with_raw_json(client: Any) -> Any:
 
 
 def raw_json(response: Any) -> dict[str, Any]:
-    """Return the JSON of a response, or of a chunk.
-
-    Args:
-        response: of the SDK; one from another source is written as the SDK parsed it.
-    """
+    """Return the JSON of a response, or of a chunk."""
     http: Any = getattr(response, "sdk_http_response", None)
     body: Any = getattr(http, "body", None)
     response_json = json.loads(body) if body else response.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -186,11 +158,7 @@ def raw_json(response: Any) -> dict[str, Any]:
 
 
 def raw_part(part_json: Mapping[str, Any]) -> Any:
-    """Make a part of the SDK that is sent as exactly this JSON.
-
-    Args:
-        part_json: with the API's names; not interpreted.
-    """
+    """Make a part of the SDK that is sent as exactly this JSON."""
     part = _raw_part_class().model_construct()
     part.part_json = dict(part_json)
     return part
@@ -198,10 +166,6 @@ def raw_part(part_json: Mapping[str, Any]) -> Any:
 
 def long_data_part(uri: str, media_type: str) -> Any:
     """Make a part from a long data URL without decoding it: the framework decodes it, and the SDK encodes it again.
-
-    Args:
-        uri: of any kind.
-        media_type: of the data.
 
     Returns:
         The part; None for a short URL, and one that is not valid base64.
@@ -218,11 +182,7 @@ def long_data_part(uri: str, media_type: str) -> Any:
 
 
 def request_json(contents: Sequence[Any]) -> list[dict[str, Any]]:
-    """Write the contents of a request as JSON.
-
-    Args:
-        contents: of the SDK, with parts of any origin.
-    """
+    """Write the contents of a request as JSON."""
     return [{"role": content.role, "parts": [_part_json(part) for part in content.parts or ()]} for content in contents]
 
 

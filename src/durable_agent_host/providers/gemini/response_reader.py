@@ -53,12 +53,6 @@ _STOPS: Final[dict[str, tuple[str, str, bool]]] = {
 def check_stop(response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
     """Reject a response, or a chunk, that the service ended without content.
 
-    Guarantee: pure.
-
-    Args:
-        response: from the service.
-        candidate: its first candidate; may be empty.
-
     Raises:
         ProviderError: says why, quoting the service.
     """
@@ -108,9 +102,6 @@ class PartialCalls:
 
     def feed(self, part: Mapping[str, Any]) -> dict[str, Any] | None:
         """Read a part with a function call.
-
-        Args:
-            part: from the service.
 
         Returns:
             The complete part: the same part if complete, or the part that it completes; otherwise None.
@@ -238,11 +229,7 @@ class ResponseMetadata:
         self._other_candidates: dict[str, Json] = {}
 
     def read_other(self, candidate: Mapping[str, Any]) -> None:
-        """Record a candidate that is not the response: it is stored, and not emitted.
-
-        Args:
-            candidate: of a chunk.
-        """
+        """Record a candidate that is not the response: it is stored, and not emitted."""
         other_candidate = self._other_candidates.setdefault(str(candidate.get("index")), {"content": {"parts": []}})
         parts: list[Any] = other_candidate["content"]["parts"]
         content: Any = candidate.get("content")
@@ -255,12 +242,7 @@ class ResponseMetadata:
         other_candidate.update({name: value for name, value in candidate.items() if name != "content"})
 
     def read(self, response: Mapping[str, Any], candidate: Mapping[str, Any]) -> None:
-        """Record a chunk's data.
-
-        Args:
-            response: the chunk.
-            candidate: its first candidate; may be empty.
-        """
+        """Record a chunk's data."""
         fields = {name: value for name, value in response.items() if name not in _RESPONSE_FIELDS}
         fields |= {name: value for name, value in candidate.items() if name not in _CANDIDATE_FIELDS}
         for name, value in fields.items():
@@ -273,10 +255,6 @@ class ResponseMetadata:
 
     def new_annotations(self, candidate: Mapping[str, Any], fragments: Sequence[str]) -> list[Annotation]:
         """List the citations that a chunk adds.
-
-        Args:
-            candidate: of the chunk.
-            fragments: of the response text so far that citations can refer to.
 
         Returns:
             Those not listed before.
@@ -295,12 +273,7 @@ class ResponseMetadata:
         return new_citations
 
     def to_contents(self, call_id: str, *, includes_searches: bool) -> list[Content]:
-        """Return contents with the fields that were collected since the last call.
-
-        Args:
-            call_id: for a search that the service has only reported.
-            includes_searches: whether to emit such a search; not where the service has its calls as parts.
-        """
+        """Return contents with the fields that were collected since the last call."""
         fields = self._fields
         earlier = self._earlier
         other_candidates = [*self._other_candidates.values()]
@@ -428,9 +401,6 @@ class ResponseReader:
 
     def read(self, response: Mapping[str, Any]) -> list[Content]:
         """Read the next chunk.
-
-        Args:
-            response: from the service.
 
         Returns:
             Its contents, in order; often one, sometimes none.

@@ -21,11 +21,6 @@ RESPONSE: Final = "mcp_approval_response"
 def as_history(messages: Sequence[Message]) -> list[Message]:
     """Carry completed approvals as the provider's items, which the framework does not change.
 
-    Guarantee: pure and idempotent; the messages are not changed.
-
-    Args:
-        messages: sent to the model or received from it before.
-
     Returns:
         The messages, with copies of those that contain an approval response or its request.
     """
@@ -40,10 +35,7 @@ def as_history(messages: Sequence[Message]) -> list[Message]:
 
 
 def approval_request_id(content: Content) -> str | None:
-    """Return the id of an approval request. Guarantee: pure.
-
-    Args:
-        content: of any type.
+    """Return the id of an approval request.
 
     Returns:
         The request's id, or None if the content is not a request.
@@ -55,10 +47,7 @@ def approval_request_id(content: Content) -> str | None:
 
 
 def approval_response_id(content: Content) -> str | None:
-    """Return the id of the request that an approval response belongs to. Guarantee: pure.
-
-    Args:
-        content: of any type.
+    """Return the id of the request that an approval response belongs to.
 
     Returns:
         The request's id, or None if the content is not a response.

@@ -55,11 +55,6 @@ from durable_agent_host.providers.tool_call_names import declared_tool_names
 def with_fast_event_parsing(client: Any) -> Any:
     """Copy a client of the SDK so that it parses the events of a streamed response by their type.
 
-    Guarantee: pure; events are equal to those of the client.
-
-    Args:
-        client: an `openai.AsyncOpenAI` or one of its subclasses; anything else is returned unchanged.
-
     Returns:
         A copy that shares the connections.
     """
@@ -119,12 +114,7 @@ _MAX_WAIT_SECONDS: Final = 5.0
 async def stream_or_retrieve(
     stream: ResponseStream[ChatResponseUpdate, ChatResponse[Any]], retrieve: Callable[[], Awaitable[ChatResponse[Any]]]
 ) -> AsyncGenerator[ChatResponseUpdate]:
-    """Yield a response as it streams, or in full when the service no longer streams it.
-
-    Args:
-        stream: of the response.
-        retrieve: retrieves the current response, with a continuation token while it is being produced.
-    """
+    """Yield a response as it streams, or in full when the service no longer streams it."""
     try:
         async with stream:
             async for update in stream:
@@ -151,11 +141,6 @@ _ENCRYPTED = "reasoning.encrypted_content"
 
 def adapt_client(client: Any) -> Any:
     """Copy a chat client of the Responses API so that it keeps the provider's items.
-
-    Guarantee: pure; the client is not changed.
-
-    Args:
-        client: of the class `RawOpenAIChatClient` or one derived from it.
 
     Returns:
         A copy that shares its connections; the client itself when it is already adapted.
@@ -307,12 +292,6 @@ def _accepts_encrypted_reasoning(client: object) -> bool:
 
 def complete_messages(messages: Iterable[Message], items: Sequence[Mapping[str, Any]]) -> list[Message]:
     """Attach the items of one model call to the framework's messages of it.
-
-    Guarantee: pure; the messages are not changed.
-
-    Args:
-        messages: of one model call.
-        items: its finished items, in order; may be empty.
 
     Returns:
         The same messages without items, otherwise one message with the contents in the order of the items.

@@ -234,11 +234,6 @@ def _strip_event_counters(properties: Mapping[str, Any]) -> dict[str, Any]:
 def tidy_open_item(contents: list[Content]) -> list[Content]:
     """Tidy the streamed contents of an unfinished item.
 
-    Guarantee: pure except for its argument.
-
-    Args:
-        contents: of the item, joined; changed in place.
-
     Returns:
         The contents without blank reasoning, earlier drafts of images, and event counters.
     """
@@ -259,11 +254,6 @@ def tidy_open_item(contents: list[Content]) -> list[Content]:
 
 def parse_annotations_from_openai(part: Mapping[str, Any]) -> list[Annotation] | None:
     """Read the citations of a text part, like ``_parse_annotation_from_openai`` of the framework.
-
-    Guarantee: pure.
-
-    Args:
-        part: of a message item.
 
     Returns:
         Annotations in order, or None without any.

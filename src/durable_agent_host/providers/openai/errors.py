@@ -25,8 +25,6 @@ openai/codex#8145 and others)."""
 def explain_error(error: BaseException) -> ProviderError | None:
     """Explain in one sentence why a model call failed, and what to do.
 
-    Guarantee: pure.
-
     Args:
         error: raised by the agent; its causes are searched for the OpenAI SDK's error.
 
@@ -55,8 +53,6 @@ def explain_error(error: BaseException) -> ProviderError | None:
 
 def parse_failure(event_or_response: Any) -> ProviderError | None:
     """Read the failure that an event or a response reports.
-
-    Guarantee: pure.
 
     Args:
         event_or_response: an event of a stream, or a response.
@@ -112,8 +108,6 @@ def _find_sdk_error(error: BaseException) -> BaseException | None:
 
 def find_lost_state(error: BaseException) -> LostState | None:
     """Return what the service has lost, when it rejected a request for that reason.
-
-    Guarantee: pure.
 
     Args:
         error: raised by the agent.

@@ -29,11 +29,6 @@ _METADATA: Final = ItemMetadata(PROVIDER)
 def to_input_item(item: Mapping[str, Any]) -> Item:
     """Reduce an output item to what the API accepts as input.
 
-    Guarantee: pure.
-
-    Args:
-        item: from the provider, of a known type.
-
     Returns:
         The fields of the input form, without null fields that are optional.
     """
@@ -49,8 +44,6 @@ def to_input_item(item: Mapping[str, Any]) -> Item:
 def has_compaction(message: Message) -> bool:
     """Return whether a message has an item that replaces everything before it, which then need not be sent.
 
-    Guarantee: pure.
-
     Source: https://developers.openai.com/api/docs/guides/compaction, "Latency tip".
     """
     return any((find_item_metadata(content) or {}).get("type") in COMPACTION_TYPES for content in message.contents)
@@ -58,12 +51,6 @@ def has_compaction(message: Message) -> bool:
 
 def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]) -> list[Content]:
     """Give the contents of one model call the order and identity of the provider's items.
-
-    Guarantee: pure; the returned contents may be the same objects, with metadata.
-
-    Args:
-        contents: the framework's, of the call.
-        items: the call's finished items, in order; may be empty.
 
     Returns:
         The contents in the order of the items, complete, then those that belong to no item.
@@ -77,12 +64,6 @@ def attach_items(contents: Iterable[Content], items: Iterable[Mapping[str, Any]]
 
 def complete_item(contents: list[Content], item: Mapping[str, Any] | None) -> list[Content]:
     """Complete the contents of one item, and give them its identity.
-
-    Guarantee: pure except for the contents, which are changed in place.
-
-    Args:
-        contents: the framework's, of the item; may be empty.
-        item: as finished by the provider, or None when the stream ended before.
 
     Returns:
         The item's contents, with metadata if it is of a known type; an empty text if no content represents it.
@@ -169,11 +150,6 @@ def _annotations_instead_of_content(item: Item, rebuilt_fields: Item) -> Item:
 
 def rebuild_item(group: Sequence[Content]) -> Item:
     """Rebuild the provider's item from its contents.
-
-    Guarantee: pure, the inverse of `attach_items` for one item.
-
-    Args:
-        group: a content with metadata, and the other parts of the same item.
 
     Returns:
         The item in its input form; without ``id`` when the metadata's id is None. It shares values with the contents

@@ -19,10 +19,7 @@ def message_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) ->
 
 
 def is_refusal(content: Content) -> bool:
-    """Return whether a text is the model's refusal. Guarantee: pure.
-
-    Args:
-        content: of type ``text``.
+    """Return whether a text is the model's refusal.
 
     Returns:
         True when it has the framework's mark of one, in either place.

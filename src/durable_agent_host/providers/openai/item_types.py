@@ -270,10 +270,7 @@ MAX_ID_CHARACTERS: Final = 64
 
 
 def item_type(kind: Any) -> ItemType:
-    """Return the row for a type of item. Guarantee: pure.
-
-    Args:
-        kind: the item's ``type``.
+    """Return the row for a type of item.
 
     Returns:
         The row; an empty one for types that have none.
@@ -282,7 +279,7 @@ def item_type(kind: Any) -> ItemType:
 
 
 def repair_rules() -> RepairRules:
-    """Return the rows' data on stored conversations as rules for `session.repair`. Guarantee: pure.
+    """Return the rows' data on stored conversations as rules for `session.repair`.
 
     Returns:
         The rules of the Responses API.

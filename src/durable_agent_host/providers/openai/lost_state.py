@@ -27,14 +27,6 @@ def mark_lost_items(
 ) -> tuple[list[Message], dict[str, Any]]:
     """Mark the items that can no longer be sent.
 
-    Guarantee: pure; the messages are not changed.
-
-    Args:
-        messages: the stored conversation.
-        stored_losses: this function's previous result: ``expired_containers`` by id, and ``unreadable_until``, the id
-            of the last item whose encrypted payload was rejected.
-        new_losses: what the service has rejected since.
-
     Returns:
         The messages, with copies of the changed contents, and the losses to store with the session.
     """
@@ -107,11 +99,7 @@ def _contents(messages: Iterable[Message]) -> list[Content]:
 
 
 def with_contents(message: Message, contents: list[Content]) -> Message:
-    """Return a copy of a message with other contents. Guarantee: pure.
-
-    Args:
-        message: not changed.
-        contents: of the copy.
+    """Return a copy of a message with other contents.
 
     Returns:
         The copy.

@@ -24,11 +24,6 @@ _AUDIO_FORMATS: Final[Mapping[str, str]] = {
 def check_audio(contents: Iterable[Content]) -> None:
     """Reject audio that the API does not accept, before the model is called.
 
-    Guarantee: pure.
-
-    Args:
-        contents: of a new message.
-
     Raises:
         RequestError: there is audio by URL, or in a format other than WAV and MP3.
     """
@@ -43,11 +38,6 @@ def check_audio(contents: Iterable[Content]) -> None:
 
 def check_chat(contents: Iterable[Content]) -> None:
     """Reject files that the framework's client for Chat Completions would omit.
-
-    Guarantee: pure.
-
-    Args:
-        contents: of a new message.
 
     Raises:
         RequestError: there is a file that is not sent; the message lists what is.
@@ -65,11 +55,6 @@ def check_chat(contents: Iterable[Content]) -> None:
 
 def audio_part(content: Content) -> dict[str, Any] | None:
     """Write audio as the API accepts it.
-
-    Guarantee: pure.
-
-    Args:
-        content: of any type.
 
     Returns:
         The part, or None when the content is not audio. Audio of another service or a tool that the API does not accept
@@ -96,11 +81,6 @@ def _audio_format(content: Content) -> str | None:
 
 def as_input_file(content: Content) -> Content:
     """Mark other media than images and audio as a file with a name, which the framework's client then sends.
-
-    Guarantee: pure; the content is not changed.
-
-    Args:
-        content: of any type.
 
     Returns:
         A copy, or the same content when there is nothing to mark.

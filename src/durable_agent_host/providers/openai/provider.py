@@ -124,7 +124,7 @@ _UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
 
 
 def cited_files(content: Content) -> Iterable[ServiceFile]:
-    """List the files of containers that a text cites. Guarantee: pure.
+    """List the files of containers that a text cites.
 
     Args:
         content: of any type.
@@ -178,8 +178,6 @@ _VALID_ID: Final = re.compile(r"fc_[A-Za-z0-9_-]{1,61}")
 
 def find_item_id(call: Content) -> str | None:
     """Return the item id of a function call, from its metadata or where this or an older client stored it.
-
-    Guarantee: pure.
 
     Returns:
         The id, or None when the history has lost it.

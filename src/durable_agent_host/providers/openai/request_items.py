@@ -35,11 +35,6 @@ _RESULT_TYPES: Final = frozenset({"function_result", "shell_tool_result", "compu
 def with_closed_calls(messages: Sequence[Message]) -> list[Message]:
     """Close open calls, and remove results without their call.
 
-    Guarantee: pure; the messages are not changed.
-
-    Args:
-        messages: a full conversation; the service stores no part of it.
-
     Returns:
         The messages. A function call without a result gets one that reports it as unknown; other calls of the app's
         tools, and open approvals, are marked, so that they are omitted with everything that depends on them.
@@ -123,13 +118,6 @@ def replayable_messages(
     messages: Sequence[Message], *, uses_service_storage: bool, can_send_reasoning: Callable[[Content], bool]
 ) -> list[Message]:
     """Remove the reasoning that cannot be replayed, and the ids that would require it.
-
-    Guarantee: pure; the messages are not changed.
-
-    Args:
-        messages: to be sent, history first.
-        uses_service_storage: whether the service stores what it is sent, and so knows the ids.
-        can_send_reasoning: whether the client can send reasoning that has no encrypted payload.
 
     Returns:
         The same messages, or copies where something was removed.
@@ -304,10 +292,7 @@ def _without_id(group: list[Content], *, uses_service_storage: bool) -> list[Con
 
 
 def accepted_item(item: Item) -> Item:
-    """Null the fields of an item that the API may not accept back; the stored item has them. Guarantee: pure.
-
-    Args:
-        item: rebuilt from its contents.
+    """Null the fields of an item that the API may not accept back; the stored item has them.
 
     Returns:
         The item, or a copy if fields were changed.
@@ -322,11 +307,6 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
     Call ids over 64 characters come from other providers, repeated or malformed item ids from histories that lost their
     own. The new ids derive from the old ones, so they are the same on every turn. A repeated item of another kind is
     the same item, and is omitted.
-
-    Guarantee: pure.
-
-    Args:
-        items: of a request's input.
 
     Returns:
         New items where something changed.
@@ -357,12 +337,6 @@ def with_valid_ids(items: Iterable[Mapping[str, Any]]) -> list[Item]:
 
 def with_valid_names(items: Iterable[Item], tool_names: Collection[str]) -> list[Item]:
     """Give function calls names that the API accepts: it rejects others, also of calls that it returned itself.
-
-    Guarantee: pure; the items are not changed.
-
-    Args:
-        items: of a request's input.
-        tool_names: names of the request's tools.
 
     Returns:
         The items, copies where the name changed.

@@ -18,11 +18,6 @@ def read_item(update: Any) -> ItemPart | None:
 
     Only the event ``response.output_item.done`` has an item in full.
 
-    Guarantee: pure.
-
-    Args:
-        update: of the chat client or the agent, unchanged.
-
     Returns:
         The position, or None for updates of other providers and events without an item.
     """
@@ -69,10 +64,7 @@ ITEMS: Final = ResponsesItemReader()
 
 
 def plain_item(item: Any) -> dict[str, Any]:
-    """Return an item of the SDK as received, without unset fields. Guarantee: pure.
-
-    Args:
-        item: a model of the SDK, or a dictionary.
+    """Return an item of the SDK as received, without unset fields.
 
     Returns:
         JSON values.

@@ -56,15 +56,6 @@ class LogFrame:
 def encode_log_frames(lines: Sequence[str], *, offset: int, attempt: int, batch: str, max_bytes: int) -> list[bytes]:
     """Write an append as frames.
 
-    Guarantee: pure.
-
-    Args:
-        lines: at least one entry, as `durable_agent_host.codec.log_entry.encode_log_entry` writes them.
-        offset: of the first entry.
-        attempt: of the writer.
-        batch: unique to the append.
-        max_bytes: of a frame with its header; at least 1024.
-
     Returns:
         The frames in order, at least one.
     """
@@ -79,28 +70,13 @@ def encode_log_frames(lines: Sequence[str], *, offset: int, attempt: int, batch:
 
 
 def encode_log_seal(next_part: int, *, offset: int, attempt: int, batch: str) -> bytes:
-    """Write the frame that seals a blob.
-
-    Guarantee: pure.
-
-    Args:
-        next_part: number of the blob in which the log continues.
-        offset: at which the log continues.
-        attempt: the current one.
-        batch: unique to the frame.
-    """
+    """Write the frame that seals a blob."""
     header = {"offset": offset, "attempt": attempt, "count": 0, "batch": batch}
     return _encode(header | {"frame": 0, "frames": 1, "bytes": 0, "next": next_part})
 
 
 def decode_log_frames(data: bytes | bytearray, position: int) -> Iterator[LogFrame]:
     """Read the complete frames.
-
-    Guarantee: pure.
-
-    Args:
-        data: starts with a frame; may end within one.
-        position: of the data in the blob.
 
     Yields:
         Frames in order.
@@ -180,11 +156,7 @@ class FrameReader:
         return self._is_at_end and (self.next_part is not None or self.blocks >= self._max_blocks)
 
     async def frames(self, read_bytes: int = _READ_BYTES) -> AsyncIterator[LogFrame]:
-        """Yield the frames, except the seal.
-
-        Args:
-            read_bytes: per request.
-        """
+        """Yield the frames, except the seal."""
         start = self._position
         buffer = bytearray()
         while not self._is_at_end:
@@ -254,10 +226,6 @@ class PageBuilder:
 
     async def fill(self, reader: FrameReader, position: int) -> int:
         """Add the records of a part.
-
-        Args:
-            reader: of the part.
-            position: of the reader.
 
         Returns:
             The position from which to read the part for the next page.

@@ -147,13 +147,6 @@ class BlobTurnLog:
     ) -> "BlobTurnLog":
         """Use the storage account of a function app.
 
-        Args:
-            environment: the app's settings.
-            container: its name; created if it is missing.
-            setting: name of a connection string, or prefix of ``{setting}__accountName`` and
-                ``{setting}__blobServiceUri`` for identities, with ``{setting}__clientId`` for a user-assigned one.
-            options: of the class.
-
         Returns:
             The store, not connected yet.
 

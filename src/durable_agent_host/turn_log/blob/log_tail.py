@@ -17,7 +17,7 @@ _CACHED_LOGS: Final = 2048
 
 
 def part_name(log_id: str, part: int) -> str:
-    """Return the name of a part's blob. Guarantee: pure."""
+    """Return the name of a part's blob."""
     return f"{log_id}/{part:08d}"
 
 
@@ -71,12 +71,6 @@ class BlobTails:
 
     async def try_append(self, log_id: str, tail: LogTail, lines: Sequence[str], attempt: int) -> int | None:
         """Append at the expected end of a log; updates the tail.
-
-        Args:
-            log_id: the log.
-            tail: the expected end.
-            lines: the encoded entries.
-            attempt: the writer's.
 
         Returns:
             The first offset, or None if the log ended elsewhere and the caller must recheck the tail.

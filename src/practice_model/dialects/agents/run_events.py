@@ -160,12 +160,7 @@ class RunScript:
         self.set_status("requires_action", required_action={"type": action, action: {"tool_calls": calls}})
 
     def complete_calls(self, step: Json, outputs: Mapping[str, Any]) -> None:
-        """Write that the calls for which the run waited are complete.
-
-        Args:
-            step: the step with the calls.
-            outputs: outputs by call id; for an approved hosted call, its output.
-        """
+        """Write that the calls for which the run waited are complete."""
         calls = [_with_output(call, outputs.get(call["id"])) for call in step["step_details"]["tool_calls"]]
         self._complete_step(step["id"], {"type": "tool_calls", "tool_calls": calls})
         self.resume()

@@ -12,13 +12,7 @@ from practice_model.dialects.responses.items import Json
 
 
 def stream_events(message: Json, chunk_characters: int, exact_inputs: Mapping[str, str]) -> list[Json]:
-    """Return the stream of a message.
-
-    Args:
-        message: the complete message.
-        chunk_characters: length of the deltas, at least 1.
-        exact_inputs: the exact input text of calls by call id, where it differs from the input's JSON.
-    """
+    """Return the stream of a message."""
     start_message: Json = {**message, "content": [], "stop_reason": None}
     start_message.pop("container", None)
     events: list[Json] = [{"type": "message_start", "message": start_message}, {"type": "ping"}]
@@ -68,11 +62,7 @@ def _split_text(text: str, size: int) -> list[str]:
 
 
 def message_from_events(events: Sequence[Json]) -> Json:
-    """Assemble the message of a recorded stream; the events are not modified.
-
-    Args:
-        events: events in order.
-    """
+    """Assemble the message of a recorded stream; the events are not modified."""
     message: Json = {}
     blocks: list[Json] = []
     open_blocks: dict[Any, Json] = {}

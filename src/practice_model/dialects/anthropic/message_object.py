@@ -20,11 +20,7 @@ _WITH_ID = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 
 
 def blocks_from_items(items: Sequence[Json]) -> list[Json]:
-    """Convert output items to blocks, in order.
-
-    Args:
-        items: items of a response. Files that a text cites are added to the code run before it.
-    """
+    """Convert output items to blocks, in order."""
     blocks: list[Json] = []
     for item in items:
         write = _WRITERS.get(str(item.get("type")))
@@ -48,16 +44,7 @@ def to_container_id(name: str) -> str:
 def build_message(
     message_id: str, model: Any, blocks: Sequence[Json], *, incomplete: str | None, usage: Json, container: Json | None
 ) -> Json:
-    """Return the message object.
-
-    Args:
-        message_id: id of the message.
-        model: name of the model.
-        blocks: content of the message.
-        incomplete: a plan's reason for an incomplete response, or a stop reason of this API.
-        usage: token counts.
-        container: container in which code ran, or None.
-    """
+    """Return the message object."""
     has_calls = any(block.get("type") == "tool_use" for block in blocks)
     stop_reason = _STOP_REASONS.get(incomplete, incomplete) if incomplete else "tool_use" if has_calls else "end_turn"
     message_object: Json = {

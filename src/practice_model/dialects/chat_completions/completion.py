@@ -23,16 +23,7 @@ def build_completion(
     usage: Mapping[str, Any],
     incomplete: str | None,
 ) -> Json:
-    """Return the completion object.
-
-    Args:
-        items: items of the response.
-        completion_id: id of the completion.
-        created_at: seconds since the epoch.
-        model: name of the model.
-        usage: token counts of the Responses API.
-        incomplete: reason of an incomplete response, of the Responses API or of this one.
-    """
+    """Return the completion object."""
     message = build_message(items)
     finish_reason = "tool_calls" if message.get("tool_calls") else "stop"
     choices = [_build_choice(0, message, _FINISH_REASONS.get(incomplete, incomplete) if incomplete else finish_reason)]
@@ -63,15 +54,7 @@ def stream_events(
     *,
     with_usage: bool,
 ) -> list[Json]:
-    """Return the events of a completion's stream.
-
-    Args:
-        completion_object: the finished completion.
-        items: items of the response; chunks among them replace the derived events.
-        chunk_characters: length of the deltas of texts and arguments.
-        failure: the error that ends the stream instead of a finish reason.
-        with_usage: whether a separate event with the usage follows.
-    """
+    """Return the events of a completion's stream."""
     common_fields = {name: completion_object[name] for name in ("id", "created", "model", "system_fingerprint")}
     common_fields["object"] = CHUNK
     events = [

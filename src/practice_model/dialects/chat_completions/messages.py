@@ -19,9 +19,6 @@ CHOICE: Final = "chat.completion.choice"
 def items_from_messages(messages: Iterable[Json]) -> list[Json]:
     """Convert messages to items.
 
-    Args:
-        messages: messages of a valid request.
-
     Returns:
         Items in order; reasoning of an assistant's message comes first, its calls last.
     """
@@ -53,11 +50,7 @@ def parse_tools(body: Mapping[str, Any]) -> list[Json]:
 
 
 def build_message(items: Sequence[Json]) -> Json:
-    """Convert the items of a response to one message.
-
-    Args:
-        items: items of any types; chunks and choices are omitted, hosted code becomes text.
-    """
+    """Convert the items of a response to one message."""
     message: Json = {"role": "assistant", "content": None}
     texts: list[str] = []
     annotations: list[Json] = []

@@ -40,12 +40,7 @@ class ChunkFormat:
 
 
 def build_parts(items: Sequence[Json], chunk_format: ChunkFormat) -> list[Json]:
-    """Convert the items of a response to parts.
-
-    Args:
-        items: items of the response; an item of type ``part`` has a literal part.
-        chunk_format: format of the response.
-    """
+    """Convert the items of a response to parts."""
     parts: list[Json] = []
     previous_type = ""
     for item in items:
@@ -104,14 +99,7 @@ def has_readable_calls(items: Sequence[Json]) -> bool:
 def build_response(
     parts: Sequence[Json], chunk_format: ChunkFormat, usage: Mapping[str, Any], finish_reason: str | None
 ) -> Json:
-    """Return a response, or one chunk of it.
-
-    Args:
-        parts: parts of its candidate.
-        chunk_format: format of the response.
-        usage: token counts.
-        finish_reason: finish reason of a plan or of this API; None for a chunk that is not the last.
-    """
+    """Return a response, or one chunk of it."""
     candidate: Json = {"content": {"parts": list(parts), "role": "model"}, "index": 0}
     metadata: Json = {
         "usageMetadata": dict(usage),
@@ -128,14 +116,7 @@ def build_response(
 def build_chunks(
     parts: Sequence[Json], chunk_format: ChunkFormat, usage: Mapping[str, Any], finish_reason: str
 ) -> list[Json]:
-    """Return the stream of a response.
-
-    Args:
-        parts: complete parts of the response.
-        chunk_format: format of the response.
-        usage: token counts, sent at the end.
-        finish_reason: as for `build_response`.
-    """
+    """Return the stream of a response."""
     if finish_reason == BLOCKED:
         return [build_response([], chunk_format, usage, finish_reason)]
     chunk_parts = [chunk_part for part in parts for chunk_part in _split_part(part, chunk_format)]

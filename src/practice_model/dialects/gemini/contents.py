@@ -18,12 +18,7 @@ REASONING_MODELS: Final = ("gemini-3", "practice-reasoning")
 
 
 def get_field(value: Any, name: str) -> Any:
-    """Return a field by its camel-case or snake-case name; the API accepts both.
-
-    Args:
-        value: a JSON object; any other value has no fields.
-        name: name in camel case.
-    """
+    """Return a field by its camel-case or snake-case name; the API accepts both."""
     if not isinstance(value, dict):
         return None
     fields = cast("Json", value)
@@ -42,11 +37,6 @@ def list_objects(value: Any) -> list[Json]:
 
 def parse_generate_request(model: str, body: Mapping[str, Any], *, stream: bool) -> ParsedRequest:
     """Parse a request.
-
-    Args:
-        model: the model in the URL.
-        body: body of a valid request.
-        stream: whether chunks are requested.
 
     Returns:
         The parsed request.

@@ -20,12 +20,7 @@ Writer = Callable[[Json, int], Iterator[Json]]
 
 
 def stream_events(response: Json, chunk_characters: int = DEFAULT_CHUNK_CHARACTERS) -> list[Json]:
-    """Return the stream of a completed, incomplete or failed response.
-
-    Args:
-        response: the final response object, with its full output.
-        chunk_characters: length of the deltas, at least 1.
-    """
+    """Return the stream of a completed, incomplete or failed response."""
     events = [_envelope("response.created", response_object.build_started(response))]
     if response.get("background"):
         events[0] = _envelope("response.created", response_object.build_started(response, "queued"))

@@ -22,14 +22,7 @@ SANDBOX = "sandbox:/mnt/data/"
 def build_message(
     id_generator: IdGenerator, text: str, annotations: Sequence[Json] = (), phase: str | None = None
 ) -> Json:
-    """Return an assistant message with one text part.
-
-    Args:
-        id_generator: generates the id.
-        text: text of the message.
-        annotations: in order of `start_index`; offsets count characters of `text`.
-        phase: `commentary` or `final_answer`; None omits the field, as older models do.
-    """
+    """Return an assistant message with one text part."""
     part = {"type": "output_text", "annotations": list(annotations), "logprobs": [], "text": text}
     item: Json = {"id": id_generator.new("msg_"), "type": "message", "status": "completed", "content": [part]}
     item |= {"phase": phase} if phase else {}

@@ -36,15 +36,7 @@ _CHARACTERS_PER_TOKEN = 4
 def build_completed(
     request: Mapping[str, Any], *, response_id: str, created_at: int, output: Sequence[Json], transcript: Sequence[Json]
 ) -> Json:
-    """Return a completed response with these items.
-
-    Args:
-        request: the request's body; the response repeats its settings.
-        response_id: its id.
-        created_at: seconds since the epoch.
-        output: final items.
-        transcript: all items that the model read, for the usage numbers.
-    """
+    """Return a completed response with these items."""
     response: Json = {
         "id": response_id,
         "object": "response",
