@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from durable_agent_host.agent.exchange_recorder import MAX_FULL_BODY_BYTES, MOST_EXCHANGES
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -285,6 +286,39 @@ def test_model_calls_are_kept_up_to_their_limits(bounded: AgentHost, model: Prac
     large, _ = first_call(bounded, model, most - rest + 1, 10, "large")
     assert (large["bytes"], large["body"], large["too_large"]) == (most + 1, None, True)
     assert requests.get(large["url"], timeout=60).json()["model"] == "practice"
+
+
+def test_forty_requests_of_a_try_are_kept(bounded: AgentHost):
+    """A client that asks its service more often within one try is answered, and the rest is not kept."""
+    most = MOST_EXCHANGES
+    for asked, kept in ((most, most), (most + 5, most)):
+        answer = bounded.run("Asker", str(asked))
+        assert answer.status_code == 200, answer.text
+        session, turn = answer.headers["x-ms-session-id"], answer.headers["x-ms-turn-id"]
+        calls = bounded.get(f"/agents/Asker/sessions/{session}/turns/{turn}/calls").json()["calls"]
+        assert [one["url"].rpartition("/")[2] for one in calls] == [f"asked-{number}" for number in range(kept)]
+
+
+def test_a_body_of_many_megabytes_is_kept_by_its_ends(
+    practice_model: PracticeModel, model: PracticeModel, tmp_path: Path
+):
+    """Up to eight megabytes a body is kept whole; of a larger one as much, or as is allowed at all."""
+    most, allowed = MAX_FULL_BODY_BYTES, MAX_FULL_BODY_BYTES // 4
+    sizes = {"MAX_REQUEST_BYTES": 2 * most, "KEPT_CALL_BYTES": 2 * most, "KEPT_TURN_BYTES": 2 * most + allowed}
+    settings = {PREFIX + name: str(value) for name, value in sizes.items()}
+    with hosted(tmp_path, practice_model, app=APP, **settings) as host:
+        rest = first_call(host, model, 1000, 10, "rest")[0]["bytes"] - 1000
+        within, _ = first_call(host, model, most - rest, 10, "within")
+        assert (within["bytes"], within["complete"]) == (most, True)
+        assert requests.get(within["url"], timeout=60).json()["model"] == "practice"
+        beyond, _ = first_call(host, model, most - rest + 1001, 10, "beyond")
+        assert (beyond["bytes"], beyond["complete"], beyond["missing_characters"]) == (most + 1001, False, 1001)
+    settings[PREFIX + "KEPT_CALL_BYTES"] = str(allowed)
+    with hosted(tmp_path, practice_model, app=APP, **settings) as host:
+        beyond, _ = first_call(host, model, most, 10, "ends")
+        assert (beyond["complete"], beyond["missing_characters"]) == (False, beyond["bytes"] - allowed)
+        text = requests.get(beyond["url"], timeout=60).text
+        assert (text.startswith("{"), text.endswith("}")) == (True, True)
 
 
 def test_lists_and_pages_have_a_length(bounded: AgentHost):

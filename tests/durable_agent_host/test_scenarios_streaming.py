@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from durable_agent_host.model.ids import turn_log_id
+from durable_agent_host.model.log_entry import EVENT, LogEntry
+from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.sse_client import Event, Reader, read_events
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
@@ -172,6 +175,15 @@ def test_a_request_that_cannot_be_read_is_a_status_and_no_stream(lab: AgentHost)
     problem(lab.run("Instant", "x" * (4 * 1024 * 1024 + 1), headers=headers), 413)
 
 
+def test_a_queued_turn_is_streamed_when_its_time_comes(lab: AgentHost, model: PracticeModel):
+    """The stream of a turn that waits is open, and tells it from its start."""
+    model.plan({"text": "word " * 20, **SLOW}, {"text": "mine"})
+    with asked(lab, "Kept", "first", session="queue"), asked(lab, "Kept", "second", session="queue") as second:
+        reader = read_all(second)
+    assert (reader.names()[0], reader.text) == ("turn.started", "mine")
+    assert reader.ended
+
+
 def test_the_same_key_streams_the_same_turn(lab: AgentHost, model: PracticeModel):
     """A retry under its key gets the turn's events from the start, or after one that it names; it runs once."""
     model.plan({"text": "only once", "chunk_characters": 3, "delay_milliseconds": 30})
@@ -191,6 +203,14 @@ def test_coming_back_without_a_key_begins_no_second_turn(lab: AgentHost, model: 
     with asked(lab, "Kept", "hi", last_event_id="3") as answer:
         assert "Idempotency-Key" in problem(answer, 400)
     assert model.requests() == []
+
+
+def test_not_waiting_goes_before_streaming(lab: AgentHost):
+    """A client that does not wait gets 202 with the URL of the events."""
+    with asked(lab, "Instant", "later", x_ms_wait_for_response="false") as answer:
+        assert answer.status_code == 202, answer.text
+        events = follow(answer.json()["events_url"])
+    assert [event.name for event in events] == ["turn.started", "message.delta", "turn.completed"]
 
 
 def test_an_agent_that_does_not_stream_has_its_events(lab: AgentHost):
@@ -319,6 +339,43 @@ def test_the_end_is_told_when_the_log_is_gone(lives: Callable[..., Lives], tmp_p
         assert (only.name, only.data) == (last.name, last.data)
 
 
+async def test_an_event_of_another_version_is_passed_on(lives: Callable[..., Lives], tmp_path):
+    """A stored event whose name this version does not know reaches clients as it is, in its place, and ends nothing."""
+    life = lives()
+    with asked(life.host, "Instant", "hi") as answer:
+        told = read_all(answer).events
+    headers, data = answer.headers, {"of": "a newer version"}
+    life.host.kill()
+    log = SqliteTurnLog(next(tmp_path.glob("*/turn-log.sqlite")))
+    log_id = turn_log_id("Instant", headers["x-ms-session-id"], headers["x-ms-turn-id"])
+    entry = LogEntry(EVENT, {"event": "message.sealed", "data": data})
+    await log.append(log_id, [entry], attempt=await log.open(log_id))
+    await log.close()
+    events = follow(events_url(life.crash(), answer))
+    assert [event.name for event in events] == [*(event.name for event in told[:-1]), "message.sealed", told[-1].name]
+    assert (events[-2].data, events[-1].data) == (data, told[-1].data)
+
+
+def test_readers_that_do_not_read_hold_nothing_up(lives: Callable[..., Lives], model: PracticeModel):
+    """Clients that take nothing cost the turn no time, and the host no memory that grows while others read on."""
+    host = lives().host
+    text = "0123456789abcdef" * 500_000
+    # So slow that the reader keeps up: the end of the turn, which takes memory of its own, comes behind what is read.
+    model.plan({"text": text, "chunk_characters": 16_384, "delay_milliseconds": 16})
+    with asked(host, "Kept", "hi") as answer, contextlib.ExitStack() as stuck:
+        for _ in range(40):
+            stuck.enter_context(open_without_reading(events_url(host, answer)))
+        reader, sizes = Reader(), []
+        for event in read_events(answer):
+            reader.take(event)
+            if event.name == "message.delta":
+                sizes.append(resident_bytes(host))
+        assert reader.text == text
+        # The kernel takes the first megabytes of each; after that, a queue for each would grow by all that is told.
+        begin, end = len(sizes) * 5 // 10, len(sizes) * 8 // 10
+        assert sizes[end] - sizes[begin] < 0.25 * 40 * len(text) * 0.3
+
+
 def open_without_reading(url: str) -> socket.socket:
     """Ask for a stream with a small window, and take nothing."""
     parts = urlsplit(url)
@@ -327,6 +384,11 @@ def open_without_reading(url: str) -> socket.socket:
     connection.connect((parts.hostname, parts.port))
     connection.sendall(f"GET {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
     return connection
+
+
+def resident_bytes(host: AgentHost) -> int:
+    """Tell how much memory the host's process holds."""
+    return int(Path(f"/proc/{host.process.pid}/statm").read_text().split()[1]) * 4096
 
 
 def test_a_follower_that_leaves_is_let_go(lab: AgentHost, model: PracticeModel):
