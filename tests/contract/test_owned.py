@@ -44,8 +44,8 @@ async def test_a_turn_notes_what_this_process_has_not_noted(pieces):
 async def test_no_sweep_looks_into_notes(pieces):
     """A sweep that reads holders as the host does leaves all of them, however old, and asks no client for it."""
     owned, store = SessionOwnerIndex(pieces.store), pieces.store()
-    await owned.note("A", "s", ADA)
-    await owned.note("A", "t", EVE)
+    await owned.add("A", "s", ADA)
+    await owned.add("A", "t", EVE)
     sweeper = GarbageCollector(store, BlobReferrers(cast("Any", None)).read, grace_seconds=0.0, unheld_seconds=0.0)
     namespaces = [namespace async for namespace in store.list_namespaces()]
     assert len(namespaces) == 2

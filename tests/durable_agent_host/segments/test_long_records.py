@@ -124,7 +124,7 @@ def test_a_fork_ends_anywhere(store, turn, is_before):
     assert whole(store, fork) == entries[: 2 * (turn + (not is_before))]
     assert head_bytes(fork) <= HEAD_BYTES
     assert asyncio.run(sizes(store, "a" * 32)) == before
-    own = asyncio.run(sizes(store, fork.sealed.home)) if fork.sealed.home else {}
+    own = asyncio.run(sizes(store, fork.sealed.namespace)) if fork.sealed.namespace else {}
     assert sum(own.values()) < 300_000
     assert whole(store, session) == entries
     with pytest.raises(NotFoundError, match="t999"):
