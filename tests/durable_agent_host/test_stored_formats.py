@@ -16,17 +16,17 @@ import pytest
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry, encode_journal_entry
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
-from durable_agent_host.codec.offloaded_text import attach, detach
+from durable_agent_host.codec.offloaded_text import offload, restore
 from durable_agent_host.codec.overlay import decode_overlay, encode_overlay
 from durable_agent_host.codec.session_blobs import (
     Segment,
-    decode_homes,
     decode_index,
+    decode_namespaces,
     decode_sealed,
     decode_sealing,
     decode_segment,
-    encode_homes,
     encode_index,
+    encode_namespaces,
     encode_sealed,
     encode_sealing,
     encode_segment,
@@ -36,7 +36,7 @@ from durable_agent_host.encryption.cipher import Cipher
 from durable_agent_host.encryption.data_key_storage import KEYS_NAMESPACE
 from durable_agent_host.encryption.key_wrapping import LocalKey
 from durable_agent_host.encryption.keyring import Keyring
-from durable_agent_host.segments.sqlite_store import SqliteSegmentStore
+from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.turn.call_body import decode_body, encode_body
 from durable_agent_host.turn_log.blob.frame_format import decode_log_frames, encode_log_frames, encode_log_seal
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
@@ -102,7 +102,7 @@ def _index_again(wire: Any) -> Any:
 
 
 def _homes_again(wire: Any) -> Any:
-    return json.loads(encode_homes(decode_homes(json_bytes_of(wire))))
+    return json.loads(encode_namespaces(decode_namespaces(json_bytes_of(wire))))
 
 
 @pytest.mark.parametrize(
@@ -133,17 +133,17 @@ def test_large_texts_of_an_entry():
     """A long text and a long image are pieces, and the entry lists them."""
     stored = golden("offloaded-texts-v1")
     pieces = {name: text.encode() for name, text in stored["pieces"].items()}
-    small, pieces_again = detach(attach(stored["entry"], pieces), least=40)
+    small, pieces_again = offload(restore(stored["entry"], pieces), min_characters=40)
     assert (json.dumps(small), pieces_again) == (json.dumps(stored["entry"]), pieces)
 
 
 async def test_encrypted_values(tmp_path: Path):
     """A wrapped data key, an envelope and the name of a piece are read, and the same bytes are written."""
-    store = SqliteSegmentStore(tmp_path / "segments.sqlite")
+    store = SqliteBlobStore(tmp_path / "segments.sqlite")
     wrapped_key = KEYS["wrapped_key"]
     await store.put(KEYS_NAMESPACE, {KEYS["piece_name"]: json_bytes_of(wrapped_key)})
     operators_key = LocalKey("first", b64decode(KEYS["operators_key"]))
-    (data_key,) = Keyring(lambda: SqliteSegmentStore(tmp_path / "segments.sqlite"), [operators_key]).all()
+    (data_key,) = Keyring(lambda: SqliteBlobStore(tmp_path / "segments.sqlite"), [operators_key]).all()
     assert data_key.id == wrapped_key["dataKey"]
     assert b64encode(operators_key.wrap(data_key.secret)).decode() == wrapped_key["wrapped"]
     cipher = Cipher(_OneKey(data_key))
@@ -180,7 +180,7 @@ def test_histories_of_ended_orchestrations():
 
 async def test_tables_of_the_files(tmp_path: Path):
     """The tables of the three SQLite files."""
-    log, store = SqliteTurnLog(tmp_path / "turn-log.sqlite"), SqliteSegmentStore(tmp_path / "segments.sqlite")
+    log, store = SqliteTurnLog(tmp_path / "turn-log.sqlite"), SqliteBlobStore(tmp_path / "segments.sqlite")
     await log.open("0" * 32)
     await store.put("home", {})
     await store.hold("home", "@a@s")

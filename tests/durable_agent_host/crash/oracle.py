@@ -218,7 +218,7 @@ def _text_of(messages: list[Any], turn: int) -> str:
 def check_case(case: Case, undisturbed: Told, witnesses: Witnesses, figures: Figures) -> None:
     """Hold a case against the same scenario undisturbed."""
     told = read_told(case)
-    assert told.approvals == undisturbed.approvals, (told.approvals, undisturbed.approvals)
+    assert told.answers == undisturbed.answers, (told.answers, undisturbed.answers)
     doubts = _excuse_doubts(told.messages, undisturbed.messages)
     assert told.messages == undisturbed.messages
     figures.counts["turns"] += len(case.asked)

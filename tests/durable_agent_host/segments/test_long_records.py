@@ -132,7 +132,7 @@ def test_a_fork_ends_anywhere(store, turn, is_before):
 
 
 async def sizes(store: SqliteBlobStore, home: str) -> dict[str, int]:
-    return {piece.name: piece.size async for piece in store.pieces(home)}
+    return {piece.name: piece.size async for piece in store.list_blobs(home)}
 
 
 @pytest.mark.parametrize("place", ["sealed", "stored"])

@@ -135,7 +135,7 @@ def test_a_long_conversation_is_written_once(store):
 def test_detached_texts_come_back_to_the_letter(value):
     """Taking large texts out of an entry and putting them back gives the same entry, whatever is in it."""
     entry = {"$type": "response", "correlationId": "t", "messages": value}
-    small, pieces = offload(entry, least=30)
+    small, pieces = offload(entry, min_characters=30)
     assert restore(json.loads(json.dumps(small)), pieces) == entry
     assert all(len(piece) >= 15 for piece in pieces.values())
     assert len(get_offloaded_texts(small)) >= len(pieces)

@@ -95,7 +95,7 @@ async def test_a_page_of_another_origin_can_do_nothing(model: Host, elsewhere: s
         await page.evaluate(f"location = {json.dumps(model.url + '/api/orders/tea')}; 1")
         await asyncio.sleep(0.5)
     assert instances(model) == before
-    seen = [line.partition("http_server: ")[2] for line in model.log.read_text().splitlines() if "http_server" in line]
+    seen = [line.partition("middleware: ")[2] for line in model.log.read_text().splitlines() if "middleware: " in line]
     for method, path, _ in CALLS:
         bare = path.partition("?")[0]
         statuses = [line.split()[2] for line in seen if line.startswith(f"{method} {bare} ")]
