@@ -39,10 +39,16 @@ class Local:
     def kill(self) -> None:
         """End with SIGKILL what the agents have started; returns when it is gone."""
         for pid in self.pids:
-            status = Path(f"/proc/{pid}/status")
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            wait_until(lambda status=status: not status.exists() or "State:\tZ" in status.read_text())
+            wait_until(lambda pid=pid: not _is_running(pid))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class Remote:
