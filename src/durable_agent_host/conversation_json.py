@@ -70,9 +70,6 @@ def encode(value: Message | AgentResponse[Any] | Conversation, /) -> dict[str, A
     Args:
         value: the value to encode.
 
-    Returns:
-        A JSON object.
-
     Raises:
         CorruptStateError: a content holds a value that JSON cannot represent.
         TypeError: the value has another type.

@@ -97,9 +97,6 @@ class CoalescingHistoryProvider(HistoryProvider):
             session_id: the session.
             state: passed on.
             kwargs: passed on.
-
-        Returns:
-            The messages, oldest first.
         """
         messages = await self.marked_messages(session_id, state=state, **kwargs)
         return messages if self.keeps_marks else [_without_marks(message) for message in messages]

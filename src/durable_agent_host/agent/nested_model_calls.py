@@ -51,9 +51,6 @@ class NestedCallMeter:
     async def begin(self, messages: Sequence[Message], options: Mapping[str, Any]) -> int:
         """Check a call against the budgets.
 
-        Returns:
-            The call's number.
-
         Raises:
             RunStoppedError: a budget does not allow it, or the run is no longer wanted.
         """

@@ -58,11 +58,7 @@ def utc_now() -> str:
 
 
 def rebuild_error(error: Mapping[str, Any]) -> TurnError:
-    """Recreate an exception from a turn's stored error.
-
-    Returns:
-        The error.
-    """
+    """Recreate an exception from a turn's stored error."""
     message = str(error.get("message"))
     if "retryable" in error:
         return ProviderError(message, retryable=bool(error["retryable"]))
@@ -131,11 +127,7 @@ def _build_missing_result(records: JournalState, key: ToolKey) -> Content:
 
 
 def build_failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 0.0) -> TurnOutcome:
-    """Build the outcome of a failed turn; the conversation is unchanged. Guarantee: pure except for the clock.
-
-    Returns:
-        An outcome without entries.
-    """
+    """Build the outcome of a failed turn; the conversation is unchanged. Guarantee: pure except for the clock."""
     return TurnOutcome(
         turn_id=request.turn_id,
         status="failed",

@@ -200,11 +200,7 @@ class RunOutput:
             coalesce_updates(agent_updates, client_updates[start:], self._items)
 
     def fold_call(self, updates: Sequence[ChatResponseUpdate]) -> Fold:
-        """Fold the updates of one model call, or return their fold when they were folded last.
-
-        Returns:
-            The fold.
-        """
+        """Fold the updates of one model call, or return their fold when they were folded last."""
         if self._fold is None or self._call != updates:
             self._call = list(updates)
             self._fold = Fold(self._call, self._items)
@@ -230,19 +226,11 @@ class RunOutput:
             self._updates[start:] = [(update, None) for update in response_as_updates(result)]
 
     def response(self, start: int = 0) -> AgentResponse[Any]:
-        """Fold what is kept into the response.
-
-        Returns:
-            A new response.
-        """
+        """Fold what is kept into the response."""
         return fold_updates([update for update, _ in self._updates[start:]], self._items)
 
     def responses(self, finished_positions: Container[int]) -> tuple[AgentResponse[Any], AgentResponse[Any]]:
-        """Fold what is complete, and what belongs to a model call that was cut off.
-
-        Returns:
-            Two new responses.
-        """
+        """Fold what is complete, and what belongs to a model call that was cut off."""
         complete_updates = [
             update for update, position in self._updates if position is None or position in finished_positions
         ]

@@ -95,11 +95,7 @@ class RunStoppedError(BaseException):
 
 
 def stop_of(error: BaseException) -> Stop:
-    """Return what an error raised by a run means for the attempt.
-
-    Returns:
-        The reason to stop.
-    """
+    """Return what an error raised by a run means for the attempt."""
     match error:
         case RunStoppedError():
             return error.stop

@@ -44,9 +44,6 @@ _TYPES: Final = frozenset({"types:GenericAlias"})
 def build_agent(source: AgentSource) -> SupportsAgentRun:
     """Return the agent of a source, checked for registration.
 
-    Returns:
-        The agent.
-
     Raises:
         RegistrationError: it is or uses a workflow that all sessions would share, or the function returns no agent.
     """
@@ -162,9 +159,6 @@ class HostedWorkflow:
         self, messages: Sequence[Message], *, stream: bool, session: AgentSession, options: Any = None
     ) -> AsyncGenerator[AgentResponseUpdate]:
         """Run the workflow, and store its state in the session.
-
-        Returns:
-            The updates.
 
         Raises:
             TurnError: options were given.

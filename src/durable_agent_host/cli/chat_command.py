@@ -45,11 +45,7 @@ def add_chat_command(commands: Any) -> None:
 
 
 def run_chat_command(arguments: argparse.Namespace) -> int:
-    """Run the command; see `add_chat_command`.
-
-    Returns:
-        The exit status.
-    """
+    """Run the command; see `add_chat_command`."""
     return run_command("chat", lambda host: _Chat(host, arguments).hold(), arguments)
 
 

@@ -77,9 +77,6 @@ class HostRoutes:
     def ask(self, path: str, body: Any = None, *, method: str = "GET") -> Any:
         """Call a route.
 
-        Returns:
-            The answer's JSON.
-
         Raises:
             CommandError: the host is unreachable, or refuses; the message quotes it.
         """
@@ -103,9 +100,6 @@ class HostRoutes:
     def upload(self, path: str, file: BinaryIO) -> Any:
         """Send a file, piece by piece.
 
-        Returns:
-            The answer's JSON.
-
         Raises:
             CommandError: the host is unreachable, or refuses; the message quotes it.
         """
@@ -124,9 +118,6 @@ class HostRoutes:
         silence_seconds: float = _SECONDS,
     ) -> Generator[Any]:
         """Open a route's answer, to be read as it arrives.
-
-        Returns:
-            The answer of `http.client`.
 
         Raises:
             HostUnreachableError: the host is unreachable, or not ready.

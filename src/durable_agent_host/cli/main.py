@@ -46,11 +46,7 @@ def add_thread_command(commands: Any) -> None:
 
 
 def run_thread_command(arguments: argparse.Namespace) -> int:
-    """Run the command.
-
-    Returns:
-        The exit status.
-    """
+    """Run the command."""
 
     def run_import(host: HostRoutes) -> int:
         _check(arguments)

@@ -135,11 +135,7 @@ def failure(event: Event) -> str:
 
 
 def named_call(call: Mapping[str, Any]) -> str:
-    """Format a call as code.
-
-    Returns:
-        One line, shortened.
-    """
+    """Format a call as code."""
     arguments = call.get("arguments")
     arguments_text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return f"{call.get('name')}({'' if arguments is None else _short(arguments_text)})"

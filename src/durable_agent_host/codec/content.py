@@ -244,11 +244,7 @@ _USAGE_NAMES = {
 
 
 def encode_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
-    """Encode token counts as upstream does: three fields, and the provider's further counts under ``extensionData``.
-
-    Returns:
-        A `UsageWire`.
-    """
+    """Encode token counts as upstream does: three fields, and the provider's further counts under ``extensionData``."""
     counts = known_counts(usage)
     wire: dict[str, Any] = {wire_name: counts.get(name) for name, wire_name in _USAGE_NAMES.items()}
     if further_counts := {name: value for name, value in counts.items() if name not in _USAGE_NAMES}:
@@ -306,9 +302,6 @@ _BY_WIRE_TYPE: Final = {codec.wire_type: codec for codec in CONTENT_CODECS.value
 
 def encode_content(content: Content) -> ContentWire:
     """Encode a content.
-
-    Returns:
-        A JSON object.
 
     Raises:
         CorruptStateError: a field holds a value that JSON cannot represent.

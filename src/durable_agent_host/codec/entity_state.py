@@ -187,11 +187,7 @@ def raise_if_encrypted(state: Any) -> None:
 
 
 def encode_session(session: Session) -> dict[str, Any]:
-    """Encode a session as the entity's state.
-
-    Returns:
-        A JSON object.
-    """
+    """Encode a session as the entity's state."""
     document = session.document
     before = _extension(session.document)
     extension = {name: value for name, value in before.items() if name not in _HOST_FIELDS} | {
@@ -293,19 +289,11 @@ def decode_budget_usage(wire: Any) -> BudgetUsage | None:
 
 
 def encode_stats(stats: TurnStats) -> dict[str, Any]:
-    """Encode the stats of a turn by the names of `TurnStats`.
-
-    Returns:
-        Field names to numbers.
-    """
+    """Encode the stats of a turn by the names of `TurnStats`."""
     wire = {name: getattr(stats, name) for name in _STATS_FIELDS}
     return {name: value for name, value in wire.items() if value or name not in _STATS_ABSENT_WHEN_ZERO}
 
 
 def decode_stats(wire: Mapping[str, Any]) -> TurnStats:
-    """Decode the stats of a turn; unknown names are ignored.
-
-    Returns:
-        The stats.
-    """
+    """Decode the stats of a turn; unknown names are ignored."""
     return TurnStats(**{name: wire[name] for name in _STATS_FIELDS if name in wire})

@@ -185,9 +185,6 @@ def _too_deep() -> ProviderError:
 def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:
     """Encode the response of one model call.
 
-    Returns:
-        A JSON object.
-
     Raises:
         CorruptStateError: a content holds a value that JSON cannot represent.
     """
@@ -207,9 +204,6 @@ def encode_model_response(response: ChatResponse[Any]) -> dict[str, Any]:
 
 def decode_model_response(wire: Mapping[str, Any]) -> ChatResponse[Any]:
     """Decode the response of one model call.
-
-    Returns:
-        A new response.
 
     Raises:
         CorruptStateError: a message is malformed.

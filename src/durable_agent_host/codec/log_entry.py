@@ -38,9 +38,6 @@ def encode_log_entry(entry: LogEntry) -> str:
 def encode_compact(data: Mapping[str, Any]) -> str:
     """Encode JSON without spaces, in ASCII, with null for numbers that are not finite.
 
-    Returns:
-        One line.
-
     Raises:
         TypeError, ValueError, RecursionError: it has a value that JSON cannot represent.
     """

@@ -52,9 +52,6 @@ _LIST: Final[Any] = list
 def encode_message(message: Message) -> MessageWire:
     """Encode a message for storage; its time is that of its entry.
 
-    Returns:
-        A JSON object.
-
     Raises:
         CorruptStateError: a content holds a value that JSON cannot represent.
     """
@@ -79,9 +76,6 @@ def _message_extension(message_id: str | None, properties: Mapping[str, Any]) ->
 
 def decode_message(wire: Mapping[str, Any]) -> Message:
     """Decode a stored message.
-
-    Returns:
-        A new message.
 
     Raises:
         CorruptStateError: it has no role or no list of contents.
@@ -276,9 +270,6 @@ def options_of(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def decode_messages(entries: Iterable[Mapping[str, Any]]) -> list[Message]:
     """Decode the messages of entries, in order.
-
-    Returns:
-        New messages.
 
     Raises:
         CorruptStateError: an entry is of a type unknown to this program, or a message is malformed.

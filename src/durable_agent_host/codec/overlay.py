@@ -9,11 +9,7 @@ from durable_agent_host.model.overlay import MessagePosition, MessageRange, Over
 
 
 def encode_overlay(overlay: Overlay) -> dict[str, Any]:
-    """Encode an overlay for storage with the session.
-
-    Returns:
-        A JSON object.
-    """
+    """Encode an overlay for storage with the session."""
     wire: dict[str, Any] = {
         "madeBy": overlay.compaction_id,
         "entries": overlay.entries,

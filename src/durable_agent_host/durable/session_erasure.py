@@ -65,9 +65,6 @@ _LOGGER = logging.getLogger(__name__)
 def run_erasure(context: DurableOrchestrationContext) -> Generator[Any, Any, dict[str, Any]]:
     """Erase one session, as an orchestration.
 
-    Returns:
-        What the activity returned.
-
     Raises:
         RequestError: the input names no session.
         Exception: the last attempt's, after a day of attempts; the session stays marked, and can be erased again.

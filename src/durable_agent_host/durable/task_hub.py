@@ -74,19 +74,11 @@ class TaskHub:
         return output
 
     def orchestrate(self, context: DurableOrchestrationContext, run: Orchestrate) -> Steps:
-        """Run an orchestration of this host.
-
-        Returns:
-            Its output.
-        """
+        """Run an orchestration of this host."""
         return run(context)
 
     async def run_activity(self, activity: str, payload: Any, operation: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Run an activity of this host.
-
-        Returns:
-            Its result.
-        """
+        """Run an activity of this host."""
         del activity
         return await operation(payload)
 

@@ -47,9 +47,6 @@ class FormPart(NamedTuple):
 def parse_form(body: bytes, content_type: str) -> list[FormPart]:
     """Split a form into its parts.
 
-    Returns:
-        The parts in order.
-
     Raises:
         RequestError: it is not a form, or has too many parts or too long headers; the message says why.
     """

@@ -72,9 +72,6 @@ class RunParameters:
 def parse_run(body: bytes, headers: Mapping[str, str], params: Mapping[str, str], *, max_bytes: int) -> RunParameters:
     """Read a call of ``POST /agents/{agent}/run``.
 
-    Returns:
-        The call.
-
     Raises:
         RequestError: the call is invalid; the message names the rule that it breaks.
         RequestTooLargeError: the body exceeds the limit.

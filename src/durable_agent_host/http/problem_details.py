@@ -68,11 +68,7 @@ def problem(
 def problem_of_error(
     error: Exception, *, headers: Mapping[str, str] | None = None, **members: Any
 ) -> func.HttpResponse:
-    """Answer with the message of one of our errors; any other is a 500 without its text.
-
-    Returns:
-        The answer.
-    """
+    """Answer with the message of one of our errors; any other is a 500 without its text."""
     if isinstance(error, errors.LogUnavailableError):
         headers = {"Retry-After": str(LOG_RETRY_SECONDS), **(headers or {})}
     if isinstance(error, errors.TooManyRequestsError):

@@ -122,11 +122,7 @@ def turn_headers(request: TurnRequest) -> dict[str, str]:
 
 
 def turn_urls(base: str, request: TurnRequest) -> dict[str, str]:
-    """Return a turn's URLs.
-
-    Returns:
-        ``session_url``, ``turn_url`` and ``events_url``.
-    """
+    """Return a turn's URLs."""
     session_url = f"{base}/agents/{quote(request.agent)}/sessions/{quote(request.session_id, safe='')}"
     turn_url = f"{session_url}/turns/{request.turn_id}"
     return {"session_url": session_url, "turn_url": turn_url, "events_url": f"{turn_url}/events"}

@@ -179,9 +179,6 @@ def turn_conflict(turn: Turn, detail: str) -> func.HttpResponse:
 async def named_turn(host: HandlerContext, call: RouteRequest, client: TurnClient) -> Turn:
     """Read the turn named by the path.
 
-    Returns:
-        The turn.
-
     Raises:
         NotFoundError: there is no such agent, or the session has no such turn.
     """

@@ -49,11 +49,7 @@ def create_adapter(client: Any, overrides: type[FoldedStreamMixin]) -> Any:
 
 
 def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
-    """Start a model call in a thread if it sends many messages, which take long to write, otherwise directly.
-
-    Returns:
-        The result of `begin`.
-    """
+    """Start a model call in a thread if it sends many messages, which take long to write, otherwise directly."""
     if len(messages) <= MANY:
         return begin()
     if stream:

@@ -50,11 +50,7 @@ async def export_document(record: ConversationReader) -> AsyncGenerator[bytes]:
 
 
 async def prefetch_first(parts: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Read the first part now, so that its errors are raised before anything is sent.
-
-    Returns:
-        All parts.
-    """
+    """Read the first part now, so that its errors are raised before anything is sent."""
     first = await anext(parts)
 
     async def all_parts() -> AsyncGenerator[bytes]:

@@ -141,9 +141,6 @@ class GarbageCollector:
     async def sweep(self, namespace: str, clean: "CleanNamespaces | None" = None) -> SweepResult:
         """Delete unreferenced pieces, after the grace period.
 
-        Returns:
-            What was deleted.
-
         Raises:
             CorruptStateError: a piece needed to determine references cannot be read; nothing was deleted.
             LogError: the store does not answer.
@@ -155,9 +152,6 @@ class GarbageCollector:
 
         What a live session may be writing there is left to a later sweep, and so is everything while another holder's
         needs are unknown.
-
-        Returns:
-            What was deleted.
 
         Raises:
             CorruptStateError: as for `sweep`; the holder is removed.

@@ -152,11 +152,7 @@ def queue_request(
 
 
 def record_rejected(session: Session, turn_id: str, *, keep: int) -> Session:
-    """Remember a rejected turn, so that its orchestration is deleted with the session.
-
-    Returns:
-        The session to store.
-    """
+    """Remember a rejected turn, so that its orchestration is deleted with the session."""
     if turn_id in session.rejected_turn_ids:
         return session
     return replace(session, rejected_turn_ids=(*session.rejected_turn_ids, turn_id)[-keep:])

@@ -60,11 +60,7 @@ def identity_of(message: Message) -> str | None:
 
 
 def in_order(messages: Sequence[Message]) -> list[Message]:
-    """Sort loaded messages by their places.
-
-    Returns:
-        The same messages.
-    """
+    """Sort loaded messages by their places."""
     positioned_messages = [
         (message.additional_properties.get(POSITION, number), message) for number, message in enumerate(messages)
     ]

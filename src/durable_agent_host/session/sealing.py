@@ -203,11 +203,7 @@ def divide_turns(
     receipts: Sequence[Mapping[str, Any]],
     sealed_receipt_count: int,
 ) -> list[Segment]:
-    """Divide sealed entries into segments at turn boundaries.
-
-    Returns:
-        The segments, oldest first.
-    """
+    """Divide sealed entries into segments at turn boundaries."""
     groups: list[list[Mapping[str, Any]]] = []
     size = SEGMENT_BYTES
     count = 0

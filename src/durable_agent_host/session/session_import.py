@@ -30,9 +30,6 @@ _NO_SESSION: Final = "the body is not a valid session"
 def entries_to_import(read: Sequence[ReadEntry]) -> list[Mapping[str, Any]]:
     """Check the entries of an exported document, and record in them which of their texts are stored outside.
 
-    Returns:
-        The entries to store.
-
     Raises:
         RequestError: one is invalid, or has references, which lead to parts of another session; says where.
     """
@@ -59,9 +56,6 @@ def entries_to_import(read: Sequence[ReadEntry]) -> list[Mapping[str, Any]]:
 
 def receipts_to_import(read: Sequence[ReadReceipt]) -> list[Mapping[str, Any]]:
     """Check receipts of an exported document.
-
-    Returns:
-        The receipts to store.
 
     Raises:
         RequestError: one is invalid; says where.
@@ -143,11 +137,7 @@ def document_of(
 
 
 def messages_on_trust(number: int, entry: Mapping[str, Any], *, is_owned: bool) -> list[str]:
-    """List what an entry says to the model in the name of the app, a tool, a person or the service.
-
-    Returns:
-        Sentences.
-    """
+    """List what an entry says to the model in the name of the app, a tool, a person or the service."""
     try:
         messages = decode_messages([with_placeholders(entry)])
     except CorruptStateError:

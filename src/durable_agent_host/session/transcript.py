@@ -122,11 +122,7 @@ def _without_marks(contents: list[Content]) -> list[Content]:
 
 
 def failed_turns(entries: Iterable[Mapping[str, Any]]) -> set[Any]:
-    """Return the turns that upstream stored as failed.
-
-    Returns:
-        Their correlation ids.
-    """
+    """Return the turns that upstream stored as failed."""
     failed_turn_ids: set[Any] = set()
     for entry in entries:
         if _is_failure(entry):

@@ -430,28 +430,17 @@ def fold_updates(updates: Iterable[Any], items: ItemReader) -> AgentResponse[Any
     """Fold the updates of a turn, or of one model call, into the response.
 
     folded already (`response_as_updates`) gives the same response.
-
-    Returns:
-        As `Fold.response`.
     """
     return Fold(updates, items).response()
 
 
 def fold_part(updates: Iterable[Any], items: ItemReader) -> list[AgentResponseUpdate]:
-    """Fold a part of a stream, such as one batch of a log, into few updates.
-
-    Returns:
-        As `Fold.pieces`.
-    """
+    """Fold a part of a stream, such as one batch of a log, into few updates."""
     return Fold(updates, items).pieces()
 
 
 def response_as_updates(response: AgentResponse[Any]) -> list[AgentResponseUpdate]:
-    """Return a folded response as updates that nothing joins, one for each message.
-
-    Returns:
-        At least one update.
-    """
+    """Return a folded response as updates that nothing joins, one for each message."""
     updates = response.to_updates()
     for update in updates:
         update.raw_representation = _COMPLETE

@@ -130,11 +130,7 @@ class TextAccumulator(_Accumulator):
             self._protected_chunks.append(protected_data)
 
     def content(self, *, as_piece: bool = False) -> Content:
-        """Return the run as one content.
-
-        Returns:
-            A new content.
-        """
+        """Return the run as one content."""
         result = self._finish(as_piece)
         result.text = _join_text(self._chunks) if self._has_text else None
         result.protected_data = _join_lists(self._protected_chunks) if self._protected_chunks else None
@@ -207,11 +203,7 @@ class FunctionCallAccumulator(_Accumulator):
                 self._flags[name] = value
 
     def content(self, *, as_piece: bool = False) -> Content:
-        """Return the call as one content.
-
-        Returns:
-            A new content.
-        """
+        """Return the call as one content."""
         result = self._finish(as_piece)
         for name, value in (self._fields | self._flags).items():
             setattr(result, name, value)

@@ -71,30 +71,18 @@ def message_delta(text: str) -> LiveEvent:
 
 
 def tool_started(call_id: str, name: str, arguments: Any) -> LiveEvent:
-    """Make the event of a tool call that starts.
-
-    Returns:
-        The event.
-    """
+    """Make the event of a tool call that starts."""
     return LiveEvent(event_names.TOOL_STARTED, {"call_id": call_id, "name": name, "arguments": arguments})
 
 
 def tool_completed(call_id: str, outcome: str, result: str = "") -> LiveEvent:
-    """Make the event of a tool call that has ended.
-
-    Returns:
-        The event.
-    """
+    """Make the event of a tool call that has ended."""
     data = {"call_id": call_id, "outcome": outcome, "result": short_text(result)}
     return LiveEvent(event_names.TOOL_COMPLETED, data)
 
 
 def approval_requested(call: Mapping[str, Any]) -> LiveEvent:
-    """Make the event of a call that waits for a person.
-
-    Returns:
-        The event.
-    """
+    """Make the event of a call that waits for a person."""
     return LiveEvent(event_names.APPROVAL_REQUESTED, dict(call))
 
 
@@ -103,11 +91,7 @@ def _outcome(*, has_failed: bool) -> str:
 
 
 def turn_restarted(discard_from: int) -> LiveEvent:
-    """Make the event of text that clients must discard, because it is sent again.
-
-    Returns:
-        The event.
-    """
+    """Make the event of text that clients must discard, because it is sent again."""
     return LiveEvent(event_names.TURN_RESTARTED, {"discard_from": discard_from})
 
 

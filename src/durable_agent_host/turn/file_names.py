@@ -72,9 +72,6 @@ def check_media_type(media_type: str, where: str) -> str:
 def check_name(raw_name: str, where: str) -> str:
     """Check the name of a file, and remove folders.
 
-    Returns:
-        The name.
-
     Raises:
         RequestError: it is empty or too long, or has an unprintable character.
     """

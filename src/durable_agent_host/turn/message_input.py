@@ -121,9 +121,6 @@ def _number_parts(message: Sequence[Any]) -> list[tuple[int, Any]]:
 def checked_text(message: Any) -> str:
     """Check a text message.
 
-    Returns:
-        The same.
-
     Raises:
         RequestError: it is missing, blank, not a text, or has an unpaired surrogate.
     """

@@ -64,9 +64,6 @@ _COMMON: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 def check_allowed(allowed_options: AllowedOptions) -> AllowedOptions:
     """Check an app's list of options.
 
-    Returns:
-        The same.
-
     Raises:
         RegistrationError: it allows an option that clients may not set, or has neither True nor a list of values.
     """

@@ -79,11 +79,7 @@ def request_of_client(
     options: Mapping[str, Any] | None = None,
     policy: Policy = "queue",
 ) -> TurnRequest:
-    """Build the request of a client: over HTTP, MCP or any other dialect.
-
-    Returns:
-        The request.
-    """
+    """Build the request of a client: over HTTP, MCP or any other dialect."""
     if session_id is None:
         session_id = derived_id("session", agent, key, *_principal_of(caller), secret) if key else new_id()
     return TurnRequest(
@@ -177,9 +173,6 @@ def request_of_call(agent: str, call_id: str, message: Any, *, created_at: str) 
 
 def read_turn_request(wire: Any, *, instance_id: str, created_at: str) -> TurnRequest:
     """Decode the input of a turn's orchestration, and fill in what its caller left out.
-
-    Returns:
-        The request.
 
     Raises:
         RequestError: something is missing, or of another type.

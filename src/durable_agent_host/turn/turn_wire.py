@@ -40,11 +40,7 @@ def encode_turn_request(request: TurnRequest) -> dict[str, Any]:
 
 
 def decode_turn_request(wire: Mapping[str, Any]) -> TurnRequest:
-    """Decode a request, ignoring names unknown to this version.
-
-    Returns:
-        The request.
-    """
+    """Decode a request, ignoring names unknown to this version."""
     known_fields = {name: value for name, value in wire.items() if name in _REQUEST_FIELDS}
     known_fields["contents"] = tuple(wire.get("contents") or ())
     return TurnRequest(**known_fields)
@@ -104,11 +100,7 @@ def encode_turn_outcome(outcome: TurnOutcome) -> dict[str, Any]:
 
 
 def decode_turn_outcome(wire: Mapping[str, Any]) -> TurnOutcome:
-    """Decode an outcome, ignoring names unknown to this version.
-
-    Returns:
-        The outcome.
-    """
+    """Decode an outcome, ignoring names unknown to this version."""
     known_fields = {name: value for name, value in wire.items() if name in _OUTCOME_FIELDS}
     known_fields["entries"] = tuple(wire.get("entries") or ())
     known_fields["pending"] = tuple(wire.get("pending") or ())

@@ -135,11 +135,7 @@ _TOOLS: Final = frozenset({"toolCall", "toolResponse"})
 
 
 def with_raw_json(client: Any) -> Any:
-    """Copy a client of Google's SDK so that it keeps the JSON of requests and responses.
-
-    Returns:
-        The copy.
-    """
+    """Copy a client of Google's SDK so that it keeps the JSON of requests and responses."""
     if not any(base.__module__.startswith("google.genai") for base in type(client).__mro__):
         return client
     client_copy = copy_with_mixin(client, _SharedConnections)

@@ -254,11 +254,7 @@ class ResponseMetadata:
             self._fields[name] = value
 
     def new_annotations(self, candidate: Mapping[str, Any], fragments: Sequence[str]) -> list[Annotation]:
-        """List the citations that a chunk adds.
-
-        Returns:
-            Those not listed before.
-        """
+        """List the citations that a chunk adds."""
         if not _SOURCES & candidate.keys():
             return []
         text = "".join(fragments)

@@ -17,9 +17,6 @@ def chat_client_from_environment(environment: Mapping[str, str] = os.environ) ->
     Args:
         environment: variable names to values.
 
-    Returns:
-        An `agent_framework_openai.OpenAIChatClient`.
-
     Raises:
         SettingError: neither is set, or the model's name is missing; says what to set.
     """

@@ -99,11 +99,7 @@ def _contents(messages: Iterable[Message]) -> list[Content]:
 
 
 def with_contents(message: Message, contents: list[Content]) -> Message:
-    """Return a copy of a message with other contents.
-
-    Returns:
-        The copy.
-    """
+    """Return a copy of a message with other contents."""
     clone = copy.copy(message)
     clone.contents = contents
     return clone

@@ -64,11 +64,7 @@ ITEMS: Final = ResponsesItemReader()
 
 
 def plain_item(item: Any) -> dict[str, Any]:
-    """Return an item of the SDK as received, without unset fields.
-
-    Returns:
-        JSON values.
-    """
+    """Return an item of the SDK as received, without unset fields."""
     if not callable(dump := getattr(item, "model_dump", None)):
         return with_text_names(item)
     # Providers send kinds that the SDK does not know yet, and pydantic would warn of them; the SDK's ``async_`` is the

@@ -36,11 +36,7 @@ def list_objects(value: Any) -> list[Json]:
 
 
 def parse_generate_request(model: str, body: Mapping[str, Any], *, stream: bool) -> ParsedRequest:
-    """Parse a request.
-
-    Returns:
-        The parsed request.
-    """
+    """Parse a request."""
     instructions = get_field(body, "systemInstruction")
     mode = get_field(get_field(get_field(body, "toolConfig"), "functionCallingConfig"), "mode")
     parsed_body = {
