@@ -31,10 +31,11 @@ class ItemMetadata:
         Returns:
             ``type``, ``id`` and the fields that the contents do not have.
         """
-        metadata = content.additional_properties.get(STAMP)
-        is_match = isinstance(metadata, dict) and cast("dict[str, Any]", metadata).get("provider") == self.provider
-        # The framework copies the properties of a function's call to its result.
-        return cast("dict[str, Any]", metadata) if is_match and content.type != "function_result" else None
+        stored: Any = content.additional_properties.get(STAMP)
+        if not isinstance(stored, dict) or content.type == "function_result":
+            return None  # the framework copies the properties of a function's call to its result
+        metadata = cast("dict[str, Any]", stored)
+        return metadata if metadata.get("provider") == self.provider and metadata.get("type") else None
 
     def group(self, contents: Iterable[Content]) -> Iterator[list[Content]]:
         """Split contents into items of this provider and single contents that belong to none.
