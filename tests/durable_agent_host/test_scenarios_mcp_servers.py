@@ -157,6 +157,7 @@ def test_a_server_that_stays_away_fails_turns_until_it_is_back(using: AgentHost,
     assert turn(using, "Local", "away").status_code == 200
     (local.folder / "tools").unlink()  # the server does not start without
     local.kill()
+    wait_until(lambda: turn(using, "Local", "away").status_code == 502)  # the host has to see the end of the pipe
     answer = turn(using, "Local", "away")
     assert answer.status_code == 502
     assert answer.json()["detail"] == "the MCP server 'ledger' cannot be reached: see that it runs, and try again"
