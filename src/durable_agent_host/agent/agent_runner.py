@@ -457,7 +457,7 @@ async def _abandon_task(runs: AgentRuns, task: "asyncio.Task[None]", stop: Stop)
     if task.done():
         return
     if runs.run is not None:
-        runs.run.stop(stop)
+        runs.run.gate.stop(stop)
     for _ in range(3):  # code that catches a cancellation once is cancelled again
         task.cancel()
         await asyncio.wait({task}, timeout=_ABANDON_SECONDS / 3)

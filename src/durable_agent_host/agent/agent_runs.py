@@ -17,7 +17,8 @@ from typing import Any, cast
 from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, ChatContext, Message, SupportsAgentRun
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
-from durable_agent_host.agent.agent_run import REPLAYED, AgentRun, LiveStream
+from durable_agent_host.agent.agent_run import AgentRun
+from durable_agent_host.agent.approval_requests import ApprovalRequests
 from durable_agent_host.agent.budget_accounting import BudgetAccount
 from durable_agent_host.agent.context_window import ContextWindow
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
@@ -29,10 +30,12 @@ from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes
 from durable_agent_host.agent.retry_classification import RetryPolicy
+from durable_agent_host.agent.run_gate import RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError
 from durable_agent_host.agent.session_state_tracker import SessionState
+from durable_agent_host.agent.stream_progress import REPLAYED, LiveStream
 from durable_agent_host.agent.transcript_provider import DurableSession
 from durable_agent_host.agent.turn_attempt import TurnAttempt
 from durable_agent_host.codec.content import decode_content, encode_content
@@ -305,24 +308,27 @@ class AgentRuns:
         self.output = RunOutput(self.provider)
         self.agent_session = DurableSession.restore(self.agent_session_before, self.request, self.history_session_id)
         self.context = self._new_context()
+        observers = self.attempt.observers
+        approvals = ApprovalRequests(self.request.turn_id, self.approvals, journal, observers)
+        account = _new_budget_account(self, journal)
         return AgentRun(
             turn_id=self.request.turn_id,
             label=self.attempt.label,
             journal=journal,
-            observers=self.attempt.observers,
+            observers=observers,
             provider=self.provider,
-            approvals=self.approvals,
+            approvals=approvals,
+            gate=RunGate(approvals, account, replay_only=self.was_cancelled),
             retry_policy=self.retry_policy,
             bounds=self.bounds,
             breaks=breaks,
             session_state=SessionState(self.agent_session, journal.recorded),
             output=self.output,
-            replay_only=self.was_cancelled,
             drop_continuations=bool(self.losses),
             choose_messages=self._choose_messages,
             exchange_recorder=self.exchange_recorder,
             prepare_messages=self._without_losses,
-            budget_account=_new_budget_account(self, journal),
+            budget_account=account,
         )
 
     def _new_context(self) -> ContextWindow | None:
@@ -367,16 +373,16 @@ class AgentRuns:
             options = build_options(self.request)
             async with aclosing(stream_updates(agent, messages, self.agent_session, options, take_result)) as updates:
                 async for update in updates:
-                    run.check_waiting()
+                    run.gate.raise_if_waiting()
                     await self._collect(run, update)
                     await stretch.pause()
             if (
-                run.progress.pending
+                run.approvals.pending
                 or (next_messages := await self._answer_provider_requests(run, messages, start)) is None
             ):
                 break
             messages = next_messages
-        run.check_waiting()
+        run.gate.raise_if_waiting()
 
     async def _answer_provider_requests(self, run: AgentRun, sent: list[Message], start: int) -> list[Message] | None:
         """Return the messages with which the run continues after the provider's requests for approval, or None."""
@@ -427,7 +433,7 @@ class AgentRuns:
             turn_id=self.request.turn_id,
             idempotency_key=journal.idempotency_key(_AGENT_CALL_KEY),
             attempt=recorded_call.starts + 1 if recorded_call is not None else 1,
-            cancelled=run.gave_up,
+            cancelled=run.gate.gave_up,
         )
         INNER_KEYS.set(InnerKeys(agent_call))  # in the context of the attempt's task, like `RECEIVED`
 

@@ -184,6 +184,7 @@ class BudgetAccount:
         self._elapsed_before = elapsed_before
         self._started_at = started_at
         self._notes = ElapsedTimeJournal(journal, lambda: self._elapsed_seconds)
+        self._admitted: dict[tuple[int, int | None], Reservation] = {}
         self._open: dict[tuple[int, int | None], _OpenCall] = {}
         self._last_tokens = 0
         self._last_model: str | None = None
@@ -215,42 +216,32 @@ class BudgetAccount:
         crossing = next((candidate for candidate in self._crossings(NO_USAGE) if candidate.kind == "seconds"), None)
         return _failure(crossing) if crossing is not None else None
 
-    async def admit_model_call(self, ask: Ask, messages: Sequence[Message], options: Mapping[str, Any]) -> Reservation:
-        """Allow a model call, or not.
+    async def admit_model_call(
+        self,
+        position: int,
+        call_index: int | None,
+        ask: Ask,
+        messages: Sequence[Message],
+        options: Mapping[str, Any],
+    ) -> bool:
+        """Allow a model call, or not; one that is allowed can be reserved.
 
         Returns:
-            What to reserve for the call; when a person must decide, ``ask`` was called.
+            Whether it is allowed; otherwise a person must decide, and ``ask`` was called.
 
         Raises:
             RunStoppedError: a budget ends the turn.
         """
-        reservation = self._estimate(messages, options, self._last_tokens, self._last_model)
-        await self._admit(ask, usage_of_reservation(reservation))
-        if self.failure is not None:
-            raise RunStoppedError(Failed(self.failure))
-        return reservation
-
-    async def admit_inner_call(
-        self, ask: Ask, messages: Sequence[Message], options: Mapping[str, Any]
-    ) -> Reservation | None:
-        """Allow a model call of an inner agent, or not; the arguments are those of the agent's own.
-
-        Returns:
-            What to reserve for the call; None when a person must decide.
-
-        Raises:
-            RunStoppedError: a budget ends the turn.
-        """
-        reservation = self._estimate(messages, options, 0, None)
+        reservation = self._estimate(messages, options, is_nested=position == INNER)
         is_admitted = await self._admit(ask, usage_of_reservation(reservation))
         if self.failure is not None:
             raise RunStoppedError(Failed(self.failure))
-        return reservation if is_admitted else None
+        self._admitted[position, call_index] = reservation
+        return is_admitted
 
-    def _estimate(
-        self, messages: Sequence[Message], options: Mapping[str, Any], last_tokens: int, last_model: str | None
-    ) -> Reservation:
+    def _estimate(self, messages: Sequence[Message], options: Mapping[str, Any], *, is_nested: bool) -> Reservation:
         tokens = tokens_of_request(messages, options)
+        last_tokens, last_model = (0, None) if is_nested else (self._last_tokens, self._last_model)
         max_tokens = options.get("max_tokens")
         return reserve(
             max(tokens, last_tokens),
@@ -266,8 +257,9 @@ class BudgetAccount:
             self._committed = self._committed.plus(BudgetUsage(tool_calls=1))
         return is_admitted
 
-    async def reserve(self, position: int, call_index: int | None, reservation: Reservation) -> None:
-        """Reserve a model call; durable when this returns."""
+    async def reserve(self, position: int, call_index: int | None) -> None:
+        """Reserve a model call that was admitted; durable when this returns."""
+        reservation = self._admitted[position, call_index]
         self._notes.begin()
         self._open[position, call_index] = _OpenCall(reservation, model=self._last_model)
         try:

@@ -1,10 +1,9 @@
 """Selects the strategies that compact a hosted agent's context, copied so that their model calls are journaled."""
 
-import asyncio
 import copy
 import hashlib
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, cast
@@ -21,14 +20,13 @@ from agent_framework import (
 )
 
 from durable_agent_host.agent.agent_run import AgentRun
-from durable_agent_host.agent.nested_model_calls import unmetered
+from durable_agent_host.agent.call_order import chain_compaction_call
+from durable_agent_host.agent.model_call import CompletedResponse, ModelCall
 from durable_agent_host.agent.provider import ModelProvider
-from durable_agent_host.agent.response_limits import count_output_characters
 from durable_agent_host.agent.run_result import RunStoppedError, stop_of
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_answer
 from durable_agent_host.concurrency.weak_context_var import WeakContextVar
 from durable_agent_host.errors import LogError, ProviderError, RegistrationError
-from durable_agent_host.model.budget import Reservation, is_measured, known_counts
 
 # Model calls of a compaction strategy: answered from the journal, or made and journaled.
 #
@@ -80,55 +78,31 @@ class CompactionModelCalls:
         elif self._replayed:
             raise ProviderError("the model call of a compaction had failed", retryable=False)
         else:
-            reservation = await self._reserve(messages, options)
-            response = await self._make(call, call_index, reservation)
-            response.usage_details = cast("Any", known_counts(cast("Any", response.usage_details))) or None
+            response = await self._make(call, call_index, messages, options)
             await self._journal(call_index, response)
         self.usage = add_usage_details(self.usage, response.usage_details)
         return response
 
-    async def _reserve(self, messages: Sequence[Message], options: Mapping[str, Any]) -> Reservation:
-        """Check a call against the budgets."""
+    async def _make(
+        self, call: Call, call_index: int, messages: Sequence[Message], options: Mapping[str, Any]
+    ) -> ChatResponse[Any]:
         run = self._run
-        if run.budget_account is None:
-            return Reservation()
-        reservation = await run.budget_account.admit_model_call(run.ask_for_budget, messages, options)
-        run.check_waiting()
-        return reservation
-
-    async def _make(self, call: Call, call_index: int, reservation: Reservation) -> ChatResponse[Any]:
-        run = self._run
-        retry = 0
-        account = run.budget_account
-        while True:
-            self._run.check()
-            try:
-                if account is not None:
-                    await account.reserve(self._position, call_index, reservation)
-                with run.exchange_recorder.call(self._position, call_index), unmetered():
-                    return await call()
-            except Exception as error:
-                if account is not None:
-                    await account.release(self._position, call_index)
-                seconds = self._run.wait_before_retry(retry, error)
-                if seconds is None:
-                    raise
-                retry += 1
-                await asyncio.sleep(seconds)
+        key = self._position, call_index
+        if run.budget_account is not None:
+            await run.budget_account.admit_model_call(*key, run.approvals.ask_for_budget, messages, options)
+        run.gate.check()
+        model_call = ModelCall(*key, None, run.provider, messages, options, lambda _, __: call())
+        response: ChatResponse[Any] = ChatResponse()
+        async with aclosing(chain_compaction_call(run, model_call)) as items:
+            async for item in items:
+                response = cast("CompletedResponse", item).response
+        return response
 
     async def _journal(self, call_index: int, response: ChatResponse[Any]) -> None:
-        if self._run.budget_account is not None and not is_measured(cast("Any", response.usage_details)):
-            self._run.budget_account.add_output(
-                self._position, call_index, count_output_characters(response), response.model
-            )
-            self._run.budget_account.journal_output(self._position, call_index)
-        answer = encode_answer(response)
         try:
-            await self._run.journal.side_call_finished(self._position, call_index, answer)
+            await self._run.journal.side_call_finished(self._position, call_index, encode_answer(response))
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
-        if self._run.budget_account is not None:
-            self._run.budget_account.commit(self._position, call_index, response.usage_details, response.model)
 
 
 _CURRENT: Final = WeakContextVar[CompactionModelCalls]("durable_agent_host_side_calls")

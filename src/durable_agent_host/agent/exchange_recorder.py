@@ -83,6 +83,11 @@ class ExchangeRecorder:
         self._open: list[_Exchange] = []
         self._tries: dict[tuple[int, int | None], int] = {}
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether anything is kept."""
+        return self._bounds.call_bytes > 0
+
     @contextmanager
     def call(self, position: int, number: int | None) -> Generator[None]:
         """Keep what is sent in this context, as one try of a model call."""
@@ -106,7 +111,7 @@ class ExchangeRecorder:
 
     async def record_request(self, method: str, url: str, body: bytes) -> _Exchange | None:
         """Keep a request of the call that is made; what is sent besides calls is not kept."""
-        if self._call is None or not self._bounds.call_bytes or len(self._open) >= MOST_EXCHANGES:
+        if self._call is None or len(self._open) >= MOST_EXCHANGES:
             return None
         parts = urlsplit(url)
         address = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"

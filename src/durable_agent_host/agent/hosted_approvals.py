@@ -50,11 +50,11 @@ def _key(run: AgentRun, request: Content) -> ToolKey:
 
 
 async def _answer(run: AgentRun, request: Content, key: ToolKey) -> Content | None:
-    question = run.approval_request_id(key)
+    question = run.approvals.question_id(key)
     call = cast("Content", request.function_call)
-    answer = run.approvals.get(question)
+    answer = run.approvals.decision(question)
     if answer is None:
-        await run.request_approval(question, key, call.name or "", _arguments(call.arguments), REASON)
+        await run.approvals.ask(question, key, call.name or "", _arguments(call.arguments), REASON)
         return None
     response = request.to_function_approval_response(approved=_is_approved(answer, call))
     response.additional_properties = {}  # the stamp there belongs to the request's item
@@ -72,7 +72,7 @@ def _is_changed(answer: Mapping[str, Any], call: Content) -> bool:
 def _denial(run: AgentRun, request: Content, key: ToolKey) -> str | None:
     """Return why a call was denied; the provider's answer format has no field for it."""
     call = cast("Content", request.function_call)
-    answer = run.approvals[run.approval_request_id(key)]
+    answer = run.approvals.decision(run.approvals.question_id(key)) or {}
     if _is_approved(answer, call):
         return None
     reason = _UNCHANGEABLE if answer.get("approved") is True else answer.get("reason")

@@ -8,8 +8,10 @@ in between would treat the error as a failed tool, and ask again.
 
 import copy
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
 from types import CellType, FunctionType
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
@@ -22,6 +24,7 @@ from agent_framework import (
     FunctionInvocationLayer,
     FunctionMiddleware,
     FunctionTool,
+    Message,
     MiddlewareFailure,
     MiddlewareTermination,
     RawAgent,
@@ -33,29 +36,30 @@ from agent_framework import (
 )
 from agent_framework.exceptions import UserInputRequiredException
 
+from durable_agent_host.agent.call_order import chain_nested_call
 from durable_agent_host.agent.compaction import with_clients
 from durable_agent_host.agent.context_stores import keep_in_session
 from durable_agent_host.agent.declarations import reject_declared_tools
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin, overridden_class
 from durable_agent_host.agent.mcp_servers import with_reconnection
-from durable_agent_host.agent.nested_model_calls import NestedCall
+from durable_agent_host.agent.model_call import CompletedResponse, ModelCall, ModelStream
+from durable_agent_host.agent.nested_model_calls import INNER_CALLS
 from durable_agent_host.agent.provider import ModelProvider, ProviderFor
 from durable_agent_host.agent.response_limits import (
     OutputSizeMeter,
-    await_response,
     check_calls,
-    check_model_call,
     is_larger,
     lacks_finish_reason,
     received_bytes,
-    stream_with_timeout,
     until_its_end,
 )
 from durable_agent_host.agent.run_output import EVERY
 from durable_agent_host.agent.run_result import Failed, RunStoppedError
 from durable_agent_host.agent.tool_wrappers import plain_arguments
 from durable_agent_host.codec.journal_entry import encode_tool_result
-from durable_agent_host.errors import CorruptStateError, strip_error_text
+from durable_agent_host.errors import CorruptStateError, ProviderError, strip_error_text
+from durable_agent_host.model.journal_entry import INNER
+from durable_agent_host.model.response_normalization import correct_contents
 from durable_agent_host.tool_calls import INNER_KEYS, RUNNING_CALL
 
 _LOGGER = logging.getLogger(__name__)
@@ -212,8 +216,16 @@ class _LimitedFrameworkClient(_LimitedClient):
     def _inner_get_response(self, *, stream: bool = False, **arguments: Any) -> Any:
         client: Any = super()
         inner = client._inner_get_response  # noqa: SLF001 - the override calls what it overrides
-        call = NestedCall(arguments.get("messages") or (), arguments.get("options") or {}, self.provider_inside)
-        return _call(lambda: inner(stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
+        return _make_call(
+            _nested_call(
+                self,
+                arguments.get("messages") or (),
+                arguments.get("options"),
+                lambda: inner(stream=stream, **arguments),
+            ),
+            stream=stream,
+            lets_go=self.lets_go,
+        )
 
 
 class _LimitedForeignClient(_LimitedClient):
@@ -221,58 +233,84 @@ class _LimitedForeignClient(_LimitedClient):
 
     def get_response(self, messages: Any, *, stream: bool = False, **arguments: Any) -> Any:
         ask = super().get_response
-        call = NestedCall(normalize_messages(messages), arguments.get("options") or {}, self.provider_inside)
-        return _call(lambda: ask(messages, stream=stream, **arguments), call, stream=stream, lets_go=self.lets_go)
+        return _make_call(
+            _nested_call(
+                self,
+                normalize_messages(messages),
+                arguments.get("options"),
+                lambda: ask(messages, stream=stream, **arguments),
+            ),
+            stream=stream,
+            lets_go=self.lets_go,
+        )
 
 
-def _call(ask: Callable[[], Any], call: NestedCall, *, stream: bool, lets_go: bool) -> Any:
+def _nested_call(
+    client: _LimitedClient, messages: Sequence[Message], options: Any, ask: Callable[[], Any]
+) -> ModelCall:
+    return ModelCall(INNER, None, client, client.provider_inside, messages, options or {}, lambda _, __: ask())
+
+
+def _make_call(call: ModelCall, *, stream: bool, lets_go: bool) -> Any:
     """Make one model call within the turn's limits."""
     if not stream:
-        return _respond_once(ask, call)
+        return _respond_once(call)
     streams: list[Any] = []
 
+    async def send(messages: Sequence[Message], options: Mapping[str, Any]) -> Any:
+        result = call.send(messages, options)
+        streams.append(result if isinstance(result, ResponseStream) else await result)
+        return streams[0]
+
     async def updates() -> AsyncGenerator[ChatResponseUpdate]:
-        with _end_turn_on_limit():
-            async with _count_call(call):
-                result = ask()
-                streams.append(result if isinstance(result, ResponseStream) else await result)
-                async with streams[0]:
-                    each = _each(until_its_end(streams[0], lacks_finish_reason, None), lets_go=lets_go)
-                    async with aclosing(stream_with_timeout(each, received_bytes().bounds)) as updates_in_time:
-                        async for update in updates_in_time:
-                            call.add(update)
-                            yield update
-            await call.record_response()
+        innermost = partial(_read_stream, lets_go=lets_go)
+        async with aclosing(chain_nested_call(INNER_CALLS.get(), replace(call, send=send), innermost)) as items:
+            async for item in items:
+                if isinstance(item, ChatResponseUpdate):
+                    yield item
 
     async def response(_: Any) -> ChatResponse[Any]:
-        with _end_turn_on_limit():
-            return _check_response(await streams[0].get_final_response())
+        return _check_response(await streams[0].get_final_response())
 
     return ResponseStream(updates(), finalizer=response)
 
 
-async def _respond_once(send: Callable[[], Awaitable[ChatResponse[Any]]], call: NestedCall) -> ChatResponse[Any]:
-    with _end_turn_on_limit():
-        async with _count_call(call):
-            response = await await_response(send(), received_bytes().bounds)
-        await call.record_response(response)
-        meter = OutputSizeMeter()
-        for message in response.messages:
-            meter.add(message.contents)
-        return _check_response(response)
+async def _respond_once(call: ModelCall) -> ChatResponse[Any]:
+    response: ChatResponse[Any] = ChatResponse()
+    async with aclosing(chain_nested_call(INNER_CALLS.get(), call, _read_response)) as items:
+        async for item in items:
+            response = cast("CompletedResponse", item).response
+    return _check_response(response)
 
 
-async def _each(stream: Any, *, lets_go: bool) -> AsyncGenerator[ChatResponseUpdate]:
+async def _read_response(call: ModelCall) -> ModelStream:
+    response: ChatResponse[Any] = await call.send(call.messages, call.options)
+    meter = OutputSizeMeter()
+    for message in response.messages:
+        meter.add(message.contents)
+    yield CompletedResponse(response, ())
+
+
+async def _read_stream(call: ModelCall, *, lets_go: bool) -> ModelStream:
+    """Yield the updates; the response has only the model and its token counts."""
+    result = await call.send(call.messages, call.options)
     meter = OutputSizeMeter(_UPDATE_BYTES)
     passed_updates = list[ChatResponseUpdate]()
-    async for update in stream:
-        meter.add(update.contents)
-        yield update
-        if lets_go:
-            passed_updates.append(update)
-        if len(passed_updates) >= EVERY:
-            _let_go(passed_updates)
-            passed_updates.clear()
+    usage_updates = list[ChatResponseUpdate]()
+    async with result:
+        async for update in until_its_end(result, lacks_finish_reason, None):
+            meter.add(update.contents)
+            correct_contents(update.contents)
+            usage = [content for content in update.contents if content.type == "usage"]
+            if usage or (update.model and not usage_updates):
+                usage_updates.append(ChatResponseUpdate(contents=usage, role="assistant", model=update.model))
+            yield update
+            if lets_go:
+                passed_updates.append(update)
+            if len(passed_updates) >= EVERY:
+                _let_go(passed_updates)
+                passed_updates.clear()
+    yield CompletedResponse(ChatResponse.from_updates(usage_updates), ())
 
 
 def _let_go(updates: Iterable[ChatResponseUpdate]) -> None:
@@ -281,36 +319,18 @@ def _let_go(updates: Iterable[ChatResponseUpdate]) -> None:
             update.raw_representation = update.contents[0].raw_representation = None
 
 
-@asynccontextmanager
-async def _count_call(call: NestedCall) -> AsyncGenerator[None]:
-    traffic = received_bytes()
-    traffic.check()
-    check_model_call(traffic.bounds)
-    traffic.inner_calls += 1
-    await call.begin()
-    try:
-        yield
-    except Exception:
-        await call.record_failure()
-        raise
-
-
 def _check_response(response: ChatResponse[Any]) -> ChatResponse[Any]:
+    """Check the tool calls of a response; exceeding a limit ends the turn.
+
+    Raises:
+        RunStoppedError: a limit is exceeded.
+    """
     contents = (content for message in response.messages for content in message.contents)
-    check_calls(contents, received_bytes().bounds)
-    return response
-
-
-@contextmanager
-def _end_turn_on_limit() -> Generator[None]:
-    """End the turn when a limit was exceeded; leave other errors to the agent."""
     try:
-        yield
-    except Exception as error:
-        limit_error = received_bytes().exceeded_limit
-        if limit_error is None:
-            raise
-        raise RunStoppedError(Failed(limit_error)) from error
+        check_calls(contents, received_bytes().bounds)
+    except ProviderError as error:
+        raise RunStoppedError(Failed(error)) from error
+    return response
 
 
 def log_tool_failure(subject: str, error: BaseException) -> None:

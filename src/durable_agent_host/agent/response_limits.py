@@ -445,22 +445,6 @@ class _Wait:
             self._set_timer(remaining_seconds if remaining_seconds > 0 else self._seconds)
 
 
-async def await_response[T](answer: Awaitable[T], bounds: ResponseLimits) -> T:
-    """Wait for an answer that does not stream.
-
-    Raises:
-        ProviderError: it has taken too long.
-    """
-    limit = asyncio.timeout(bounds.answer_seconds)
-    try:
-        async with limit:
-            return await answer
-    except TimeoutError as error:
-        if limit.expired():
-            raise _too_slow(bounds) from error
-        raise
-
-
 def _too_slow(bounds: ResponseLimits) -> ProviderError:
     return received_bytes().cross(
         ProviderError(

@@ -29,7 +29,7 @@ from durable_agent_host.agent.mcp_servers import DID_NOT_RUN, UNKNOWN, Connectio
 from durable_agent_host.agent.nested_agents import NestedAgents, log_tool_failure
 from durable_agent_host.agent.observer import ToolCallCompleted, ToolCallStarted
 from durable_agent_host.agent.response_limits import is_larger
-from durable_agent_host.agent.run_result import AwaitingApproval, Cancelled, RunStoppedError, stop_of
+from durable_agent_host.agent.run_result import AwaitingApproval, RunStoppedError, stop_of
 from durable_agent_host.agent.tool_wrappers import in_doubt_policy, needs_approval, plain_arguments, without_approvals
 from durable_agent_host.codec.content import decode_content, encode_content
 from durable_agent_host.codec.journal_entry import decode_tool_result, encode_tool_result, tool_result_text
@@ -148,7 +148,7 @@ class ToolCallMiddleware(FunctionMiddleware):
         Raises:
             RunStoppedError: the run is no longer wanted, or its log cannot be written.
         """
-        self._run.raise_if_stopped()
+        self._run.gate.raise_if_stopped()
         key, recorded_call = self._run.journal.next_tool_call(str(context.metadata["call_id"]))
         if recorded_call.finished is not None:
             self._run.session_state.restore(key)
@@ -156,8 +156,7 @@ class ToolCallMiddleware(FunctionMiddleware):
             _replay(context, recorded_call.finished)
             return
         try:
-            if self._run.replay_only:
-                raise RunStoppedError(Cancelled())
+            self._run.gate.raise_if_cancelled()
             await self._process_open(context, call_next, key, recorded_call)
         except LogError as error:
             raise RunStoppedError(stop_of(error)) from error
@@ -183,7 +182,7 @@ class ToolCallMiddleware(FunctionMiddleware):
         if decision.arguments is not None:
             context.arguments = arguments = dict(decision.arguments)
         account = self._run.budget_account
-        if account is not None and not await account.admit_tool_call(self._run.ask_for_budget):
+        if account is not None and not await account.admit_tool_call(self._run.approvals.ask_for_budget):
             context.result = "waits for its budget"
             return
         name = context.function.name
@@ -196,7 +195,7 @@ class ToolCallMiddleware(FunctionMiddleware):
             turn_id=self._run.turn_id,
             idempotency_key=self._run.journal.idempotency_key(key),
             attempt=attempt,
-            cancelled=self._run.gave_up,
+            cancelled=self._run.gate.gave_up,
         )
         token = RUNNING_CALL.set(call)
         inner_token = INNER_KEYS.set(InnerKeys(call))
@@ -280,11 +279,11 @@ class ToolCallMiddleware(FunctionMiddleware):
         changes = 0
         changed_by = None
         while True:
-            question = self._run.approval_request_id(key, question_index, changes)
-            answer = self._run.approvals.get(question)
+            question = self._run.approvals.question_id(key, question_index, changes)
+            answer = self._run.approvals.decision(question)
             if answer is None:
                 whom = {"approved_by": approved_by, "changed_by": changed_by}
-                await self._run.request_approval(
+                await self._run.approvals.ask(
                     question, key, tool.name, arguments, _CHANGED if changes else reason, **whom
                 )
                 return _WAIT
@@ -313,7 +312,7 @@ class ToolCallMiddleware(FunctionMiddleware):
         except (RunStoppedError, MiddlewareFailure, ConnectionLostError, UnreachableError):
             raise
         except asyncio.CancelledError as error:
-            if self._run.gave_up.is_set() or (task := asyncio.current_task()) is None or task.cancelling():
+            if self._run.gate.gave_up.is_set() or (task := asyncio.current_task()) is None or task.cancelling():
                 raise
             crash_error = ToolCrashedError("the tool was cancelled by itself")
             await self._fail(key, context.function.name, crash_error)

@@ -1,0 +1,93 @@
+"""Retries of model calls.
+
+A call that has streamed nothing is retried in place. When a stream breaks midway, the error propagates and the agent is
+run again, because clients must discard what they have seen of the call and the agent's pipeline cannot retract an
+update.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+
+from agent_framework import ChatResponseUpdate
+
+from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
+from durable_agent_host.agent.observer import ModelCallFailed, ObserverGroup
+from durable_agent_host.agent.retry_classification import RetryPolicy
+from durable_agent_host.agent.stream_progress import BrokenStream, StreamProgress
+from durable_agent_host.errors import log_reason
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class RetryModelCalls:
+    """Retries the calls of one run.
+
+    Args:
+        policy: how often, and after how long.
+        breaks: how often the stream of a call broke midway in earlier runs of the turn, by position.
+        check: raises when no new call may be made.
+        observers: notified of failures of the agent's own calls.
+        progress: where a broken stream is noted.
+        label: of the run, for log lines.
+    """
+
+    def __init__(
+        self,
+        policy: RetryPolicy,
+        breaks: Mapping[int, int],
+        check: Callable[[], None],
+        observers: ObserverGroup,
+        progress: StreamProgress,
+        *,
+        label: str,
+    ) -> None:
+        self._policy = policy
+        self._breaks = breaks
+        self._check = check
+        self._observers = observers
+        self._progress = progress
+        self._label = label
+
+    async def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+        """Make a call until it streams content; its opening updates have none, and each attempt sends them again."""
+        retry = self._breaks.get(call.position, 0) if call.index is None else 0
+        while True:
+            has_content = False
+            opening_updates: list[ChatResponseUpdate] = []
+            try:
+                async with aclosing(call_next(call)) as items:
+                    async for item in items:
+                        if not has_content and isinstance(item, ChatResponseUpdate) and not item.contents:
+                            opening_updates.append(item)
+                            continue
+                        has_content = has_content or isinstance(item, ChatResponseUpdate)
+                        for update in opening_updates:
+                            yield update
+                        opening_updates = []
+                        yield item
+            except Exception as error:
+                seconds = await self._wait_seconds(call, retry, error)
+                if seconds is None:
+                    raise
+                if has_content:
+                    self._progress.broken = BrokenStream(call.position, seconds, log_reason(error))
+                    raise
+            else:
+                return
+            retry += 1
+            await asyncio.sleep(seconds)
+            self._check()
+
+    async def _wait_seconds(self, call: ModelCall, retry: int, error: Exception) -> float | None:
+        """Return after how many seconds a call is retried; None when it is not."""
+        explain = call.provider.explain
+        seconds = self._policy.wait_before(retry, error, explain, random.random())  # noqa: S311
+        reason = explain(error) or error
+        if seconds is not None:
+            _LOGGER.warning("%s: model call failed, again in %.1f s: %s", self._label, seconds, log_reason(reason))
+        if call.index is None:
+            await self._observers.notify(ModelCallFailed(call.position, reason, seconds))
+        return seconds

@@ -1,0 +1,76 @@
+"""A model call as a value, and the chain of layers that it passes through.
+
+A layer has one feature. It gets the call and the rest of the chain, and yields what the model streams; the last item is
+the complete response. `durable_agent_host.agent.call_order` has the order of the layers.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from agent_framework import ChatResponse, ChatResponseUpdate, Message
+
+from durable_agent_host.agent.provider import ModelProvider
+from durable_agent_host.errors import ProviderError
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One request to a model's service, equal in every attempt of the turn.
+
+    Attributes:
+        position: of the agent's model call in the turn, from 0.
+        index: of a call that a compaction strategy makes before that one; None for the agent's own.
+        client: the chat client.
+        provider: of the client.
+        messages: of the request.
+        options: of the request.
+        send: sends messages and options through the client; returns its `ResponseStream` or its response.
+    """
+
+    position: int
+    index: int | None
+    client: Any
+    provider: ModelProvider
+    messages: Sequence[Message]
+    options: Mapping[str, Any]
+    send: Callable[[Sequence[Message], Mapping[str, Any]], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedResponse:
+    """The complete response of a model call.
+
+    Attributes:
+        response: as the client made it.
+        updates: from which it was made; empty for a response that was not streamed.
+    """
+
+    response: ChatResponse[Any]
+    updates: Sequence[ChatResponseUpdate]
+
+
+class TruncatedResponseError(ProviderError):
+    """The response ended before the provider marked it complete."""
+
+
+ModelStream = AsyncGenerator[ChatResponseUpdate | CompletedResponse]
+NextModelCall = Callable[[ModelCall], ModelStream]
+"""The rest of a chain."""
+
+
+class ModelLayer(Protocol):
+    """One feature of model calls."""
+
+    def __call__(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+        """Make a call through the rest of the chain."""
+        ...
+
+
+def chain_layers(layers: Sequence[ModelLayer], innermost: NextModelCall) -> NextModelCall:
+    """Return a chain; the first layer is the outermost."""
+    call_next = innermost
+    for layer in reversed(layers):
+        call_next = partial(layer, call_next=call_next)
+    return call_next

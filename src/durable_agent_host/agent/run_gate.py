@@ -1,0 +1,72 @@
+"""Whether a run may do new work."""
+
+import threading
+
+from durable_agent_host.agent.approval_requests import ApprovalRequests
+from durable_agent_host.agent.budget_accounting import BudgetAccount
+from durable_agent_host.agent.run_result import AwaitingApproval, Cancelled, Failed, RunStoppedError, Stop
+
+
+class RunGate:
+    """Lets new work of one run through, or stops the run.
+
+    Args:
+        approvals: of the run.
+        account: counts the turn's usage; None without budgets.
+        replay_only: the turn was cancelled before this run: nothing outside the journal is done.
+
+    Attributes:
+        gave_up: set when the run's results are no longer wanted; tools can check it from their threads.
+    """
+
+    def __init__(self, approvals: ApprovalRequests, account: BudgetAccount | None, *, replay_only: bool) -> None:
+        self.gave_up = threading.Event()
+        self._approvals = approvals
+        self._account = account
+        self._replay_only = replay_only
+        self._stop: Stop | None = None
+
+    def stop(self, stop: Stop) -> None:
+        """Stop new work; safe from any thread."""
+        self._stop = stop
+        self.gave_up.set()
+
+    def raise_if_stopped(self) -> None:
+        """Allow no more work once the run was stopped.
+
+        Raises:
+            RunStoppedError: the run was stopped.
+        """
+        if self._stop is not None:
+            raise RunStoppedError(self._stop)
+
+    def raise_if_cancelled(self) -> None:
+        """Allow no work outside the journal when the turn was cancelled before the run.
+
+        Raises:
+            RunStoppedError: it was.
+        """
+        if self._replay_only:
+            raise RunStoppedError(Cancelled())
+
+    def raise_if_waiting(self) -> None:
+        """Start no model call while calls wait for a person.
+
+        Raises:
+            RunStoppedError: some calls wait, or a budget ends the turn.
+        """
+        if self._approvals.pending:
+            self.raise_if_cancelled()
+            raise RunStoppedError(AwaitingApproval(tuple(self._approvals.pending)))
+        if self._account is not None and self._account.failure is not None:
+            raise RunStoppedError(Failed(self._account.failure))
+
+    def check(self) -> None:
+        """Allow new work only while the run is wanted.
+
+        Raises:
+            RunStoppedError: the run was stopped, was cancelled before it started, or waits for a person.
+        """
+        self.raise_if_stopped()
+        self.raise_if_cancelled()
+        self.raise_if_waiting()
