@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 
 from agent_framework import ChatContext, Message
 
-from durable_agent_host.agent.approval_requests import ApprovalRequests
 from durable_agent_host.agent.budget_accounting import BudgetAccount
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
 from durable_agent_host.agent.observer import ObserverGroup
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.retry_classification import RetryPolicy
-from durable_agent_host.agent.run_gate import RunGate
+from durable_agent_host.agent.run_gate import ApprovalRequests, RunGate
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.session_state_tracker import SessionState
 from durable_agent_host.agent.stream_progress import StreamProgress

@@ -18,7 +18,6 @@ from agent_framework import AgentResponse, AgentResponseUpdate, AgentSession, Ch
 
 from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_run import AgentRun
-from durable_agent_host.agent.approval_requests import ApprovalRequests
 from durable_agent_host.agent.budget_accounting import BudgetAccount
 from durable_agent_host.agent.context_window import ContextWindow
 from durable_agent_host.agent.exchange_recorder import ExchangeRecorder
@@ -30,7 +29,7 @@ from durable_agent_host.agent.observer import RunRestarted, UpdateReceived
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.agent.response_limits import RECEIVED, ReceivedBytes
 from durable_agent_host.agent.retry_classification import RetryPolicy
-from durable_agent_host.agent.run_gate import RunGate
+from durable_agent_host.agent.run_gate import ApprovalRequests, RunGate
 from durable_agent_host.agent.run_history_providers import RunHistoryProviders
 from durable_agent_host.agent.run_output import RunOutput
 from durable_agent_host.agent.run_result import Cancelled, RunStoppedError

@@ -6,15 +6,12 @@ The lists are built for each call, outermost layer first; a feature that a call 
 from durable_agent_host.agent.agent_run import AgentRun
 from durable_agent_host.agent.layers.background import FetchBackgroundAnswers
 from durable_agent_host.agent.layers.budget import CountUsage
-from durable_agent_host.agent.layers.exchanges import RecordExchanges
 from durable_agent_host.agent.layers.journal import JournalModelCalls
-from durable_agent_host.agent.layers.nested_calls import RecordNestedCalls, count_nested_call, end_turn_on_limit
 from durable_agent_host.agent.layers.response import ReadResponse, read_unmetered
 from durable_agent_host.agent.layers.retry import RetryModelCalls
-from durable_agent_host.agent.layers.time_limit import LimitResponseTime
 from durable_agent_host.agent.model_call import ModelCall, ModelLayer, ModelStream, NextModelCall, chain_layers
-from durable_agent_host.agent.nested_model_calls import NestedCallMeter
-from durable_agent_host.agent.response_limits import received_bytes
+from durable_agent_host.agent.nested_model_calls import NestedCallMeter, end_turn_on_limit
+from durable_agent_host.agent.response_limits import received_bytes, stream_with_timeout
 
 
 def chain_model_call(run: AgentRun, call: ModelCall) -> ModelStream:
@@ -36,8 +33,8 @@ def chain_model_call(run: AgentRun, call: ModelCall) -> ModelStream:
     if run.budget_account is not None:
         layers.append(CountUsage(run.budget_account))
     if run.exchange_recorder.is_enabled:
-        layers.append(RecordExchanges(run.exchange_recorder))
-    layers.append(LimitResponseTime(run.bounds))
+        layers.append(run.exchange_recorder.record_call)
+    layers.append(_limit_time)
     return chain_layers(layers, ReadResponse(run.output))(call)
 
 
@@ -49,16 +46,20 @@ def chain_compaction_call(run: AgentRun, call: ModelCall) -> ModelStream:
     if run.budget_account is not None:
         layers.append(CountUsage(run.budget_account))
     if run.exchange_recorder.is_enabled:
-        layers.append(RecordExchanges(run.exchange_recorder))
+        layers.append(run.exchange_recorder.record_call)
     return chain_layers(layers, read_unmetered)(call)
 
 
 def chain_nested_call(meter: NestedCallMeter | None, call: ModelCall, innermost: NextModelCall) -> ModelStream:
     """Make a model call of an agent within a run's agent through its layers; without a meter, outside of a turn."""
-    layers: list[ModelLayer] = [end_turn_on_limit, count_nested_call]
+    layers: list[ModelLayer] = [end_turn_on_limit]
     if meter is not None:
-        layers.append(RecordNestedCalls(meter))
+        layers.append(meter.record_call)
         if meter.budget_account is not None:
             layers.append(CountUsage(meter.budget_account))
-    layers.append(LimitResponseTime(received_bytes().bounds))
+    layers.append(_limit_time)
     return chain_layers(layers, innermost)(call)
+
+
+def _limit_time(call: ModelCall, call_next: NextModelCall) -> ModelStream:
+    return stream_with_timeout(call_next(call), received_bytes().bounds)

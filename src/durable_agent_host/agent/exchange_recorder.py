@@ -7,11 +7,12 @@ call that never ends is visible; an answer is written before the journal's entry
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from durable_agent_host.agent.model_call import ModelCall, ModelStream, NextModelCall
 from durable_agent_host.errors import LogError, log_reason
 from durable_agent_host.model.log_entry import MODEL_RECEIVED, MODEL_SENT, LogEntry
 from durable_agent_host.model.turn import RecordingLimits
@@ -88,9 +89,15 @@ class ExchangeRecorder:
         """Whether anything is kept."""
         return self._bounds.call_bytes > 0
 
+    async def record_call(self, call: ModelCall, call_next: NextModelCall) -> ModelStream:
+        """Keep what is sent and received in one try of a call; a layer of its chain."""
+        with self._record_try(call.position, call.index):
+            async with aclosing(call_next(call)) as items:
+                async for item in items:
+                    yield item
+
     @contextmanager
-    def call(self, position: int, number: int | None) -> Generator[None]:
-        """Keep what is sent in this context, as one try of a model call."""
+    def _record_try(self, position: int, number: int | None) -> Generator[None]:
         before = self._call
         open_exchanges = self._open
         try_number = self._tries[position, number] = self._tries.get((position, number), 0) + 1

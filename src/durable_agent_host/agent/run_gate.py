@@ -1,10 +1,79 @@
-"""Whether a run may do new work."""
+"""Whether a run may do new work: it was stopped, or calls wait for a person."""
 
+import logging
 import threading
+from collections.abc import Mapping
+from typing import Any
 
-from durable_agent_host.agent.approval_requests import ApprovalRequests
-from durable_agent_host.agent.budget_accounting import BudgetAccount
+from durable_agent_host.agent.budget_accounting import APPROVAL_NAME, BudgetAccount
+from durable_agent_host.agent.observer import ApprovalRequested, ObserverGroup
 from durable_agent_host.agent.run_result import AwaitingApproval, Cancelled, Failed, RunStoppedError, Stop
+from durable_agent_host.model.journal_entry import ToolKey
+from durable_agent_host.turn.pending_approvals import approval_request_id
+from durable_agent_host.turn_log.journal import Journal
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class ApprovalRequests:
+    """Asks people about the calls of one run.
+
+    Args:
+        turn_id: the run's turn.
+        decisions: people's decisions, by the question's id.
+        journal: of the run.
+        observers: notified of each question.
+
+    Attributes:
+        pending: the calls that wait for a person.
+    """
+
+    def __init__(
+        self, turn_id: str, decisions: Mapping[str, Mapping[str, Any]], journal: Journal, observers: ObserverGroup
+    ) -> None:
+        self.pending: list[dict[str, Any]] = []
+        self._turn_id = turn_id
+        self._decisions = decisions
+        self._journal = journal
+        self._observers = observers
+
+    def decision(self, question: str) -> Mapping[str, Any] | None:
+        """Return a person's decision; None when there is none yet."""
+        return self._decisions.get(question)
+
+    def question_id(self, key: ToolKey, number: int = 0, changes: int = 0) -> str:
+        """Return the id of a question about a call; see `durable_agent_host.turn.pending_approvals`."""
+        return approval_request_id(key, number, changes, is_repeated=self._journal.is_repeated(key))
+
+    async def ask_for_budget(self, question: str, figures: Mapping[str, Any], sentence: str) -> None:
+        """Ask a person whether a turn may spend more; the run stops before its next model call."""
+        await self.ask(question, ToolKey(self._journal.position, question, 0), APPROVAL_NAME, figures, sentence)
+
+    async def ask(
+        self,
+        question: str,
+        key: ToolKey,
+        name: str,
+        arguments: Mapping[str, Any],
+        reason: str,
+        *,
+        approved_by: str | None = None,
+        changed_by: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Leave a tool call to a person: the run finishes the other calls of the batch, then stops."""
+        pending_call: dict[str, Any] = {
+            "call_id": question,
+            "name": name,
+            "arguments": dict(arguments),
+            "reason": reason,
+        }
+        pending_call |= {"approved_by": approved_by} if approved_by is not None else {}
+        pending_call |= {"changed_by": changed_by} if changed_by else {}
+        self.pending.append(pending_call)
+        await self._observers.notify(
+            ApprovalRequested(pending_call, replayed=question in self._journal.recorded.requested_approval_ids)
+        )
+        _LOGGER.info("turn %s: call %s of %s waits for a person", self._turn_id, key.call_id, name)
 
 
 class RunGate:
