@@ -73,25 +73,28 @@ from durable_agent_host.turn.turn_redactor import Redactor
 from durable_agent_host.turn_log.crash_points import reach
 from durable_agent_host.turn_log.protocol import NullTurnLog, TurnLog
 
-# Notifies turns that run in this process that they are to be cancelled.
-#
-# A cancel is a mark in the turn log, which a running turn reads twice a second. The notification makes it read at
-# once when it runs in the process that received the request.
+_LOGGER = logging.getLogger(__name__)
+_POLL_SECONDS: Final = 0.7
+"""How often the cancel mark in the turn's log is read."""
+
+_CANCEL_SECONDS: Final = 10.0
+"""How long a service may take to accept that an answer is no longer wanted."""
+
+_ABANDON_SECONDS: Final = 0.3
+"""How long a stopped run may take to end; after that it is abandoned."""
 
 CANCELLATIONS: Final = Notifier()
-"""By turn id; one per process, because the receiver of a cancel and the runner of the turn share nothing else."""
+"""Makes a running turn of this process read its cancel mark at once; by turn id.
 
+One per process, because the receiver of a cancel and the runner of the turn share nothing else.
+"""
 
-# Cancels work that the model's service still does for an ended turn, whose answer is no longer wanted.
-#
-# This applies when a person cancels a turn or when it fails. A process that dies ends no turn, and cancels nothing.
-
-_LOGGER = logging.getLogger(__name__)
-_SECONDS: Final = 10.0
+OpenLog = Callable[[], TurnLog]
+"""Returns the process's turn log; the first call opens the store."""
 
 
 async def cancel_at_service(runs: AgentRuns) -> None:
-    """Cancel what the service still does for a turn. If that fails, the turn ends all the same."""
+    """Cancel what the service still does for a turn that was cancelled or has failed; the turn ends all the same."""
     if runs.run is None:
         return
     continuations = [
@@ -100,7 +103,7 @@ async def cancel_at_service(runs: AgentRuns) -> None:
     if not continuations:
         return
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_CANCEL_SECONDS):
             await runs.provider.cancel(runs.hosted_agent.client, continuations[-1])
     except Exception as error:  # noqa: BLE001 - the service may be gone
         _LOGGER.warning(
@@ -135,15 +138,6 @@ class ServiceFiles:
             return await asyncio.wrap_future(submit(hosted_agent.provider.read_service_file(client, file)))
         except ValueError as error:  # of the SDK, for what would be another path, such as ".."
             raise NotFoundError(f"the model's service cannot be asked for the file {file.file_id[:100]!r}") from error
-
-
-_POLL_SECONDS: Final = 0.7
-_SAVE_SECONDS: Final = 10.0
-_ABANDON_SECONDS: Final = 0.3
-"""How long a stopped run may take to end; after that it is abandoned."""
-
-OpenLog = Callable[[], TurnLog]
-"""Returns the process's turn log; the first call opens the store."""
 
 
 @dataclass(frozen=True)
@@ -245,9 +239,7 @@ class AgentRunner:
         *,
         was_cancelled: bool = False,
     ) -> TurnOutcome:
-        """Run the agent for a turn and fold what it streamed.
-
-        returns its outcome again.
+        """Run the agent for a turn and fold what it streamed; a turn that has ended has its outcome again.
 
         Returns:
             A completed outcome with the entries to append, a failed one with the reason, a cancelled one with both, or

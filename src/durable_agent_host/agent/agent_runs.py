@@ -115,7 +115,7 @@ async def stream_updates(
     messages: Sequence[Message],
     session: AgentSession,
     options: dict[str, Any],
-    take_result: Callable[[AgentResponse[Any]], None] | None = None,
+    apply_result: Callable[[AgentResponse[Any]], None] | None = None,
 ) -> AsyncGenerator[AgentResponseUpdate]:
     """Run an agent and yield what it streams."""
     arguments: dict[str, Any] = {"options": options} if options else {}
@@ -131,8 +131,8 @@ async def stream_updates(
             yield update
         if callable(finish := getattr(running, "get_final_response", None)):
             result = await cast("Awaitable[Any]", finish())  # runs the framework's end: providers, the session's id
-            if take_result is not None and isinstance(result, AgentResponse):
-                take_result(cast("AgentResponse[Any]", result))
+            if apply_result is not None and isinstance(result, AgentResponse):
+                apply_result(cast("AgentResponse[Any]", result))
     finally:
         # a stream of the framework, or the generator of an agent of the app's own
         if callable(close := getattr(running, "close", None) or getattr(running, "aclose", None)):
@@ -368,9 +368,9 @@ class AgentRuns:
         while True:
             start = len(self.output)
             stretch = TaskSlice()
-            take_result = partial(self.output.take_result, start) if self._has_middleware else None
+            apply_result = partial(self.output.apply_result, start) if self._has_middleware else None
             options = build_options(self.request)
-            async with aclosing(stream_updates(agent, messages, self.agent_session, options, take_result)) as updates:
+            async with aclosing(stream_updates(agent, messages, self.agent_session, options, apply_result)) as updates:
                 async for update in updates:
                     run.gate.raise_if_waiting()
                     await self._collect(run, update)

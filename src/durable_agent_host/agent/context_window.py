@@ -86,7 +86,7 @@ class ContextWindow:
         messages = list(context.messages)
         if (context.options or {}).get("conversation_id"):
             return messages
-        self._take_in(messages)
+        self._update_slots(messages)
         calls = CompactionModelCalls(run, position, replayed=replayed)
         before = [(slot, slot.is_in, slot.is_replaced) for slot in self._slots]
         try:
@@ -104,7 +104,7 @@ class ContextWindow:
         self.usage = add_usage_details(self.usage, calls.usage)
         return [slot.message for slot in self._slots if slot.is_in]
 
-    def _take_in(self, messages: Sequence[Message]) -> None:
+    def _update_slots(self, messages: Sequence[Message]) -> None:
         """Make slots for messages new to the list, and drop slots of removed ones."""
         slots_by_token: dict[str | int, MessageSlot] = {}
         new_after: dict[MessageSlot | None, list[MessageSlot]] = {}

@@ -185,7 +185,7 @@ def why_no_journal(agent: object) -> str:
     if not isinstance(agent, RawAgent):
         return f"{type(agent).__name__} is not an Agent of the framework with a chat client"
     client: object = cast("Any", agent).client
-    if _takes_middleware(client):
+    if _supports_middleware(client):
         return ""
     return (
         f"its chat client {type(client).__name__} lacks the framework's layers: derive the class from "
@@ -193,7 +193,7 @@ def why_no_journal(agent: object) -> str:
     )
 
 
-def _takes_middleware(client: object) -> bool:
+def _supports_middleware(client: object) -> bool:
     """Return whether a client runs the tools itself and passes every model call through chat middleware."""
     kinds = type(client).__mro__
     both = FunctionInvocationLayer in kinds and ChatMiddlewareLayer in kinds

@@ -220,7 +220,7 @@ class RunOutput:
         self._call = ()
         self._fold = None
 
-    def take_result(self, start: int, result: AgentResponse[Any]) -> None:
+    def apply_result(self, start: int, result: AgentResponse[Any]) -> None:
         """Take the response with which the agent's stream has ended, if the app's middleware has changed its texts."""
         if _texts(result) != _texts(self.response(start)):
             self._updates[start:] = [(update, None) for update in response_as_updates(result)]
