@@ -8,9 +8,8 @@ A dictionary of which the SDK of Durable Functions would make an object of Pytho
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from inspect import signature
-from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast, get_args
 
 from agent_framework import Content
@@ -75,29 +74,6 @@ _NO_SHAPE: Final = _Shape({"hosted": None}, frozenset(), "type", bool)
 """For types unknown to the framework: their contents use the constructor."""
 
 
-class _Defaults(NamedTuple):
-    """The fields that most contents of a type have, and the attributes equal to an empty one's."""
-
-    names: tuple[str, ...]
-    get_other_values: Callable[[dict[str, Any]], tuple[Any, ...]]
-    unset: tuple[Any, ...]
-
-
-def _build_defaults(content_type: str, *common_names: str) -> _Defaults:
-    empty = EMPTY[content_type]
-    names = tuple(name for name in empty if name in {*common_names, "additional_properties"})
-    get_other_values: Any = itemgetter(*(empty.keys() - {*names, "type", "raw_representation"}))
-    return _Defaults(names, get_other_values, get_other_values(empty))
-
-
-_SIZE: Final = len(EMPTY["text"])
-_DEFAULTS: Final = {
-    "text": _build_defaults("text", "text", "annotations"),
-    "text_reasoning": _build_defaults("text_reasoning", "text", "annotations", "protected_data", "id"),
-    "function_call": _build_defaults("function_call", "call_id", "name", "arguments", "hosted", "id"),
-    "function_result": _build_defaults("function_result", "call_id", "result", "exception", "items", "id"),
-}
-"""Most contents set few of the forty attributes, and one comparison of the others is faster than checking each."""
 _CONTENT_LISTS: Final = frozenset({"inputs", "outputs", "items"})
 _SINGLE_CONTENTS: Final = frozenset({"screenshot", "function_call"})
 _WITH_CONTENTS: Final = _CONTENT_LISTS | _SINGLE_CONTENTS | {"output"}
@@ -114,18 +90,16 @@ def fields_of(content: Content) -> dict[str, Any]:
         CorruptStateError: a field holds a value that JSON cannot represent.
     """
     fields: dict[str, Any] = {}
-    attributes = content.__dict__
-    defaults = _DEFAULTS.get(content.type)
-    has_defaults = defaults and len(attributes) == _SIZE and defaults.get_other_values(attributes) == defaults.unset
-    for name in defaults.names if defaults and has_defaults else [name for name in attributes if name in FIELDS]:
-        if type(value := attributes[name]) in SCALARS:
-            if value is not None:
-                fields[name] = value
+    for name, value in vars(content).items():
+        if value is None or name not in FIELDS:
+            continue
+        if type(value) in SCALARS:
+            fields[name] = value
         elif name in _WITH_CONTENTS:
             fields[name] = _dump_field(name, value, f"{content.type}.{name}")
         elif name != "additional_properties" or value:
             fields[name] = dump_value(value, f"{content.type}.{name}")
-    if not has_defaults and not (fields.get("informational_only") and content.type in _CALLS_FOR_INFORMATION):
+    if not (fields.get("informational_only") and content.type in _CALLS_FOR_INFORMATION):
         fields.pop("informational_only", None)
     return fields
 

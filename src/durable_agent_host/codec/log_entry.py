@@ -6,7 +6,6 @@ halves of an adjacent pair are restored as their character.
 
 import json
 from collections.abc import Mapping
-from json.encoder import encode_basestring_ascii
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import with_nulls
@@ -28,7 +27,7 @@ def encode_log_entry(entry: LogEntry) -> str:
         LogError: the data has a value that JSON cannot represent.
     """
     try:
-        return f'{{"{_KIND}":{encode_basestring_ascii(entry.kind)},"{_DATA}":{encode_compact(entry.data)}}}'
+        return encode_compact({_KIND: entry.kind, _DATA: entry.data})
     except (TypeError, ValueError, RecursionError) as error:
         raise LogError(
             f"an entry of kind {entry.kind!r} cannot be stored ({error}): give data that JSON can hold"
@@ -41,24 +40,10 @@ def encode_compact(data: Mapping[str, Any]) -> str:
     Raises:
         TypeError, ValueError, RecursionError: it has a value that JSON cannot represent.
     """
-    members: list[str] = []
-    for name, value in data.items():  # most events are texts, and texts in one object
-        if type(name) is not str:
-            return _encode_data(data)
-        if type(value) is str:
-            members.append(f"{encode_basestring_ascii(name)}:{encode_basestring_ascii(value)}")
-        elif type(value) is dict:
-            members.append(f"{encode_basestring_ascii(name)}:{encode_compact(cast('dict[str, Any]', value))}")
-        else:
-            members.append(f"{encode_basestring_ascii(name)}:{_encode_data(value)}")
-    return "{" + ",".join(members) + "}"
-
-
-def _encode_data(value: Any) -> str:
     try:
-        return _ENCODER.encode(value)
+        return _ENCODER.encode(data)
     except ValueError:
-        return _ENCODER.encode(with_nulls(value))
+        return _ENCODER.encode(with_nulls(data))
 
 
 def decode_log_entry(line: str | bytes) -> LogEntry:
