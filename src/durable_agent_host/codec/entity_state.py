@@ -12,11 +12,11 @@ from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.encryption_envelope import read_envelope
 from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
 from durable_agent_host.codec.session_schema import find_outline_violations
-from durable_agent_host.codec.wire_types import EXTENSION, ReceiptWire
+from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, UnknownSchemaVersionError
 from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.model.session import Receipt, Receipts, Session
+from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnStats
 
 
@@ -167,7 +167,7 @@ def decode_session(state: Any) -> Session:
         used_at=extension.get("usedAt") or "",
         imported=max(extension.get("imported") or 0, 0),
         app_state=load_value(extension.get("appState") or {}),
-        receipts=Receipts(cast("list[ReceiptWire]", extension.get("receipts") or []), decode_receipt),
+        receipts=tuple(map(decode_receipt, extension.get("receipts") or ())),
         schema_version=version,
         document=document,
     )
@@ -200,7 +200,7 @@ def encode_session(session: Session) -> dict[str, Any]:
         "queue": list(session.queue) or None,
         "interrupting": session.interrupting,
         "requests": dict(session.requests) or None,
-        "receipts": [encode_receipt(receipt) for receipt in receipts_for_storage(session.receipts)] or None,
+        "receipts": [encode_receipt(receipt) for receipt in session.receipts] or None,
         "refused": list(session.rejected_turn_ids) or None,
         "overlay": dict(session.overlay) if session.overlay else None,
         "spent": encode_budget_usage(session.budget_usage) if session.budget_usage is not None else None,
@@ -237,15 +237,8 @@ def _object_or_none(value: Any) -> Mapping[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) and value else None
 
 
-def receipts_for_storage(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:
-    """Return receipts for storage: those never decoded stay as stored."""
-    return receipts.stored if isinstance(receipts, Receipts) else receipts
-
-
-def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Encode a receipt compactly; one that was never decoded stays as it was."""
-    if not isinstance(receipt, Receipt):
-        return receipt
+def encode_receipt(receipt: Receipt) -> dict[str, Any]:
+    """Encode a receipt compactly."""
     wire: dict[str, Any] = {
         "turnId": receipt.turn_id,
         "status": receipt.status if receipt.status != _DEFAULT_STATUS else None,

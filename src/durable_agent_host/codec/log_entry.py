@@ -6,11 +6,12 @@ halves of an adjacent pair are restored as their character.
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import with_nulls
 from durable_agent_host.errors import CorruptStateError, LogError
-from durable_agent_host.model.log_entry import LogEntry
+from durable_agent_host.model.log_entry import AT, LogEntry
 
 _KIND: Final = "kind"
 _DATA: Final = "data"
@@ -70,3 +71,11 @@ def decode_log_entry(line: str | bytes) -> LogEntry:
     raise CorruptStateError(
         "an entry of the turn log is damaged: it is JSON, and no entry. Restore a copy; nothing was changed"
     )
+
+
+def format_entry_time(data: Mapping[str, Any]) -> str | None:
+    """Return when the writer received an entry, in ISO-8601 with milliseconds; None for one without a time."""
+    milliseconds = data.get(AT)
+    if milliseconds is None:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

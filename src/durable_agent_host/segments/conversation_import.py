@@ -13,11 +13,9 @@ from durable_agent_host.codec.session_document_reader import DocumentReader, Rea
 from durable_agent_host.errors import RequestTooLargeError
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.segment_refs import SegmentList
-from durable_agent_host.model.session import Receipts
 from durable_agent_host.segments.conversation_writer import WrittenConversation
 from durable_agent_host.session.session_import import (
     MAX_REPORTED_ENTRIES,
-    document_of,
     entries_to_import,
     messages_on_trust,
     receipts_to_import,
@@ -52,8 +50,6 @@ class Imported:
 class Writer(Protocol):
     """Receives the parts of a document as they are read: `ConversationWriter`, or `InMemoryWriter`."""
 
-    has_written: bool
-
     def add_receipt(self, receipt: Mapping[str, Any]) -> None:
         """Receive a receipt."""
         ...
@@ -75,8 +71,6 @@ class Writer(Protocol):
 
 class InMemoryWriter:
     """Keeps a document whole in memory, for receivers that need it at once."""
-
-    has_written = False
 
     def __init__(self) -> None:
         self._receipts: list[Mapping[str, Any]] = []
@@ -130,14 +124,10 @@ async def read_document(
     has_usage = session.budget_usage is not None
     if owner is not None:
         session = replace(session, imported=count)
-    if not writer.has_written:
-        session = replace(session, overlay=conversation.overlay)
-        document = document_of(remaining_document, session, conversation.entries, conversation.receipts)
-        return Imported(document, count, on_trust, has_usage)
     head = replace(
         session,
         entries=conversation.entries,
-        receipts=Receipts(conversation.receipts, decode_receipt),
+        receipts=tuple(map(decode_receipt, conversation.receipts)),
         sealed=conversation.sealed,
         agent_session=conversation.agent_session,
         overlay=conversation.overlay,

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.entity_state import decode_session, encode_session
+from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.offloaded_text import PLACEHOLDER, with_placeholders
 from durable_agent_host.codec.schema_validation import Path, SchemaViolation, format_json_path
 from durable_agent_host.codec.session_schema import find_schema_violations, format_violations, shift_list_index
@@ -32,7 +33,6 @@ from durable_agent_host.session.repair_items import (
     drop_hosted_calls_without_result,
     drop_repeated_calls,
     drop_results_without_call,
-    extension_of,
     find_unmatched_calls_in_objects,
     item_id_of,
     name_calls,

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
-from durable_agent_host.codec.entity_state import decode_receipt, document_digest, encode_receipt, receipts_for_storage
+from durable_agent_host.codec.entity_state import document_digest, encode_receipt
 from durable_agent_host.codec.offloaded_text import blob_name, get_offloaded_texts, offload
 from durable_agent_host.codec.session_blobs import Segment, encode_index, encode_sealed, encode_segment, json_bytes_of
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.segment_refs import SealPlan, SegmentList, SegmentRef
-from durable_agent_host.model.session import Receipt, Receipts, Session
+from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.session.receipts import short_hash
 
@@ -86,7 +86,7 @@ def seal_outcome(session: Session, outcome: TurnOutcome, *, new_namespace: str, 
     entry_count, segments, receipts = _select_sealed_turns(session, outcome)
     refs, segment_blobs = add_segments(segment_list.refs, segments, namespace)
     blobs |= segment_blobs
-    sealed_turn_ids = [turn_of_receipt(receipt) for receipt in receipts_for_storage(session.receipts)[:receipts]]
+    sealed_turn_ids = [receipt.turn_id for receipt in session.receipts[:receipts]]
     marks = "".join(map(turn_mark, sealed_turn_ids))
     segment_list = replace(segment_list, refs=refs, seen=(segment_list.seen + marks)[-MARK_CHARACTERS * seen :])
     if blobs and not segment_list.namespace:
@@ -112,15 +112,13 @@ def apply_sealing(session: Session, sealing: SealPlan) -> Session:
         raise CorruptStateError(
             "the session has changed while the turn ran, so the sealed entries are not those that it holds: try again"
         )
-    retained_receipts = [
-        receipt
-        for receipt in receipts_for_storage(session.receipts)
-        if not has_mark(sealing.receipts, turn_of_receipt(receipt))
-    ]
+    retained_receipts = tuple(
+        receipt for receipt in session.receipts if not has_mark(sealing.receipts, receipt.turn_id)
+    )
     return replace(
         session,
         entries=session.entries[sealing.entry_count :],
-        receipts=Receipts(retained_receipts, decode_receipt),
+        receipts=retained_receipts,
         sealed=sealing.sealed,
     )
 
@@ -175,7 +173,7 @@ def _select_sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, l
     """Decide how many entries of head and outcome are sealed, all or none, in which segments, and which receipts go."""
     entries = [*session.entries, *outcome.entries]
     sizes = [len(json_bytes_of(entry)) for entry in entries]
-    receipts_json = [encode_receipt(receipt) for receipt in receipts_for_storage(session.receipts)]
+    receipts_json = [encode_receipt(receipt) for receipt in session.receipts]
     if sum(sizes) + len(json_bytes_of(receipts_json)) <= HEAD_BYTES:
         return 0, [], 0
     receipt_count = max(len(receipts_json) - MAX_HEAD_RECEIPTS, 0)
@@ -219,11 +217,11 @@ def divide_turns(
         count += 1
     group_turn_ids = [{entry.get("correlationId") for entry in group} for group in groups]
     group_receipts: list[list[Mapping[str, Any]]] = [
-        [receipt for receipt in receipts if turn_of_receipt(receipt) in turn_ids] for turn_ids in group_turn_ids
+        [receipt for receipt in receipts if receipt["turnId"] in turn_ids] for turn_ids in group_turn_ids
     ]
     all_turn_ids = set[Any]().union(*group_turn_ids)
     unmatched_receipts = [
-        receipt for receipt in receipts[:sealed_receipt_count] if turn_of_receipt(receipt) not in all_turn_ids
+        receipt for receipt in receipts[:sealed_receipt_count] if receipt["turnId"] not in all_turn_ids
     ]
     if unmatched_receipts and not groups:
         return [Segment((), tuple(unmatched_receipts))]
@@ -256,7 +254,7 @@ def encode_segment_blob(segment: Segment, namespace: str) -> tuple[SegmentRef, b
     """
     data, size = encode_segment(segment)
     turns = dict.fromkeys(str(entry.get("correlationId")) for entry in segment.entries)
-    turns |= dict.fromkeys(turn_of_receipt(receipt) for receipt in segment.receipts)
+    turns |= dict.fromkeys(receipt["turnId"] for receipt in segment.receipts)
     ref = SegmentRef(
         blob_name(data),
         namespace,
@@ -302,11 +300,6 @@ def _index_ref(name: str, namespace: str, refs: Sequence[SegmentRef]) -> Segment
         depth=refs[0].depth + 1,
         has_contents=any(ref.has_contents for ref in refs),
     )
-
-
-def turn_of_receipt(receipt: Receipt | Mapping[str, Any]) -> str:
-    """Return the turn of a receipt."""
-    return receipt.turn_id if isinstance(receipt, Receipt) else str(receipt.get("turnId"))
 
 
 # The pieces that a session refers to: pieces that no holder of a home reaches may be deleted. Pure.

@@ -292,41 +292,15 @@ class _Stream:
         self._gather(updates, read_item)
 
     def _gather(self, updates: Iterable[Any], read_item: Callable[[Any], ItemPart | None]) -> None:
-        """Read updates. Most repeat message and response of the one before, so that check comes first."""
-        before: tuple[Any, ...] | None = None
-        kind: Any = None
-        add: Any = None
-        role = message_id = response_id = author = created_at = finish = token = state = properties = agent_id = (
-            _NOTHING
-        )
+        before: Any = None
         for update in updates:
-            if not (
-                type(update) is kind
-                and update.role is role
-                and (update.message_id is message_id or update.message_id == message_id)
-                and (update.response_id is response_id or update.response_id == response_id)
-                and update.author_name is author
-                and (update.created_at is created_at or update.created_at == created_at)
-                and update.finish_reason is finish
-                and update.continuation_token is token
-                and update._operation_state is state  # noqa: SLF001 - the framework has no other place for it
-                and update.merge_mode is None
-                and (not update.additional_properties or update.additional_properties == properties)
-                and (kind is not AgentResponseUpdate or update.agent_id is agent_id)
-            ):
-                metadata = _update_metadata(update), getattr(update, "agent_id", None)
-                if metadata != before or update.merge_mode == "replace":
-                    self._take_names(update)
-                add = self.messages[-1].add
-                kind = cast("type[Any]", type(update))
+            metadata = _update_metadata(update), getattr(update, "agent_id", None)
+            if metadata != before or update.merge_mode == "replace":
+                self._take_names(update)
                 before = metadata
-                (role, message_id, response_id, author, created_at, finish, token, state, properties, _), agent_id = (
-                    metadata
-                )
             raw = update.raw_representation
-            part = None if raw is None else raw if type(raw) is ItemPart else read_item(update)
-            contents = update.contents
-            if (contents or part is not None) and (usage := add(contents, part)):
+            part = raw if isinstance(raw, ItemPart) else None if raw is None else read_item(update)
+            if (update.contents or part is not None) and (usage := self.messages[-1].add(update.contents, part)):
                 self._add_usage(usage)
 
     def _take_names(self, update: Any) -> None:
@@ -361,8 +335,6 @@ class _Stream:
 
 
 _TAIL = "response_id", "agent_id", "created_at", "finish_reason"
-
-_NOTHING: Any = object()
 
 _update_metadata = attrgetter(
     *("role", "message_id", "response_id", "author_name", "created_at", "finish_reason", "continuation_token"),

@@ -8,30 +8,17 @@ a secret that no pattern matches: its buffered end is omitted.
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
 from agent_framework import AgentResponseUpdate, Message
 
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.stream.live_events import LiveEvent, LiveEvents, message_delta, turn_restarted
+from durable_agent_host.stream.live_events import LiveEvent, LiveEvents, correct_text
 from durable_agent_host.turn import event_names
+from durable_agent_host.turn.turn_redactor import Redactor
 
 _TRIES: Final = 8
 _TEXTS: Final = frozenset({event_names.MESSAGE_DELTA, event_names.REASONING_DELTA})
-
-
-class EventRedaction(Protocol):
-    """EventRedaction texts and events."""
-
-    buffered_characters: int | None
-
-    def text(self, text: str, /) -> str:
-        """Redact a text."""
-        ...
-
-    def data(self, data: Any, /) -> dict[str, Any]:
-        """Redact the data of an event."""
-        ...
 
 
 class BufferedText:
@@ -41,7 +28,7 @@ class BufferedText:
         redactor: of the app.
     """
 
-    def __init__(self, redactor: EventRedaction) -> None:
+    def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._text = ""
         self._next_try = 0
@@ -91,7 +78,7 @@ def _last_space(text: str, end: int) -> int:
     return end
 
 
-def remove_buffered(messages: Sequence[Message], redactor: EventRedaction) -> list[Message]:
+def remove_buffered(messages: Sequence[Message], redactor: Redactor) -> list[Message]:
     """Remove the text that a stream would have buffered at the end from the messages of an interrupted model call."""
     if not messages or not messages[-1].contents:
         return list(messages)
@@ -121,7 +108,7 @@ class RedactedEvents:
         redactor: of the app.
     """
 
-    def __init__(self, events: LiveEvents, redactor: EventRedaction) -> None:
+    def __init__(self, events: LiveEvents, redactor: Redactor) -> None:
         self._events = events
         self._redactor = redactor
         self._buffered: dict[tuple[str, str], BufferedText] = {}
@@ -167,12 +154,7 @@ class RedactedEvents:
             The events needed to make the text of all events the stored text.
         """
         events = self.redact(self._events.finish("".join(self._raw))) + self.flush()
-        emitted_text = "".join(self._emitted)
-        if text == emitted_text:
-            return events
-        if text.startswith(emitted_text):
-            return [*events, message_delta(text[len(emitted_text) :])]
-        return [*events, turn_restarted(0), *([message_delta(text)] if text else [])]
+        return events + correct_text("".join(self._emitted), text)
 
     def _grow(self, event: str, call_id: str, text: str) -> list[LiveEvent]:
         if event == event_names.MESSAGE_DELTA:
