@@ -20,7 +20,7 @@ from durable_agent_host.codec.strict_json import has_python_class, is_nested_too
 from durable_agent_host.codec.wire_types import EXTENSION, ContentWire
 from durable_agent_host.model.budget import known_counts
 
-# The arguments of a function call: JSON text on the wire, an object in upstream's state. Pure.
+# The arguments of a function call: JSON text on the wire, an object in upstream's state.
 #
 # The text is preserved exactly: when compact or spaced encoding of the object gives the same text, only the form is
 # recorded, otherwise the text itself.
@@ -135,7 +135,7 @@ def plain_json(value: Any, *, path: str = "content") -> Any:
 
 
 def encode_agent_session(session: AgentSession) -> dict[str, Any]:
-    """Encode the framework's session for storage. Guarantee: pure; `decode_agent_session` is the inverse.
+    """Encode the framework's session for storage; `decode_agent_session` is the inverse.
 
     Raises:
         CorruptStateError: it holds a value that JSON cannot represent.
@@ -229,7 +229,7 @@ def encode_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decode_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Decode token counts, by the framework's names. Guarantee: pure, the inverse of `encode_usage`.
+    """Decode token counts, by the framework's names. The inverse of `encode_usage`.
 
     Returns:
         Counts by the framework's names, without absent ones and figures that are no counts, which upstream stores.

@@ -1,4 +1,4 @@
-"""The state of a session's entity: JSON to `Session` and back. Pure."""
+"""The state of a session's entity: JSON to `Session` and back."""
 
 import hashlib
 import json
@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.encryption_envelope import read_envelope
+from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
 from durable_agent_host.codec.session_schema import find_outline_violations
 from durable_agent_host.codec.wire_types import EXTENSION
@@ -31,11 +32,10 @@ def last_use_of_document(state: Any) -> str:
 
 
 def _times(state: Any) -> Iterator[Any]:
-    data = _field(state, "data")
-    extension = _field(_field(data, "extensionData"), EXTENSION)
-    yield _field(extension, "usedAt")
-    yield _field(_last(_field(extension, "receipts")), "endedAt")
-    yield _field(_last(_field(data, "conversationHistory")), "createdAt")
+    extension = _extension(state)
+    yield extension.get("usedAt")
+    yield _field(_last(extension.get("receipts")), "endedAt")
+    yield _field(_last(_field(_field(state, "data"), "conversationHistory")), "createdAt")
 
 
 def _field(of: Any, name: str) -> Any:
@@ -86,10 +86,7 @@ def decode_owner(wire: Any) -> Owner | None:
 
 def owner_of_document(state: Any) -> Owner | None:
     """Return the owner of a stored session, even if nothing else of it can be read."""
-    found = state
-    for name in ("data", "extensionData", EXTENSION, "owner"):
-        found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
-    return decode_owner(found)
+    return decode_owner(_extension(state).get("owner"))
 
 
 EXTENSION_VERSION: Final = 1
@@ -227,18 +224,19 @@ def document_digest(state: Any) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _extension(document: Mapping[str, Any]) -> dict[str, Any]:
-    data = cast("dict[str, Any]", document.get("data") or {})
-    all_extensions = cast("dict[str, Any]", data.get("extensionData") or {})
-    return cast("dict[str, Any]", all_extensions.get(EXTENSION) or {})
+def _extension(document: Any) -> dict[str, Any]:
+    data = _field(document, "data")
+    return extension_of(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else {}
 
 
 def _object_or_none(value: Any) -> Mapping[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) and value else None
 
 
-def encode_receipt(receipt: Receipt) -> dict[str, Any]:
-    """Encode a receipt compactly."""
+def encode_receipt(receipt: Receipt) -> Mapping[str, Any]:
+    """Encode a receipt compactly; one that was read stays unchanged."""
+    if receipt.stored is not None:
+        return receipt.stored
     wire: dict[str, Any] = {
         "turnId": receipt.turn_id,
         "status": receipt.status if receipt.status != _DEFAULT_STATUS else None,
@@ -263,6 +261,7 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
         error=wire.get("error"),
         stats=TurnStats(*cast("list[Any]", stats)[: len(_STATS_FIELDS)]) if isinstance(stats, list) else None,
         budget_usage=BudgetUsage(*cast("list[Any]", usage)[: len(_USAGE_FIELDS)]) if isinstance(usage, list) else None,
+        stored=wire,
     )
 
 

@@ -1,4 +1,4 @@
-"""Messages and entries of a conversation to stored JSON and back. Pure."""
+"""Messages and entries of a conversation to stored JSON and back."""
 
 import copy
 import json
@@ -89,10 +89,6 @@ def decode_message(wire: Mapping[str, Any]) -> Message:
     message.contents = [decode_content(content) for content in cast("list[dict[str, Any]]", contents)]
     message.author_name = wire.get("authorName")
     message.raw_representation = None
-    if "extensionData" not in wire and _MESSAGE_NAMES.issuperset(wire):
-        message.message_id = None
-        message.additional_properties = {}
-        return message
     extension = extension_of(wire)
     properties = extension.get("additionalProperties")
     message.message_id = extension.get("messageId")
@@ -244,8 +240,7 @@ def response_id_of(entry: Mapping[str, Any]) -> str | None:
     Returns:
         The id, or None when the entry is not a response of ours or the provider gave none.
     """
-    extension = cast("dict[str, Any]", entry.get("extensionData") or {})
-    return cast("dict[str, Any]", extension.get(EXTENSION) or {}).get("responseId")
+    return extension_of(entry).get("responseId")
 
 
 def served_by(entry: Mapping[str, Any]) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""Large texts of an entry outside of it: removed before the entry is stored, restored before it is read. Pure.
+"""Large texts of an entry outside of it: removed before the entry is stored, restored before it is read.
 
 The offloaded texts are listed in the entry's own extension, by path in the entry, and are empty in the entry. Only the
 list makes a reference: a text of a user, a tool or a model that looks like one is a text.
@@ -62,19 +62,30 @@ def offload(
     Returns:
         The entry, unchanged when it has no large text, and the blobs to store: name → bytes.
     """
-    large_texts = [*_large_texts(entry, (), min_characters)]
-    if not large_texts:
+    short_entry, texts, blobs = detach_texts(entry, min_characters=min_characters)
+    if not texts:
         return entry, {}
-    blobs: dict[str, bytes] = {}
-    text_records: list[dict[str, Any]] = []
-    short_entry: Any = entry
-    for path, text in large_texts:
-        text_record, data = offload_text(text, path)
-        blobs[text_record.name] = data
-        text_records.append(_encode(text_record))
-        short_entry = _with_text_at(short_entry, path, "")
     before = cast("list[Any]", extension_of(short_entry).get(STORED) or [])
-    return with_extension(short_entry, {**extension_of(short_entry), STORED: [*before, *text_records]}), blobs
+    text_records = [*before, *map(_encode, texts)]
+    return with_extension(short_entry, {**extension_of(short_entry), STORED: text_records}), blobs
+
+
+def detach_texts(
+    entry: Any, *, min_characters: int = LARGE_CHARACTERS
+) -> tuple[Any, list[OffloadedText], dict[str, bytes]]:
+    """Replace the large texts of an entry by empty ones.
+
+    Returns:
+        The entry, the large texts, and their bytes: name → bytes.
+    """
+    texts: list[OffloadedText] = []
+    blobs: dict[str, bytes] = {}
+    for path, text in [*_large_texts(entry, (), min_characters)]:
+        prefix, data, is_base64 = _bytes_of(text)
+        texts.append(OffloadedText(path, blob_name(data), "", prefix, is_base64, len(data)))
+        blobs[texts[-1].name] = data
+        entry = _with_text_at(entry, path, "")
+    return entry, texts, blobs
 
 
 def get_offloaded_texts(entry: Mapping[str, Any]) -> list[OffloadedText]:
@@ -182,16 +193,6 @@ def with_text_list(entry: Mapping[str, Any], texts: Sequence[OffloadedText]) -> 
     if not texts:
         return entry
     return with_extension(entry, {**extension_of(entry), STORED: [_encode(text) for text in texts]})
-
-
-def offload_text(text: str, path: tuple[str | int, ...]) -> tuple[OffloadedText, bytes]:
-    """Offload one text.
-
-    Returns:
-        The record for the entry, and the bytes to store.
-    """
-    prefix, data, is_base64 = _bytes_of(text)
-    return OffloadedText(path, blob_name(data), "", prefix, is_base64, len(data)), data
 
 
 def with_namespace(entry: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The schema of a session's document: upstream's shape with our parts in it. Pure.
+"""The schema of a session's document: upstream's shape with our parts in it.
 
 It requires what readers rely on, and ignores what this version does not know: other fields, and contents, entries and
 extensions of other types. `durable_agent_host.codec.wire_types` has the same shapes as types.

@@ -51,6 +51,7 @@ class Receipt:
         error: ``type`` and ``message`` of a turn without an answer.
         stats: sizes and times of the turn; None for turns that did not run.
         budget_usage: the turn's spending; None when nothing counted it.
+        stored: as it was read, for unknown fields; None for a new one.
     """
 
     turn_id: str
@@ -60,6 +61,7 @@ class Receipt:
     error: Mapping[str, Any] | None = None
     stats: TurnStats | None = None
     budget_usage: BudgetUsage | None = None
+    stored: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

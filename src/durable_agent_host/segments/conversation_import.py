@@ -24,7 +24,6 @@ from durable_agent_host.session.session_import import (
 )
 
 _FEED_BYTES: Final = 512 * 1024
-_SLICE_BYTES: Final = 8 * 1024
 _TOGETHER: Final = 64
 _CHECKED_AT_ONCE: Final = 4
 
@@ -114,9 +113,9 @@ async def read_document(
     sink = _ImportSink(writer, is_owned=owner is not None)
     async with aclosing(_join_chunks(body, max_bytes)) as pieces:
         async for data in pieces:
-            await sink.accept(await asyncio.to_thread(_feed_reader, reader, data))
-    remaining_document = reader.close()
-    await sink.accept((), is_end=True)
+            await sink.accept(await asyncio.to_thread(reader.feed, data))
+    last_values, remaining_document = await asyncio.to_thread(reader.close)
+    await sink.accept(last_values, is_end=True)
     session = await asyncio.to_thread(session_to_import, remaining_document, owner)
     conversation = await writer.finish(session.agent_session, session.overlay)
     on_trust = sink.list_trust_notes() + session_on_trust(session)
@@ -133,14 +132,6 @@ async def read_document(
         overlay=conversation.overlay,
     )
     return Imported(encode_session(head), count, on_trust, has_usage)
-
-
-def _feed_reader(reader: DocumentReader, data: bytes) -> list[Read]:
-    """Parse pieces of a body in a thread."""
-    parsed_items: list[Read] = []
-    for start in range(0, len(data), _SLICE_BYTES):
-        parsed_items += reader.feed(data[start : start + _SLICE_BYTES])
-    return parsed_items
 
 
 def _check_entries(parsed_entries: list[ReadEntry], *, is_owned: bool) -> tuple[list[Mapping[str, Any]], list[str]]:

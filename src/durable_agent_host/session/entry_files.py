@@ -1,4 +1,4 @@
-"""The files of stored entries: images, audio and other bytes, and files of the model's service. Pure.
+"""The files of stored entries: images, audio and other bytes, and files of the model's service.
 
 Listing files does not read large contents: each is replaced by its name after a mark, which the caller draws anew for
 each list, so that no content of a user, a tool or a model is mistaken for one.

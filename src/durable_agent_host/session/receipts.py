@@ -1,4 +1,4 @@
-"""A session's knowledge of an ended turn: the only reader of receipts. Pure."""
+"""A session's knowledge of an ended turn: the only reader of receipts."""
 
 from collections.abc import Mapping
 from dataclasses import replace

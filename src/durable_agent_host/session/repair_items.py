@@ -1,4 +1,4 @@
-"""Checks whether stored contents still make up their provider's items, and repairs them. Pure.
+"""Checks whether stored contents still make up their provider's items, and repairs them.
 
 The first content of an item has a stamp with its type and id; the others of the same item refer to that id. A stamp is
 valid only as long as the contents have what it leaves out.

@@ -1,4 +1,4 @@
-"""SealPlan: moves data out of the session's head at a turn's end, so that the head stays small. Pure.
+"""SealPlan: moves data out of the session's head at a turn's end, so that the head stays small.
 
 The head keeps the newest turns and refers to the others. When it has grown, its turns become a segment, which is never
 written again; sixteen segments get an index, sixteen indexes another index, so the head's list of references grows with
@@ -302,7 +302,7 @@ def _index_ref(name: str, namespace: str, refs: Sequence[SegmentRef]) -> Segment
     )
 
 
-# The pieces that a session refers to: pieces that no holder of a home reaches may be deleted. Pure.
+# The pieces that a session refers to: pieces that no holder of a home reaches may be deleted.
 #
 # This is the only place that lists the kinds of references. A new kind of piece is added here, or it is swept away.
 

@@ -1,4 +1,4 @@
-"""Imports: the parts taken over from an exported document, and those that cannot be verified. Pure."""
+"""Imports: the parts taken over from an exported document, and those that cannot be verified."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace

@@ -113,7 +113,7 @@ class HostedCallReader(ItemReader, Protocol):
 class LiveEvents:
     """Derives the events of one run of an agent from its updates.
 
-    Guarantee: pure: its state depends only on its input.
+    Its state depends only on its input.
 
     Args:
         reader: of the agent's provider; None uses only the contents.

@@ -1,4 +1,4 @@
-"""Live events with the app's redaction, however a stream was split. Pure, as far as the app's function is.
+"""Live events with the app's redaction, however a stream was split.
 
 Theory of operation. The last characters of a streaming text are buffered until the following text is known. A text is
 emitted up to a white space at which the two parts, redacted separately, equal the redacted full text: no secret crosses

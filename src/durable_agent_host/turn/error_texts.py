@@ -1,4 +1,4 @@
-"""Errors as texts for callers and for what is stored, with secrets masked. Pure."""
+"""Errors as texts for callers and for what is stored, with secrets masked."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The events of a turn: each name once, with its meaning for storage and streaming. Pure."""
+"""The events of a turn: each name once, with its meaning for storage and streaming."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple

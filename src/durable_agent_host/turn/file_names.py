@@ -1,8 +1,9 @@
-"""Names and media types of files, from callers and for headers. Pure."""
+"""Names and media types of files, from callers and for headers."""
 
 import re
 import unicodedata
 from typing import Final
+from urllib.parse import quote
 
 from durable_agent_host.errors import RequestError
 
@@ -106,8 +107,4 @@ def disposition(name: str, media_type: str) -> str:
     value = f'{kind}; filename="{plain}"'
     if plain == name:
         return value
-    octets = name.encode("utf-8", "replace")
-    escaped_name = "".join(
-        chr(octet) if chr(octet).isascii() and chr(octet).isalnum() else f"%{octet:02X}" for octet in octets
-    )
-    return f"{value}; filename*=UTF-8''{escaped_name}"
+    return f"{value}; filename*=UTF-8''{quote(name, safe='', errors='replace')}"

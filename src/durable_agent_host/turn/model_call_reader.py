@@ -1,4 +1,4 @@
-"""The model calls of a turn as sent over the wire, read from its log. Pure.
+"""The model calls of a turn as sent over the wire, read from its log.
 
 Each request is a separate call here, including retries and calls of strategies; `name` is unique in the turn. A
 finished call that a later attempt found in the journal is listed for that attempt, too, as replayed: nothing was sent

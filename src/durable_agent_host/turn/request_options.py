@@ -1,4 +1,4 @@
-"""The options of its agent that a client may set for a turn. Pure."""
+"""The options of its agent that a client may set for a turn."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

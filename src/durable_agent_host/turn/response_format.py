@@ -1,4 +1,4 @@
-"""The response format that a client requests: a JSON schema, and checks of answers against it. Pure; fetches nothing.
+"""The response format that a client requests: a JSON schema, and checks of answers against it. Fetches nothing.
 
 Clients write schemas, and some never finish: a backtracking pattern, references that double at each level, a large
 schema for each item of a large answer. So the steps of a check are counted where other work shares the process, and the

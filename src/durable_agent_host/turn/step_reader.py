@@ -1,4 +1,4 @@
-"""The steps of a turn, read from its log: attempts, model calls, tool calls, waits, retries and restarts. Pure.
+"""The steps of a turn, read from its log: attempts, model calls, tool calls, waits, retries and restarts.
 
 Theory of operation. The log has what the journal needs and what clients received, in order of time. A reader goes over
 it once: an entry that opens a step makes a dictionary, the entry that ends it completes the same one, and a further

@@ -1,4 +1,4 @@
-"""The ids of a turn's trace. They derive from the turn, so every process involved computes the same. Pure."""
+"""The ids of a turn's trace. They derive from the turn, so every process involved computes the same."""
 
 from dataclasses import dataclass
 from typing import Final

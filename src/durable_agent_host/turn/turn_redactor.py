@@ -1,4 +1,4 @@
-"""Applies an app's redaction to all stored and shown data of a turn. Pure, as far as the app's function is.
+"""Applies an app's redaction to all stored and shown data of a turn.
 
 Theory of operation. The app's function gets a content and returns it, or a copy. It is called for each content, for
 nested ones, and with a text content for each other text: of arguments, results, citations, the provider's items. A

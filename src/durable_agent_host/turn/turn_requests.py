@@ -1,4 +1,4 @@
-"""Requests of turns: the only place that builds them, for every caller. Pure."""
+"""Requests of turns: the only place that builds them, for every caller."""
 
 import hashlib
 import json
