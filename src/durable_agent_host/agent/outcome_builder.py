@@ -46,6 +46,7 @@ CANCELLED: Final = "durable_agent_host.cancelled"
 _NOT_RUN: Final = "Error: The turn was cancelled before this call; the tool did not run."
 _TOOL_FAILED: Final = "Error: Function failed."
 _WAITING_CHARACTERS: Final = 8 * 1024
+"""Of the waiting calls in an outcome, as JSON."""
 _CUT_OFF: Final = (
     "Error: The turn was cancelled while the tool was running; the outcome is not known, and the call may or may not "
     "have taken effect."

@@ -90,6 +90,7 @@ def owner_of_document(state: Any) -> Owner | None:
 
 
 EXTENSION_VERSION: Final = 1
+"""Of our object in the ``extensionData`` of a session."""
 _READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")
 _USAGE_FIELDS: Final = tuple(field.name for field in fields(BudgetUsage))
 _STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))

@@ -17,6 +17,7 @@ LARGE_CHARACTERS: Final = 16 * 1024
 """From this length on, a text is stored separately, outside the entry."""
 
 _MAX_PREFIX_CHARACTERS: Final = 256
+"""A data URL has its comma within so many characters."""
 _BASE64: Final = ";base64,"
 PLACEHOLDER: Final = "QUJD" * 64
 """Replaces an offloaded text while its entry is checked: valid base64, and longer than any id may be."""

@@ -14,6 +14,7 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _ZLIB: Final = b"z"
 """First byte of a segment that zlib has compressed; another algorithm gets another byte."""
 _ZLIB_LEVEL: Final = 6
+"""zlib's own default."""
 
 
 class Segment(NamedTuple):

@@ -22,6 +22,7 @@ from durable_agent_host.session.external_messages import external_provider_of
 _PART: Final = 48 * 1024
 """Bytes or characters of a large text written at once; a multiple of three, for base64."""
 _TOGETHER: Final = 64 * 1024
+"""Bytes of small parts that are sent together."""
 
 
 async def export_document(record: ConversationReader) -> AsyncGenerator[bytes]:

@@ -25,6 +25,7 @@ from durable_agent_host.session.session_import import (
 
 _FEED_BYTES: Final = 512 * 1024
 _TOGETHER: Final = 64
+"""Entries and receipts that are checked and written together."""
 _CHECKED_AT_ONCE: Final = 4
 
 

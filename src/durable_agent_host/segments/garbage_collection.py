@@ -34,6 +34,7 @@ from durable_agent_host.session.sealing import blobs_of_head, blobs_of_segment, 
 from durable_agent_host.turn_log.crash_points import reach
 
 _AT_ONCE: Final = 16
+"""How many segments or indexes are read at once."""
 
 
 async def walk(

@@ -32,11 +32,13 @@ SEGMENT_BYTES: Final = 256 * 1024
 SEGMENT_TURNS: Final = 32
 """Maximum turns per segment: the reference to it has a mark of each."""
 FAN_OUT: Final = 16
+"""How many segments or indexes of one depth get an index."""
 AGENT_SESSION_BYTES: Final = 4 * 1024
 """From this size on, the framework's session is stored as a separate piece."""
 OVERLAY_BYTES: Final = 4 * 1024
 """Likewise for the overlay."""
 MARK_CHARACTERS: Final = 8
+"""Length of a turn's mark."""
 
 
 @dataclass(frozen=True)

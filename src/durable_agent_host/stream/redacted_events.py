@@ -18,6 +18,7 @@ from durable_agent_host.turn import event_names
 from durable_agent_host.turn.turn_redactor import Redactor
 
 _TRIES: Final = 8
+"""How many white spaces are tried for one chunk."""
 _TEXTS: Final = frozenset({event_names.MESSAGE_DELTA, event_names.REASONING_DELTA})
 
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from durable_agent_host.errors import RequestError
 
 MAX_NAME_CHARACTERS: Final = 255
+"""Of a file, without folders."""
 OCTETS: Final = "application/octet-stream"
 """The media type of unknown bytes."""
 

@@ -21,6 +21,7 @@ MAX_PARTS: Final = 256
 """Maximum parts of one message."""
 
 _MAX_URL_CHARACTERS: Final = 8192
+"""Of a URL that a model's service fetches."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _URL: Final = re.compile(r"(https?|gs)://[^\s/?#]+[^\s]*", re.IGNORECASE)
 _MAX_FILE_ID_CHARACTERS: Final = 256

@@ -25,6 +25,7 @@ from durable_agent_host.turn.event_folding import FinalResponse, fold_stream
 
 Side = Literal["request", "answer"]
 _FAILED_STATUS: Final = 400
+"""HTTP statuses from here on are failures."""
 
 
 class CallReader:

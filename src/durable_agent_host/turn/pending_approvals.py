@@ -38,6 +38,7 @@ def approval_request_id(key: ToolKey, number: int = 0, changes: int = 0, *, is_r
 
 
 _MAX_CHARACTERS: Final = 5800
+"""Of the custom status as JSON: twice as many bytes, encrypted, are less than 16 KiB."""
 _MAX_VISIBLE: Final = 25
 """Maximum calls, and answers, shown at once. As calls are answered, later ones move up."""
 _HOST_FIELDS: Final = frozenset({"by", "at", "stored"})

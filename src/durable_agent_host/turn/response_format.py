@@ -34,6 +34,7 @@ STEPS_AT_ONCE: Final = 50_000
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _OBJECTS_AT_ONCE: Final = 200
+"""Maximum objects of a schema that is checked in a process that has other things to do."""
 _UNBOUNDED: Final = frozenset(
     {"pattern", "patternProperties", "uniqueItems", "$schema", "$id", "$anchor", "$dynamicAnchor"}
 )

@@ -47,6 +47,7 @@ MAX_TEXT_CHARACTERS: Final = 4000
 """A longer result is cut; the conversation has it in full."""
 
 _MAX_ARGUMENTS: Final = 16_000
+"""Maximum characters of the arguments of a call, as JSON."""
 _DELTAS: Final = frozenset(name for name, rule in event_names.EVENTS.items() if rule.is_delta)
 
 Step = dict[str, Any]

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from durable_agent_host.turn.file_names import OCTETS, media_type_of_name
 
 CHARACTERS_PER_TOKEN: Final = 4
+"""Of English text; JSON and code have fewer."""
 MEDIA_TOKENS: Final = 1500
 """Of an image, of a file that the service has or fetches, and the least of any other that is not text."""
 

@@ -43,7 +43,9 @@ _NAMES: Final = frozenset(
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 """What the services do not take in the name of a tool."""
 _MAX_DEPTH: Final = 100
+"""Deeper values are masked."""
 _SHORT_CHARACTERS: Final = 64
+"""Maximum length of a text in the cache of texts without redactions."""
 _MAX_HARMLESS: Final = 4096
 """Size of the cache of short texts without redactions: field names, ids, recurring words."""
 
