@@ -88,6 +88,7 @@ CANCELLATIONS: Final = Notifier()
 
 _LOGGER = logging.getLogger(__name__)
 _SECONDS: Final = 10.0
+"""How long a service may take to cancel a background response."""
 
 
 async def cancel_at_service(runs: AgentRuns) -> None:

@@ -172,21 +172,15 @@ def encode_response_entry(
 
 
 def _response_extension(response: AgentResponse[Any], model_info: Mapping[str, str] | None) -> dict[str, Any]:
-    extension: dict[str, Any] = {}
-    if model_info:
-        extension["served"] = dict(model_info)
-    if response.response_id is not None:
-        extension["responseId"] = response.response_id
-    if response.agent_id is not None:
-        extension["agentId"] = response.agent_id
-    if response.finish_reason is not None:
-        extension["finishReason"] = response.finish_reason
-    if response.continuation_token is not None:
-        extension["continuationToken"] = dump_value(response.continuation_token, "continuation_token")
-    if response.additional_properties:
-        extension["additionalProperties"] = dump_value(response.additional_properties, "additional_properties")
-    extension.update(_encode_value(response))
-    return extension
+    fields = {
+        "served": dict(model_info) if model_info else None,
+        "responseId": response.response_id,
+        "agentId": response.agent_id,
+        "finishReason": response.finish_reason,
+        "continuationToken": dump_value(response.continuation_token, "continuation_token"),
+        "additionalProperties": dump_value(response.additional_properties or None, "additional_properties"),
+    }
+    return {name: value for name, value in fields.items() if value is not None} | _encode_value(response)
 
 
 def _encode_value(response: AgentResponse[Any]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """JSON as its standard has it: Python also reads and writes NaN and Infinity, which other readers refuse."""
 
 import json
-from json.encoder import encode_basestring_ascii
 from math import isfinite
 from typing import Any, Final, cast
 
@@ -76,8 +75,6 @@ def parse_strict(text: str | bytes) -> Any:
 
 def encode_strict(value: Any) -> str:
     """Encode a value for a client, as `json.dumps` does, with null for numbers that are not finite."""
-    if type(value) is str:
-        return encode_basestring_ascii(value)
     try:
         return _ENCODER.encode(value)
     except ValueError:

@@ -151,11 +151,9 @@ def _offload_agent_session(
     segment_list = session.sealed
     if outcome.status != "completed" and outcome.agent_session is None:
         return outcome, segment_list, {}
-    data = json_bytes_of(outcome.agent_session) if outcome.agent_session is not None else b""
-    if len(data) < AGENT_SESSION_BYTES:
-        return outcome, replace(segment_list, agent_session=None), {}
-    name = blob_name(data)
-    return replace(outcome, agent_session=None), replace(segment_list, agent_session=(name, namespace)), {name: data}
+    location, blobs = _offload_part(outcome.agent_session, AGENT_SESSION_BYTES, namespace)
+    outcome = replace(outcome, agent_session=None) if location else outcome
+    return outcome, replace(segment_list, agent_session=location), blobs
 
 
 def _offload_overlay(
@@ -164,11 +162,20 @@ def _offload_overlay(
     """Detach a large overlay from an outcome."""
     if outcome.overlay is None:
         return outcome, segment_list, {}
-    data = json_bytes_of(outcome.overlay)
-    if len(data) < OVERLAY_BYTES:
-        return outcome, replace(segment_list, overlay=None), {}
+    location, blobs = _offload_part(outcome.overlay, OVERLAY_BYTES, namespace)
+    outcome = replace(outcome, overlay={}) if location else outcome
+    return outcome, replace(segment_list, overlay=location), blobs
+
+
+def _offload_part(
+    part: Mapping[str, Any] | None, min_bytes: int, namespace: str
+) -> tuple[tuple[str, str] | None, dict[str, bytes]]:
+    """Return the location of a part that is too large for the head, or None, and the blob to store for it."""
+    data = json_bytes_of(part)
+    if part is None or len(data) < min_bytes:
+        return None, {}
     name = blob_name(data)
-    return replace(outcome, overlay={}), replace(segment_list, overlay=(name, namespace)), {name: data}
+    return (name, namespace), {name: data}
 
 
 def _select_sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Segment], int]:
@@ -320,11 +327,6 @@ def blobs_of_head(session: Session) -> BlobNames:
     )
     offloaded_parts = (segment_list.agent_session, segment_list.overlay, segment_list.namespaces_at)
     return blob_names | {(namespace, name) for name, namespace in filter(None, offloaded_parts)}
-
-
-def blobs_of_segment(segment: Segment, namespace: str) -> BlobNames:
-    """Return the large contents of a segment's entries."""
-    return referenced_blobs(segment.entries, namespace)
 
 
 def list_turn_ids(entries: Sequence[Mapping[str, object]], receipts: Sequence[Mapping[str, object]] = ()) -> list[str]:
