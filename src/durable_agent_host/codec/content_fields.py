@@ -49,6 +49,8 @@ _COPIED: Final = {
     "function_result": ("", ASSIGNED),
 }
 """The types of most contents → the field without which the constructor derives it, and those that it copies."""
+_DERIVED: Final[tuple[str, frozenset[str]]] = ("", frozenset())
+"""For the other types: the constructor makes them."""
 
 _CONTENT_LISTS: Final = frozenset({"inputs", "outputs", "items"})
 _SINGLE_CONTENTS: Final = frozenset({"screenshot", "function_call"})
@@ -91,7 +93,7 @@ def content_of(content_type: str, fields: Mapping[str, Any]) -> Content:
     """
     values = {name: v if type(v) in SCALARS else _load_field(name, v) for name, v in fields.items()}
     properties: Any = values.setdefault("additional_properties", {})
-    needed_name, copied_names = _COPIED.get(content_type, ("", frozenset[str]()))
+    needed_name, copied_names = _COPIED.get(content_type, _DERIVED)
     is_copied = (
         values.keys() <= copied_names
         and (not needed_name or needed_name in values)
