@@ -47,7 +47,7 @@ def json_of_bytes(data: bytes, description: str) -> Any:
 
 
 @contextmanager
-def _refuse_malformed(description: str) -> Generator[None]:
+def _reject_malformed(description: str) -> Generator[None]:
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -74,7 +74,7 @@ def decode_segment(data: bytes, size: int) -> Segment:
         CorruptStateError: it is not a segment of this size.
     """
     wire = json_of_bytes(_decompress(data, size), "a segment of the session")
-    with _refuse_malformed("a segment of the session"):
+    with _reject_malformed("a segment of the session"):
         return Segment(tuple(wire["entries"]), tuple(wire.get("receipts") or ()))
 
 
@@ -110,7 +110,7 @@ def decode_index(data: bytes, namespace: str) -> tuple[SegmentRef, ...]:
         CorruptStateError: it is not an index.
     """
     wire = json_of_bytes(data, "an index of the session")
-    with _refuse_malformed("an index of the session"):
+    with _reject_malformed("an index of the session"):
         return tuple(_decode_ref(ref_json, namespace) for ref_json in wire["refs"])
 
 
@@ -126,7 +126,7 @@ def decode_namespaces(data: bytes) -> tuple[str, ...]:
         CorruptStateError: it is not a list of homes.
     """
     wire = json_of_bytes(data, "the list of a session's homes")
-    with _refuse_malformed("the list of a session's homes"):
+    with _reject_malformed("the list of a session's homes"):
         return tuple(str(namespace) for namespace in wire["homes"])
 
 
@@ -156,7 +156,7 @@ def decode_sealed(wire: Any) -> SegmentList:
     """
     if not wire:
         return SegmentList()
-    with _refuse_malformed("the session's list of references"):
+    with _reject_malformed("the session's list of references"):
         namespace = str(wire.get("home") or "")
         namespaces = (*((namespace,) if namespace else ()), *(str(value) for value in wire.get("homes") or ()))
         return SegmentList(

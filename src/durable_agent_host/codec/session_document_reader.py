@@ -177,24 +177,24 @@ class DocumentReader:
 
     def _read_object(self, path: _Path) -> Generator[None, None, dict[str, Any]]:
         fields: dict[str, Any] = {}
-        yield from self._take("{")
+        yield from self._expect("{")
         if (yield from self._peek()) == "}":
-            yield from self._take("}")
+            yield from self._expect("}")
             return fields
         sign = ","
         while sign == ",":
             if (yield from self._peek()) != '"':
                 raise json.JSONDecodeError("a name in quotation marks is expected", self._text, self._offset)
             name = yield from self._decode()
-            yield from self._take(":")
+            yield from self._expect(":")
             fields[name] = yield from self._read_value((*path, name))
-            sign = yield from self._take(",}")
+            sign = yield from self._expect(",}")
         return fields
 
     def _read_list(self, path: _Path) -> Generator[None]:
-        yield from self._take("[")
+        yield from self._expect("[")
         if (yield from self._peek()) == "]":
-            yield from self._take("]")
+            yield from self._expect("]")
             return
         sign = ","
         number = 0
@@ -208,9 +208,9 @@ class DocumentReader:
             else:
                 self._completed.append(ReadReceipt(number, value))
             number += 1
-            sign = yield from self._take(",]")
+            sign = yield from self._expect(",]")
 
-    def _take(self, signs: str) -> Generator[None, None, str]:
+    def _expect(self, signs: str) -> Generator[None, None, str]:
         """Read one of some signs."""
         sign = yield from self._peek()
         if sign not in signs:

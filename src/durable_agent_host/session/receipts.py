@@ -8,9 +8,10 @@ from durable_agent_host.codec.content import decode_usage
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import approvals_of, decode_messages, decode_response, options_of, served_by
 from durable_agent_host.model.session import Receipt
-from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest, TurnStats
+from durable_agent_host.model.turn import Turn, TurnOutcome, TurnStats
 from durable_agent_host.session.external_messages import external_provider_of
 from durable_agent_host.stream.live_events import response_text
+from durable_agent_host.turn.turn_wire import decode_turn_request
 
 RESPONSE_EXPIRED: Final[Mapping[str, Any]] = {
     "type": "AnswerGoneError",
@@ -88,19 +89,19 @@ def turn_from_receipt(agent: str, session_id: str, turn_end: TurnEnd) -> Turn:
     """
     entry = turn_end.request_entry or {}
     outcome = turn_end.outcome
-    request = TurnRequest(
-        agent=agent,
-        session_id=session_id,
-        turn_id=outcome.turn_id,
-        message=_extract_text(entry) if entry else "",
-        options=options_of(entry),
-        response_format=entry.get("responseSchema"),
-        created_at=str(entry.get("createdAt") or ""),
-        request_hash=outcome.request_hash,
-    )
+    request = {
+        "agent": agent,
+        "session_id": session_id,
+        "turn_id": outcome.turn_id,
+        "message": _extract_text(entry) if entry else "",
+        "options": options_of(entry),
+        "response_format": entry.get("responseSchema"),
+        "created_at": str(entry.get("createdAt") or ""),
+        "request_hash": outcome.request_hash,
+    }
     if turn_end.has_lost_response:
         outcome = expired_outcome(outcome)
-    return Turn(request=request, outcome=outcome, approvals=turn_end.approvals)
+    return Turn(request=decode_turn_request(request), outcome=outcome, approvals=turn_end.approvals)
 
 
 def expired_outcome(outcome: TurnOutcome) -> TurnOutcome:

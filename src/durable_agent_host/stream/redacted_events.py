@@ -8,18 +8,31 @@ a secret that no pattern matches: its buffered end is omitted.
 
 import copy
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, Protocol
 
 from agent_framework import AgentResponseUpdate, Message
 
 from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.stream.live_events import LiveEvent, LiveEvents, correct_text
 from durable_agent_host.turn import event_names
-from durable_agent_host.turn.turn_redactor import Redactor
 
 _TRIES: Final = 8
 """How many white spaces are tried for one chunk."""
 _TEXTS: Final = frozenset({event_names.MESSAGE_DELTA, event_names.REASONING_DELTA})
+
+
+class EventRedaction(Protocol):
+    """Redacts texts and events."""
+
+    buffered_characters: int | None
+
+    def text(self, text: str, /) -> str:
+        """Redact a text."""
+        ...
+
+    def data(self, data: Any, /) -> dict[str, Any]:
+        """Redact the data of an event."""
+        ...
 
 
 class BufferedText:
@@ -29,7 +42,7 @@ class BufferedText:
         redactor: of the app.
     """
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: EventRedaction) -> None:
         self._redactor = redactor
         self._text = ""
         self._next_try = 0
@@ -79,7 +92,7 @@ def _last_space(text: str, end: int) -> int:
     return end
 
 
-def remove_buffered(messages: Sequence[Message], redactor: Redactor) -> list[Message]:
+def remove_buffered(messages: Sequence[Message], redactor: EventRedaction) -> list[Message]:
     """Remove the text that a stream would have buffered at the end from the messages of an interrupted model call."""
     if not messages or not messages[-1].contents:
         return list(messages)
@@ -109,7 +122,7 @@ class RedactedEvents:
         redactor: of the app.
     """
 
-    def __init__(self, events: LiveEvents, redactor: Redactor) -> None:
+    def __init__(self, events: LiveEvents, redactor: EventRedaction) -> None:
         self._events = events
         self._redactor = redactor
         self._buffered: dict[tuple[str, str], BufferedText] = {}

@@ -3,7 +3,6 @@
 import re
 import unicodedata
 from typing import Final
-from urllib.parse import quote
 
 from durable_agent_host.errors import RequestError
 
@@ -108,4 +107,8 @@ def disposition(name: str, media_type: str) -> str:
     value = f'{kind}; filename="{plain}"'
     if plain == name:
         return value
-    return f"{value}; filename*=UTF-8''{quote(name, safe='', errors='replace')}"
+    octets = name.encode("utf-8", "replace")
+    escaped_name = "".join(
+        chr(octet) if chr(octet).isascii() and chr(octet).isalnum() else f"%{octet:02X}" for octet in octets
+    )
+    return f"{value}; filename*=UTF-8''{escaped_name}"
