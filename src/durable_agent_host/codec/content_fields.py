@@ -42,7 +42,7 @@ SCALARS: Final = frozenset({str, int, bool, type(None)})
 """Types of values that are the same in JSON and in a content."""
 
 
-_COPIED: Final = {
+_COPIED_FIELDS: Final = {
     "text": ("text", ASSIGNED),
     "text_reasoning": ("", ASSIGNED),
     "function_call": ("hosted", ASSIGNED | {"hosted"}),
@@ -93,7 +93,7 @@ def content_of(content_type: str, fields: Mapping[str, Any]) -> Content:
     """
     values = {name: v if type(v) in SCALARS else _load_field(name, v) for name, v in fields.items()}
     properties: Any = values.setdefault("additional_properties", {})
-    needed_name, copied_names = _COPIED.get(content_type, _DERIVED)
+    needed_name, copied_names = _COPIED_FIELDS.get(content_type, _DERIVED)
     is_copied = (
         values.keys() <= copied_names
         and (not needed_name or needed_name in values)
