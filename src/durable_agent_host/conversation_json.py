@@ -46,7 +46,7 @@ class Conversation:
 def fold(updates: Iterable[AgentResponseUpdate | ChatResponseUpdate], *, client: Any = None) -> AgentResponse[Any]:
     """Fold streamed updates into one response, the same however the stream was split.
 
-    Guarantee: pure and linear; the updates are not changed.
+    The time is linear; the updates are not changed.
 
     Args:
         updates: of an agent or a chat client, in arrival order, may be empty; the stream may have ended early. The
@@ -64,7 +64,7 @@ def fold(updates: Iterable[AgentResponseUpdate | ChatResponseUpdate], *, client:
 def encode(value: Message | AgentResponse[Any] | Conversation, /) -> dict[str, Any]:
     """Encode a message, a response or a conversation as JSON.
 
-    Guarantee: pure; `decode` returns an equal value, including call ids, the provider's item ids, argument strings,
+    `decode` returns an equal value, including call ids, the provider's item ids, argument strings,
     annotations and properties. Live objects of the provider's SDK (``raw_representation``) are omitted: `fold` first.
 
     Args:
@@ -92,7 +92,7 @@ def encode(value: Message | AgentResponse[Any] | Conversation, /) -> dict[str, A
 def decode(wire: Mapping[str, Any], /) -> Message | AgentResponse[Any] | Conversation:
     """Decode the output of `encode`, an entry of a session's document, or a whole document, also upstream's.
 
-    Guarantee: pure; the value is new.
+    The result shares nothing with the argument.
 
     Args:
         wire: JSON.

@@ -218,7 +218,7 @@ class ProviderError(TurnError):
 def log_reason(error: BaseException) -> str:
     """Describe in one log line why something failed, without words from users, models, tools and services.
 
-    Guarantee: pure. For errors that quote others, returns the part before the quotation; for errors that are not
+    For errors that quote others, returns the part before the quotation; for errors that are not
     ours, the type and the line of the program.
 
     Args:
@@ -262,7 +262,7 @@ def strip_error_text(error: BaseException, text: str = "", *, seen: tuple[BaseEx
 def locate_error(error: BaseException) -> dict[str, Any]:
     """Return the type of an error, and the file, line and function of the app that it came from.
 
-    Guarantee: pure. Where none of the app's code was running, the place that raised it.
+    Where none of the app's code was running, the place that raised it.
     """
     frames = traceback.extract_tb(error.__traceback__)
     app_frames = [

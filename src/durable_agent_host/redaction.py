@@ -1,4 +1,4 @@
-"""Masks what must not be stored or shown: secrets of the app, well-known tokens, e-mail addresses and cards. Pure.
+"""Masks what must not be stored or shown: secrets of the app, well-known tokens, e-mail addresses and cards.
 
 Errors quote what they were given: a driver its connection string, a model's service the key that it refused. Their text
 is masked once, where it leaves the host: in log records, problems, receipts, events, recorded model calls and spans.

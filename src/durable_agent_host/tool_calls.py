@@ -149,7 +149,7 @@ def durable_tool(
 ) -> Any:
     """Declare what happens to a tool's call that was running when its process died, and who must approve its calls.
 
-    Guarantee: pure; a given `FunctionTool` is not changed. An app refuses a declaration where it would have no effect:
+    A given `FunctionTool` is not changed. An app refuses a declaration where it would have no effect:
     in agents within an agent, and in agents whose calls are not journaled.
 
     Args:

@@ -37,6 +37,7 @@ from durable_agent_host.tool_calls import RUNNING_CALL
 # messages; so collections take at most a fiftieth of the time.
 
 _GROWN_BYTES: Final = 32 * 1024 * 1024
+"""Growth of memory after which garbage is collected."""
 _MOST_GROWN_BYTES: Final = 256 * 1024 * 1024
 _LATER_SECONDS: Final = 0.1
 """By then, nothing refers to the turn any more."""

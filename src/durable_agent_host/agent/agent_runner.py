@@ -91,6 +91,7 @@ One per process, because the receiver of a cancel and the runner of the turn sha
 
 OpenLog = Callable[[], TurnLog]
 """Returns the process's turn log; the first call opens the store."""
+"""How long a service may take to cancel a background response."""
 
 
 async def cancel_at_service(runs: AgentRuns) -> None:
@@ -382,8 +383,7 @@ class AgentRunner:
         attempt = runs.attempt
         if await attempt.is_lost():
             log_error = LogError(
-                "the log of the turn was lost while the turn ran, so it is unknown which of its tools have run: "
-                "check what they did before you try again"
+                "the log of the turn was lost while the turn ran, so it is unknown which of its tools have run: check what they did before you try again"
             )
             await attempt.abandon(LogUnavailable(log_error))
             return replace(await _build_failed_outcome(runs, log_error), budget_usage=runs.budget_usage())

@@ -152,7 +152,9 @@ Bound = Callable[[Any], Any]
 """Copies a chat client so that what it receives is bounded."""
 
 _MOST_NESTED: Final = 8
+"""Deeper parts of a strategy are not described."""
 _LONG: Final = 48
+"""Longer texts are described by their hash."""
 _NO_OBJECTS: Final = (FunctionType, MethodType, BuiltinFunctionType, type)
 
 

@@ -28,6 +28,7 @@ _HALF: Final = MAX_FULL_BODY_BYTES // 2
 _SPARE_BYTES: Final = 1024 * 1024
 """How far an answer grows beyond `MAX_FULL_BODY_BYTES` before its middle is dropped: dropping moves its end."""
 _LAZY_SECONDS: Final = 1.0
+"""How long a recorded exchange may wait for other entries of the log."""
 _LONG_BYTES: Final = 64 * 1024
 """From this size on, compressing a body takes longer than crossing threads twice."""
 _ENTRY_BYTES: Final = 256

@@ -46,6 +46,7 @@ CANCELLED: Final = "durable_agent_host.cancelled"
 _NOT_RUN: Final = "Error: The turn was cancelled before this call; the tool did not run."
 _TOOL_FAILED: Final = "Error: Function failed."
 _WAITING_CHARACTERS: Final = 8 * 1024
+"""Of the waiting calls in an outcome, as JSON."""
 _CUT_OFF: Final = (
     "Error: The turn was cancelled while the tool was running; the outcome is not known, and the call may or may not "
     "have taken effect."
@@ -127,7 +128,7 @@ def _build_missing_result(records: JournalState, key: ToolKey) -> Content:
 
 
 def build_failed(request: TurnRequest, error: BaseException, *, milliseconds: float = 0.0) -> TurnOutcome:
-    """Build the outcome of a failed turn; the conversation is unchanged. Guarantee: pure except for the clock."""
+    """Build the outcome of a failed turn; the conversation is unchanged."""
     return TurnOutcome(
         turn_id=request.turn_id,
         status="failed",
@@ -139,7 +140,7 @@ def build_failed(request: TurnRequest, error: BaseException, *, milliseconds: fl
 
 
 def without_log(request: TurnRequest, error: LogError) -> TurnOutcome:
-    """Build the outcome of a turn that stops because its log cannot be written. Guarantee: pure except for the clock.
+    """Build the outcome of a turn that stops because its log cannot be written.
 
     Returns:
         An outcome without entries, which the session need not record.
@@ -247,7 +248,7 @@ async def overlay_after(runs: AgentRuns, response: Sequence[Message] | None) -> 
 
 
 def save_session(agent_session: DurableSession) -> Mapping[str, Any]:
-    """Encode the framework's session of a run. Guarantee: pure, except that it drops an empty state of our own.
+    """Encode the framework's session of a run, without an empty state of our own.
 
     Raises:
         CorruptStateError: it holds a value that JSON cannot represent.

@@ -28,7 +28,7 @@ class ModelProvider(ItemReader, Protocol):
     def adapt(self, client: Any, /) -> Any:
         """Copy a chat client so that it keeps the provider's own blocks and sends them back verbatim.
 
-        Guarantee: pure; the client given is not changed, and shares its connections with the copy.
+        The client given is not changed, and shares its connections with the copy.
         """
         ...
 
@@ -78,7 +78,7 @@ class ModelProvider(ItemReader, Protocol):
     def continuation_messages(self, response: ChatResponse[Any], /) -> Sequence[Message] | None:
         """Return whether the model has paused in its answer, and how to let it continue.
 
-        Guarantee: pure, also for a response read from a journal.
+        Called also for a response read from a journal.
 
         Args:
             response: of one model call, complete.
@@ -108,7 +108,7 @@ class ModelProvider(ItemReader, Protocol):
     def as_history(self, messages: Sequence[Message], /) -> list[Message]:
         """Prepare messages of the current run in the same way, when they become its history.
 
-        Guarantee: pure; doing it again changes nothing.
+        Idempotent.
         """
         ...
 
@@ -117,7 +117,7 @@ class ModelProvider(ItemReader, Protocol):
     ) -> tuple[list[Message], dict[str, Any]]:
         """Mark what the service can no longer use, and return what to remember of that beside the transcript.
 
-        Guarantee: pure; the messages given are not changed.
+        The messages given are not changed.
 
         Args:
             messages: the conversation.

@@ -43,7 +43,9 @@ VOID_TURNS: Final = "durable_agent_host.void_turns"
 """Key in the state of the framework's session: failed turns of which a provider has messages."""
 
 _SAVE_SECONDS: Final = 10.0
+"""How long a provider may take to save."""
 _PAUSES: Final = (0.2, 1.0)
+"""Seconds before each further attempt to save."""
 
 
 @dataclass

@@ -21,6 +21,7 @@ from durable_agent_host.turn_log.journal import JournalState
 
 _HOST_KEYS: Final = frozenset({TranscriptProvider.SOURCE_ID, WORKFLOW_STATE})
 _TRIES: Final = 5
+"""How often a state is read while a tool changes it."""
 
 
 class SessionState:

@@ -16,6 +16,7 @@ from durable_agent_host.turn_log.protocol import TurnLog
 _LOGGER = logging.getLogger(__name__)
 _LOCK: Final = threading.Lock()
 _WAIT_SECONDS: Final = 5.0
+"""How long a turn waits for the loading to finish."""
 _PYTHONS_OLD_THRESHOLD: Final = 10
 _OLD_THRESHOLD: Final = 50
 _LOADING: Final[set[threading.Thread]] = set()

@@ -11,6 +11,7 @@ from durable_agent_host.cli.turn_event_client import Event
 from durable_agent_host.turn import event_names
 
 _SHORT: Final = 200
+"""Maximum characters of a shortened line."""
 _DIM = "\x1b[2m"
 _BOLD = "\x1b[1m"
 _RED = "\x1b[31m"

@@ -173,6 +173,7 @@ def _tool_call(step: Step) -> str:
 
 
 _RESULT: Final = 120
+"""Maximum characters of a tool's result in a line."""
 
 
 def _end(step: Step) -> str:

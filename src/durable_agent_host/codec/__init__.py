@@ -1,1 +1,4 @@
-"""Values to JSON and back: for session storage and the durable boundary. Pure."""
+"""Values to JSON and back: for session storage and the durable boundary.
+
+Every function is pure, except for arguments that its docstring says it changes.
+"""

@@ -10,18 +10,17 @@ that a row reads but would write differently is read and kept beside the content
 import copy
 import json
 from collections.abc import Callable, Mapping
-from json import encoder
 from typing import Any, Final, NamedTuple, cast
 
 from agent_framework import AgentSession, Content
 
 from durable_agent_host.codec.content_fields import FIELDS, KNOWN_TYPES, content_of, dump_value, fields_of, load_value
 from durable_agent_host.codec.extension_data import extension_of
-from durable_agent_host.codec.strict_json import is_nested_too_deeply, names_python_class
+from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply
 from durable_agent_host.codec.wire_types import EXTENSION, ContentWire
 from durable_agent_host.model.budget import known_counts
 
-# The arguments of a function call: JSON text on the wire, an object in upstream's state. Pure.
+# The arguments of a function call: JSON text on the wire, an object in upstream's state.
 #
 # The text is preserved exactly: when compact or spaced encoding of the object gives the same text, only the form is
 # recorded, otherwise the text itself.
@@ -32,29 +31,8 @@ OBJECT: Final = "object"
 """Form of arguments that are not a text."""
 
 
-def _text_of(public: json.JSONEncoder) -> Callable[[Any], str]:
-    """Make a function that writes text like an encoder, without its new C encoder for each text.
-
-    Creating one takes twice as long as writing the arguments of a call. Where this Python has none, or a different one,
-    the public API is used.
-    """
-    make: Any = getattr(encoder, "c_make_encoder", None)
-    strings = encoder.encode_basestring_ascii if public.ensure_ascii else encoder.encode_basestring
-    try:
-        stored_text = make(None, public.default, strings, None, public.key_separator, public.item_separator, *_NO)
-        if "".join(stored_text(_SAMPLE, 0)) == public.encode(_SAMPLE):
-            return lambda value: "".join(stored_text(value, 0))
-    except TypeError:
-        pass
-    return public.encode
-
-
-_NO: Final = (False, False, False)
-"""No sorted keys, no skipped keys, no NaN."""
-_SAMPLE: Final = {"text": "größer\n", "numbers": [1, 2.5, -0.0, None, True], "nested": {"list": [{"a": 1}]}}
-_COMPACT_TEXT: Final = _text_of(json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False))
-_SPACED_TEXT: Final = _text_of(json.JSONEncoder(allow_nan=False))
-_PARSE: Final = json.JSONDecoder().raw_decode
+_COMPACT: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_SPACED: Final = json.JSONEncoder(allow_nan=False)
 
 
 def stored_arguments(arguments: Any) -> tuple[Any, dict[str, Any]]:
@@ -69,16 +47,14 @@ def stored_arguments(arguments: Any) -> tuple[Any, dict[str, Any]]:
     if not isinstance(arguments, str):
         return arguments, {"argumentsForm": OBJECT}
     try:
-        # text after an object makes it differ from the encoded one
-        value: Any = _PARSE(arguments)[0] if arguments.startswith("{") else json.loads(arguments)
+        value: Any = json.loads(arguments)
         # a document has no room for as many levels, and the task hub makes objects of Python where they are named
-        if not isinstance(value, dict) or is_nested_too_deeply(value) or names_python_class(arguments):
+        if not isinstance(value, dict) or is_nested_too_deeply(value) or has_python_class(value):
             return {}, {"argumentsText": arguments}
-        if _COMPACT_TEXT(value) == arguments:  # Python reads NaN and 1e999, which the encoder refuses
+        if _COMPACT.encode(value) == arguments:  # Python reads NaN and 1e999, which the encoder refuses
             return cast("dict[str, Any]", value), {"argumentsForm": COMPACT}
-        if _SPACED_TEXT(value) == arguments:
+        if _SPACED.encode(value) == arguments:
             return cast("dict[str, Any]", value), {}
-        json.loads(arguments)
     except (ValueError, RecursionError):
         return {}, {"argumentsText": arguments}
     return cast("dict[str, Any]", value), {"argumentsText": arguments}
@@ -95,7 +71,7 @@ def live_arguments(stored_arguments_json: Any, form: str | None) -> Any:
     """
     if form == OBJECT or isinstance(stored_arguments_json, str):
         return stored_arguments_json
-    return (_COMPACT_TEXT if form == COMPACT else _SPACED_TEXT)(stored_arguments_json or {})
+    return (_COMPACT if form == COMPACT else _SPACED).encode(stored_arguments_json or {})
 
 
 OPAQUE: Final = "durable_agent_host.opaque"
@@ -159,7 +135,7 @@ def plain_json(value: Any, *, path: str = "content") -> Any:
 
 
 def encode_agent_session(session: AgentSession) -> dict[str, Any]:
-    """Encode the framework's session for storage. Guarantee: pure; `decode_agent_session` is the inverse.
+    """Encode the framework's session for storage; `decode_agent_session` is the inverse.
 
     Raises:
         CorruptStateError: it holds a value that JSON cannot represent.
@@ -253,7 +229,7 @@ def encode_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decode_usage(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Decode token counts, by the framework's names. Guarantee: pure, the inverse of `encode_usage`.
+    """Decode token counts, by the framework's names. The inverse of `encode_usage`.
 
     Returns:
         Counts by the framework's names, without absent ones and figures that are no counts, which upstream stores.

@@ -1,4 +1,4 @@
-"""A content of the framework as plain JSON fields, and back, to any depth. Pure.
+"""A content of the framework as plain JSON fields, and back, to any depth.
 
 The framework's own dictionary form (`Content.to_dict`, `Content.from_dict`) blanks the texts of exceptions and confuses
 contents with similar tool JSON. Here each value is restored to what it was: where a reader could not distinguish them,
@@ -8,10 +8,9 @@ A dictionary of which the SDK of Durable Functions would make an object of Pytho
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from inspect import signature
-from operator import itemgetter
-from typing import Any, Final, NamedTuple, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from agent_framework import Content
 from agent_framework._types import ContentType
@@ -43,61 +42,16 @@ SCALARS: Final = frozenset({str, int, bool, type(None)})
 """Types of values that are the same in JSON and in a content."""
 
 
-class _Shape(NamedTuple):
-    """How setting a type's fields on an empty content gives the same result as the constructor.
-
-    Attributes:
-        empty: the attributes of a content without fields.
-        assigned: the fields that may be set.
-        needed: the field that must be among them, or none.
-        hosted: the type of the attribute of that name.
-    """
-
-    empty: dict[str, Any]
-    assigned: frozenset[str]
-    needed: str | None
-    hosted: type
-
-
-_NEEDED: Final = {"text": "text", "function_call": "hosted"}
-_SHAPES: Final = {
-    content_type: _Shape(
-        empty,
-        ASSIGNED | {"hosted"} if content_type == "function_call" else ASSIGNED,
-        _NEEDED.get(content_type),
-        type(empty["hosted"]),
-    )
-    for content_type, empty in EMPTY.items()
+_COPIED_FIELDS: Final = {
+    "text": ("text", ASSIGNED),
+    "text_reasoning": ("", ASSIGNED),
+    "function_call": ("hosted", ASSIGNED | {"hosted"}),
+    "function_result": ("", ASSIGNED),
 }
+"""The types of most contents → the field without which the constructor derives it, and those that it copies."""
+_DERIVED: Final[tuple[str, frozenset[str]]] = ("", frozenset())
+"""For the other types: the constructor makes them."""
 
-
-_NO_SHAPE: Final = _Shape({"hosted": None}, frozenset(), "type", bool)
-"""For types unknown to the framework: their contents use the constructor."""
-
-
-class _Defaults(NamedTuple):
-    """The fields that most contents of a type have, and the attributes equal to an empty one's."""
-
-    names: tuple[str, ...]
-    get_other_values: Callable[[dict[str, Any]], tuple[Any, ...]]
-    unset: tuple[Any, ...]
-
-
-def _build_defaults(content_type: str, *common_names: str) -> _Defaults:
-    empty = EMPTY[content_type]
-    names = tuple(name for name in empty if name in {*common_names, "additional_properties"})
-    get_other_values: Any = itemgetter(*(empty.keys() - {*names, "type", "raw_representation"}))
-    return _Defaults(names, get_other_values, get_other_values(empty))
-
-
-_SIZE: Final = len(EMPTY["text"])
-_DEFAULTS: Final = {
-    "text": _build_defaults("text", "text", "annotations"),
-    "text_reasoning": _build_defaults("text_reasoning", "text", "annotations", "protected_data", "id"),
-    "function_call": _build_defaults("function_call", "call_id", "name", "arguments", "hosted", "id"),
-    "function_result": _build_defaults("function_result", "call_id", "result", "exception", "items", "id"),
-}
-"""Most contents set few of the forty attributes, and one comparison of the others is faster than checking each."""
 _CONTENT_LISTS: Final = frozenset({"inputs", "outputs", "items"})
 _SINGLE_CONTENTS: Final = frozenset({"screenshot", "function_call"})
 _WITH_CONTENTS: Final = _CONTENT_LISTS | _SINGLE_CONTENTS | {"output"}
@@ -114,18 +68,16 @@ def fields_of(content: Content) -> dict[str, Any]:
         CorruptStateError: a field holds a value that JSON cannot represent.
     """
     fields: dict[str, Any] = {}
-    attributes = content.__dict__
-    defaults = _DEFAULTS.get(content.type)
-    has_defaults = defaults and len(attributes) == _SIZE and defaults.get_other_values(attributes) == defaults.unset
-    for name in defaults.names if defaults and has_defaults else [name for name in attributes if name in FIELDS]:
-        if type(value := attributes[name]) in SCALARS:
-            if value is not None:
-                fields[name] = value
+    for name, value in vars(content).items():
+        if value is None or name not in FIELDS:
+            continue
+        if type(value) in SCALARS:
+            fields[name] = value
         elif name in _WITH_CONTENTS:
             fields[name] = _dump_field(name, value, f"{content.type}.{name}")
         elif name != "additional_properties" or value:
             fields[name] = dump_value(value, f"{content.type}.{name}")
-    if not has_defaults and not (fields.get("informational_only") and content.type in _CALLS_FOR_INFORMATION):
+    if not (fields.get("informational_only") and content.type in _CALLS_FOR_INFORMATION):
         fields.pop("informational_only", None)
     return fields
 
@@ -139,29 +91,24 @@ def content_of(content_type: str, fields: Mapping[str, Any]) -> Content:
     Raises:
         TypeError, ValueError, KeyError, AttributeError: the fields are not those of a content.
     """
-    empty, assigned_names, required_name, hosted_type = _SHAPES.get(content_type) or _NO_SHAPE
-    attributes = empty.copy()
-    attributes["additional_properties"] = {}
-    for name, value in fields.items():
-        if name not in assigned_names:
-            return _construct_content(content_type, fields)
-        if type(value) in SCALARS:
-            attributes[name] = value
-        elif name in _WITH_CONTENTS:
-            attributes[name] = _load_field(name, value)
-        else:
-            attributes[name] = load_value(value)
-    properties: Any = attributes["additional_properties"]
-    is_complete = (not required_name or required_name in fields) and type(attributes["hosted"]) is hosted_type
-    if not is_complete or type(properties) is not _DICT or "server_label" in properties:
-        return _construct_content(content_type, fields)  # which derives missing fields
+    values = {name: v if type(v) in SCALARS else _load_field(name, v) for name, v in fields.items()}
+    properties: Any = values.setdefault("additional_properties", {})
+    needed_name, copied_names = _COPIED_FIELDS.get(content_type, _DERIVED)
+    is_copied = (
+        values.keys() <= copied_names
+        and (not needed_name or needed_name in values)
+        and type(properties) is _DICT
+        and "server_label" not in properties
+        and type(values.get("hosted", False)) is bool
+    )
+    if not is_copied:  # the constructor derives fields, or refuses them
+        return _construct_content(content_type, values)
     content = Content.__new__(Content)
-    content.__dict__ = attributes
+    content.__dict__ = EMPTY[content_type] | values
     return content
 
 
-def _construct_content(content_type: str, fields: Mapping[str, Any]) -> Content:
-    values = {name: _load_field(name, value) for name, value in fields.items()}
+def _construct_content(content_type: str, values: dict[str, Any]) -> Content:
     if content_type == "function_approval_response" and type(values.get("approved")) is not bool:
         values["approved"] = False
     if content_type == "data" and "data" in values:
@@ -281,7 +228,7 @@ def _is_exact_form(form: Mapping[str, Any]) -> bool:
 
 
 def _load_field(name: str, value: Any) -> Any:
-    """Read a field of a content. Guarantee: pure, the inverse of `_dump_field`."""
+    """Read a field of a content. The inverse of `_dump_field`."""
     if name in _CONTENT_LISTS and isinstance(value, _LIST):
         return [
             _content_of_form(item) if isinstance(item, _DICT) and PLAIN not in item else load_value(item)

@@ -1,4 +1,4 @@
-"""The JSON form of an encrypted value. Pure."""
+"""The JSON form of an encrypted value."""
 
 import json
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The state of a session's entity: JSON to `Session` and back. Pure."""
+"""The state of a session's entity: JSON to `Session` and back."""
 
 import hashlib
 import json
@@ -10,13 +10,14 @@ from typing import Any, Final, cast
 
 from durable_agent_host.codec.content_fields import dump_value, load_value
 from durable_agent_host.codec.encryption_envelope import read_envelope
+from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.session_blobs import decode_sealed, encode_sealed
 from durable_agent_host.codec.session_schema import find_outline_violations
-from durable_agent_host.codec.wire_types import EXTENSION, ReceiptWire
+from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import CorruptStateError, EncryptionKeyError, UnknownSchemaVersionError
 from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.principal import Owner
-from durable_agent_host.model.session import Receipt, Receipts, Session
+from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnStats
 
 
@@ -31,11 +32,10 @@ def last_use_of_document(state: Any) -> str:
 
 
 def _times(state: Any) -> Iterator[Any]:
-    data = _field(state, "data")
-    extension = _field(_field(data, "extensionData"), EXTENSION)
-    yield _field(extension, "usedAt")
-    yield _field(_last(_field(extension, "receipts")), "endedAt")
-    yield _field(_last(_field(data, "conversationHistory")), "createdAt")
+    extension = _extension(state)
+    yield extension.get("usedAt")
+    yield _field(_last(extension.get("receipts")), "endedAt")
+    yield _field(_last(_field(_field(state, "data"), "conversationHistory")), "createdAt")
 
 
 def _field(of: Any, name: str) -> Any:
@@ -86,13 +86,11 @@ def decode_owner(wire: Any) -> Owner | None:
 
 def owner_of_document(state: Any) -> Owner | None:
     """Return the owner of a stored session, even if nothing else of it can be read."""
-    found = state
-    for name in ("data", "extensionData", EXTENSION, "owner"):
-        found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
-    return decode_owner(found)
+    return decode_owner(_extension(state).get("owner"))
 
 
 EXTENSION_VERSION: Final = 1
+"""Of our object in the ``extensionData`` of a session."""
 _READABLE: Final = re.compile(r"1\.[0-2](\.\d+)?")
 _USAGE_FIELDS: Final = tuple(field.name for field in fields(BudgetUsage))
 _STATS_FIELDS: Final = tuple(field.name for field in fields(TurnStats))
@@ -167,7 +165,7 @@ def decode_session(state: Any) -> Session:
         used_at=extension.get("usedAt") or "",
         imported=max(extension.get("imported") or 0, 0),
         app_state=load_value(extension.get("appState") or {}),
-        receipts=Receipts(cast("list[ReceiptWire]", extension.get("receipts") or []), decode_receipt),
+        receipts=tuple(map(decode_receipt, extension.get("receipts") or ())),
         schema_version=version,
         document=document,
     )
@@ -200,7 +198,7 @@ def encode_session(session: Session) -> dict[str, Any]:
         "queue": list(session.queue) or None,
         "interrupting": session.interrupting,
         "requests": dict(session.requests) or None,
-        "receipts": [encode_receipt(receipt) for receipt in receipts_for_storage(session.receipts)] or None,
+        "receipts": [encode_receipt(receipt) for receipt in session.receipts] or None,
         "refused": list(session.rejected_turn_ids) or None,
         "overlay": dict(session.overlay) if session.overlay else None,
         "spent": encode_budget_usage(session.budget_usage) if session.budget_usage is not None else None,
@@ -227,25 +225,19 @@ def document_digest(state: Any) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _extension(document: Mapping[str, Any]) -> dict[str, Any]:
-    data = cast("dict[str, Any]", document.get("data") or {})
-    all_extensions = cast("dict[str, Any]", data.get("extensionData") or {})
-    return cast("dict[str, Any]", all_extensions.get(EXTENSION) or {})
+def _extension(document: Any) -> dict[str, Any]:
+    data = _field(document, "data")
+    return extension_of(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else {}
 
 
 def _object_or_none(value: Any) -> Mapping[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) and value else None
 
 
-def receipts_for_storage(receipts: Sequence[Receipt]) -> Sequence[Receipt | Mapping[str, Any]]:
-    """Return receipts for storage: those never decoded stay as stored."""
-    return receipts.stored if isinstance(receipts, Receipts) else receipts
-
-
-def encode_receipt(receipt: Receipt | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Encode a receipt compactly; one that was never decoded stays as it was."""
-    if not isinstance(receipt, Receipt):
-        return receipt
+def encode_receipt(receipt: Receipt) -> Mapping[str, Any]:
+    """Encode a receipt compactly; one that was read stays unchanged."""
+    if receipt.stored is not None:
+        return receipt.stored
     wire: dict[str, Any] = {
         "turnId": receipt.turn_id,
         "status": receipt.status if receipt.status != _DEFAULT_STATUS else None,
@@ -270,6 +262,7 @@ def decode_receipt(wire: Mapping[str, Any]) -> Receipt:
         error=wire.get("error"),
         stats=TurnStats(*cast("list[Any]", stats)[: len(_STATS_FIELDS)]) if isinstance(stats, list) else None,
         budget_usage=BudgetUsage(*cast("list[Any]", usage)[: len(_USAGE_FIELDS)]) if isinstance(usage, list) else None,
+        stored=wire,
     )
 
 

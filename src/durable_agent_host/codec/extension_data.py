@@ -1,4 +1,4 @@
-"""Our own object in the ``extensionData`` of upstream's objects. Pure, except for the argument of `set_extension`."""
+"""Our own object in the ``extensionData`` of upstream's objects."""
 
 from collections.abc import Mapping
 from typing import Any, Final

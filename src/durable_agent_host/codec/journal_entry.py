@@ -1,9 +1,10 @@
-"""Journal entries to log entries and back: the steps of a turn, and the responses and results in them. Pure.
+"""Journal entries to log entries and back: the steps of a turn, and the responses and results in them.
 
 `durable_agent_host.turn_log.journal` decides when an entry is written; the JSON keys are here.
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, Final, cast
 
 from agent_framework import ChatResponse, ChatResponseUpdate, Content
@@ -44,31 +45,36 @@ from durable_agent_host.model.log_entry import (
     LogEntry,
 )
 
+_STEPS: Final[Mapping[str, type[JournalStep]]] = {
+    MODEL_STARTED: ModelCallStartedEntry,
+    MODEL_FINISHED: ModelCallCompletedEntry,
+    TOOL_STARTED: ToolCallStartedEntry,
+    TOOL_FINISHED: ToolCallCompletedEntry,
+    SIDE_CALL_FINISHED: CompactionCallCompletedEntry,
+    INNER_CALL_FINISHED: NestedCallCompletedEntry,
+    CALL_RESERVED: BudgetReservedEntry,
+    CALL_RAISED: ReservationRaisedEntry,
+    CALL_RELEASED: ReservationReleasedEntry,
+    ELAPSED_TIME: ElapsedTimeEntry,
+}
+"""Kind of a log entry → its step. The JSON has the fields of the step, and those of its key and its reservation."""
+_KINDS: Final = {step_type: kind for kind, step_type in _STEPS.items()}
+_ABSENT_WHEN_EMPTY: Final = frozenset({"state", "number", "usage", "model", "cost"})
+
 
 def encode_journal_entry(step: JournalStep) -> LogEntry:
     """Encode a step of a turn."""
-    match step:
-        case ModelCallStartedEntry():
-            return LogEntry(MODEL_STARTED, {"position": step.position, "continuation": step.continuation})
-        case ModelCallCompletedEntry():
-            wire = {"position": step.position, "response": step.response}
-            return LogEntry(MODEL_FINISHED, wire | _encode_state(step.state))
-        case ToolCallStartedEntry():
-            wire = {**step.key._asdict(), "name": step.name, "arguments": step.arguments}
-            return LogEntry(TOOL_STARTED, wire)
-        case ToolCallCompletedEntry():
-            wire = {**step.key._asdict(), "outcome": step.outcome, "result": step.result}
-            return LogEntry(TOOL_FINISHED, wire | _encode_state(step.state))
-        case CompactionCallCompletedEntry():
-            wire = {"position": step.position, "number": step.number, "response": step.response}
-            return LogEntry(SIDE_CALL_FINISHED, wire)
-        case NestedCallCompletedEntry():
-            usage = encode_usage(step.usage) if step.usage else None
-            optional_fields = {"usage": usage, "model": step.model}
-            present_fields = {name: value for name, value in optional_fields.items() if value is not None}
-            return LogEntry(INNER_CALL_FINISHED, {"number": step.number} | present_fields)
-        case BudgetReservedEntry() | ReservationRaisedEntry() | ReservationReleasedEntry() | ElapsedTimeEntry():
-            return _encode_budget_step(step)
+    wire: dict[str, Any] = {}
+    for field in fields(step):
+        match value := getattr(step, field.name):
+            case ToolKey():
+                wire |= value._asdict()
+            case Reservation(tokens=tokens, cost=cost):
+                wire |= {"tokens": tokens, "cost": cost}
+            case _:
+                wire[field.name] = encode_usage(value) if field.name == "usage" and value else value
+    present = {name: value for name, value in wire.items() if name not in _ABSENT_WHEN_EMPTY or value not in (None, {})}
+    return LogEntry(_KINDS[type(step)], present)
 
 
 def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
@@ -77,71 +83,22 @@ def decode_journal_entry(entry: LogEntry) -> JournalStep | None:
     Returns:
         The step, or None when the entry is of another kind.
     """
+    step_type = _STEPS.get(entry.kind)
+    if step_type is None:
+        return None
     wire = entry.data
-    if entry.kind == MODEL_STARTED:
-        return ModelCallStartedEntry(wire["position"], wire["continuation"])
-    if entry.kind == MODEL_FINISHED:
-        return ModelCallCompletedEntry(wire["position"], wire["response"], wire.get("state"))
-    if entry.kind == TOOL_STARTED:
-        return ToolCallStartedEntry(_decode_tool_key(wire), wire["name"], wire["arguments"])
-    if entry.kind == TOOL_FINISHED:
-        return ToolCallCompletedEntry(_decode_tool_key(wire), wire["outcome"], wire["result"], wire.get("state"))
-    if entry.kind == SIDE_CALL_FINISHED:
-        return CompactionCallCompletedEntry(wire["position"], wire["number"], wire["response"])
-    if entry.kind == INNER_CALL_FINISHED:
-        usage = wire.get("usage")
-        return NestedCallCompletedEntry(wire["number"], decode_usage(usage) if usage else None, wire.get("model"))
-    return _decode_budget_step(entry)
-
-
-def _encode_budget_step(
-    step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry | ElapsedTimeEntry,
-) -> LogEntry:
-    match step:
-        case BudgetReservedEntry():
-            spends = _encode_reservation(step.reservation) | {"seconds": step.seconds}
-            return LogEntry(CALL_RESERVED, _encode_call(step) | spends)
-        case ReservationRaisedEntry():
-            return LogEntry(CALL_RAISED, _encode_call(step) | _encode_reservation(step.reservation))
-        case ReservationReleasedEntry():
-            return LogEntry(CALL_RELEASED, _encode_call(step))
-        case ElapsedTimeEntry():
-            return LogEntry(ELAPSED_TIME, {"seconds": step.seconds})
-
-
-def _decode_budget_step(
-    entry: LogEntry,
-) -> BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry | ElapsedTimeEntry | None:
-    wire = entry.data
-    if entry.kind == CALL_RESERVED:
-        return BudgetReservedEntry(wire["position"], wire.get("number"), _decode_reservation(wire), wire["seconds"])
-    if entry.kind == CALL_RAISED:
-        return ReservationRaisedEntry(wire["position"], wire.get("number"), _decode_reservation(wire))
-    if entry.kind == CALL_RELEASED:
-        return ReservationReleasedEntry(wire["position"], wire.get("number"))
-    if entry.kind == ELAPSED_TIME:
-        return ElapsedTimeEntry(wire["seconds"])
-    return None
-
-
-def _encode_call(step: BudgetReservedEntry | ReservationRaisedEntry | ReservationReleasedEntry) -> dict[str, Any]:
-    return {"position": step.position} | ({"number": step.number} if step.number is not None else {})
-
-
-def _encode_reservation(reservation: Reservation) -> dict[str, Any]:
-    return {"tokens": reservation.tokens} | ({"cost": reservation.cost} if reservation.cost is not None else {})
-
-
-def _decode_reservation(wire: Mapping[str, Any]) -> Reservation:
-    return Reservation(wire["tokens"], wire.get("cost"))
-
-
-def _encode_state(state: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {"state": state} if state else {}
-
-
-def _decode_tool_key(wire: Mapping[str, Any]) -> ToolKey:
-    return ToolKey(wire["position"], wire["call_id"], wire["occurrence"])
+    values: dict[str, Any] = {}
+    for field in fields(step_type):
+        match field.name:
+            case "key":
+                values["key"] = ToolKey(wire["position"], wire["call_id"], wire["occurrence"])
+            case "reservation":
+                values["reservation"] = Reservation(wire["tokens"], wire.get("cost"))
+            case "usage":
+                values["usage"] = decode_usage(wire["usage"]) if "usage" in wire else None
+            case name:
+                values[name] = wire.get(name) if name in _ABSENT_WHEN_EMPTY else wire[name]
+    return step_type(**values)
 
 
 MOST_ANSWER_LEVELS: Final = MAX_DEPTH - 20

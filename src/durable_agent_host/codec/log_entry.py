@@ -6,12 +6,12 @@ halves of an adjacent pair are restored as their character.
 
 import json
 from collections.abc import Mapping
-from json.encoder import encode_basestring_ascii
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.strict_json import with_nulls
 from durable_agent_host.errors import CorruptStateError, LogError
-from durable_agent_host.model.log_entry import LogEntry
+from durable_agent_host.model.log_entry import AT, LogEntry
 
 _KIND: Final = "kind"
 _DATA: Final = "data"
@@ -28,7 +28,7 @@ def encode_log_entry(entry: LogEntry) -> str:
         LogError: the data has a value that JSON cannot represent.
     """
     try:
-        return f'{{"{_KIND}":{encode_basestring_ascii(entry.kind)},"{_DATA}":{encode_compact(entry.data)}}}'
+        return encode_compact({_KIND: entry.kind, _DATA: entry.data})
     except (TypeError, ValueError, RecursionError) as error:
         raise LogError(
             f"an entry of kind {entry.kind!r} cannot be stored ({error}): give data that JSON can hold"
@@ -41,24 +41,10 @@ def encode_compact(data: Mapping[str, Any]) -> str:
     Raises:
         TypeError, ValueError, RecursionError: it has a value that JSON cannot represent.
     """
-    members: list[str] = []
-    for name, value in data.items():  # most events are texts, and texts in one object
-        if type(name) is not str:
-            return _encode_data(data)
-        if type(value) is str:
-            members.append(f"{encode_basestring_ascii(name)}:{encode_basestring_ascii(value)}")
-        elif type(value) is dict:
-            members.append(f"{encode_basestring_ascii(name)}:{encode_compact(cast('dict[str, Any]', value))}")
-        else:
-            members.append(f"{encode_basestring_ascii(name)}:{_encode_data(value)}")
-    return "{" + ",".join(members) + "}"
-
-
-def _encode_data(value: Any) -> str:
     try:
-        return _ENCODER.encode(value)
+        return _ENCODER.encode(data)
     except ValueError:
-        return _ENCODER.encode(with_nulls(value))
+        return _ENCODER.encode(with_nulls(data))
 
 
 def decode_log_entry(line: str | bytes) -> LogEntry:
@@ -85,3 +71,11 @@ def decode_log_entry(line: str | bytes) -> LogEntry:
     raise CorruptStateError(
         "an entry of the turn log is damaged: it is JSON, and no entry. Restore a copy; nothing was changed"
     )
+
+
+def format_entry_time(data: Mapping[str, Any]) -> str | None:
+    """Return when the writer received an entry, in ISO-8601 with milliseconds; None for one without a time."""
+    milliseconds = data.get(AT)
+    if milliseconds is None:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

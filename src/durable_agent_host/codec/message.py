@@ -1,4 +1,4 @@
-"""Messages and entries of a conversation to stored JSON and back. Pure."""
+"""Messages and entries of a conversation to stored JSON and back."""
 
 import copy
 import json
@@ -89,10 +89,6 @@ def decode_message(wire: Mapping[str, Any]) -> Message:
     message.contents = [decode_content(content) for content in cast("list[dict[str, Any]]", contents)]
     message.author_name = wire.get("authorName")
     message.raw_representation = None
-    if "extensionData" not in wire and _MESSAGE_NAMES.issuperset(wire):
-        message.message_id = None
-        message.additional_properties = {}
-        return message
     extension = extension_of(wire)
     properties = extension.get("additionalProperties")
     message.message_id = extension.get("messageId")
@@ -176,21 +172,15 @@ def encode_response_entry(
 
 
 def _response_extension(response: AgentResponse[Any], model_info: Mapping[str, str] | None) -> dict[str, Any]:
-    extension: dict[str, Any] = {}
-    if model_info:
-        extension["served"] = dict(model_info)
-    if response.response_id is not None:
-        extension["responseId"] = response.response_id
-    if response.agent_id is not None:
-        extension["agentId"] = response.agent_id
-    if response.finish_reason is not None:
-        extension["finishReason"] = response.finish_reason
-    if response.continuation_token is not None:
-        extension["continuationToken"] = dump_value(response.continuation_token, "continuation_token")
-    if response.additional_properties:
-        extension["additionalProperties"] = dump_value(response.additional_properties, "additional_properties")
-    extension.update(_encode_value(response))
-    return extension
+    fields = {
+        "served": dict(model_info) if model_info else None,
+        "responseId": response.response_id,
+        "agentId": response.agent_id,
+        "finishReason": response.finish_reason,
+        "continuationToken": dump_value(response.continuation_token, "continuation_token"),
+        "additionalProperties": dump_value(response.additional_properties or None, "additional_properties"),
+    }
+    return {name: value for name, value in fields.items() if value is not None} | _encode_value(response)
 
 
 def _encode_value(response: AgentResponse[Any]) -> dict[str, Any]:
@@ -244,8 +234,7 @@ def response_id_of(entry: Mapping[str, Any]) -> str | None:
     Returns:
         The id, or None when the entry is not a response of ours or the provider gave none.
     """
-    extension = cast("dict[str, Any]", entry.get("extensionData") or {})
-    return cast("dict[str, Any]", extension.get(EXTENSION) or {}).get("responseId")
+    return extension_of(entry).get("responseId")
 
 
 def served_by(entry: Mapping[str, Any]) -> dict[str, str] | None:

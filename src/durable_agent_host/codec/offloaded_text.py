@@ -1,11 +1,10 @@
-"""Large texts of an entry outside of it: removed before the entry is stored, restored before it is read. Pure.
+"""Large texts of an entry outside of it: removed before the entry is stored, restored before it is read.
 
 The offloaded texts are listed in the entry's own extension, by path in the entry, and are empty in the entry. Only the
 list makes a reference: a text of a user, a tool or a model that looks like one is a text.
 """
 
 import base64
-import codecs
 import hashlib
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -18,11 +17,10 @@ LARGE_CHARACTERS: Final = 16 * 1024
 """From this length on, a text is stored separately, outside the entry."""
 
 _MAX_PREFIX_CHARACTERS: Final = 256
-_PART_BYTES: Final = 192 * 1024
-"""Characters encoded and decoded as base64 at once; a multiple of three. Other threads run between two parts."""
+"""A data URL has its comma within so many characters."""
 _BASE64: Final = ";base64,"
 PLACEHOLDER: Final = "QUJD" * 64
-"""Characters converted between text and base64 at once, and longer than any id may be."""
+"""Replaces an offloaded text while its entry is checked: valid base64, and longer than any id may be."""
 
 type _Path = tuple[str | int, ...]
 
@@ -65,19 +63,30 @@ def offload(
     Returns:
         The entry, unchanged when it has no large text, and the blobs to store: name → bytes.
     """
-    large_texts = [*_large_texts(entry, (), min_characters)]
-    if not large_texts:
+    short_entry, texts, blobs = detach_texts(entry, min_characters=min_characters)
+    if not texts:
         return entry, {}
-    blobs: dict[str, bytes] = {}
-    text_records: list[dict[str, Any]] = []
-    short_entry: Any = entry
-    for path, text in large_texts:
-        text_record, data = offload_text(text, path)
-        blobs[text_record.name] = data
-        text_records.append(_encode(text_record))
-        short_entry = _with_text_at(short_entry, path, "")
     before = cast("list[Any]", extension_of(short_entry).get(STORED) or [])
-    return with_extension(short_entry, {**extension_of(short_entry), STORED: [*before, *text_records]}), blobs
+    text_records = [*before, *map(_encode, texts)]
+    return with_extension(short_entry, {**extension_of(short_entry), STORED: text_records}), blobs
+
+
+def detach_texts(
+    entry: Any, *, min_characters: int = LARGE_CHARACTERS
+) -> tuple[Any, list[OffloadedText], dict[str, bytes]]:
+    """Replace the large texts of an entry by empty ones.
+
+    Returns:
+        The entry, the large texts, and their bytes: name → bytes.
+    """
+    texts: list[OffloadedText] = []
+    blobs: dict[str, bytes] = {}
+    for path, text in [*_large_texts(entry, (), min_characters)]:
+        prefix, data, is_base64 = _bytes_of(text)
+        texts.append(OffloadedText(path, blob_name(data), "", prefix, is_base64, len(data)))
+        blobs[texts[-1].name] = data
+        entry = _with_text_at(entry, path, "")
+    return entry, texts, blobs
 
 
 def get_offloaded_texts(entry: Mapping[str, Any]) -> list[OffloadedText]:
@@ -109,45 +118,21 @@ def restore(entry: Mapping[str, Any], blobs: Mapping[str, bytes]) -> Mapping[str
     texts = get_offloaded_texts(entry)
     if not texts:
         return entry
-    restored_entry: Any = remove_text_list(entry)
+    restored_texts: dict[_Path, str] = {}
     for text in texts:
         data = blobs.get(text.name)
         if data is None:
             raise CorruptStateError(
                 f"a large content of turn {entry.get('correlationId')} is missing: piece {text.name} of the session"
             )
-        restored_entry = _replace_text(restored_entry, text.path, decode_text(text, data), entry)
-    return restored_entry
+        restored_texts[text.path] = decode_text(text, data)
+    return replace_texts(entry, restored_texts)
 
 
 def decode_text(text: OffloadedText, data: bytes) -> str:
     """Restore a text."""
-    if not text.is_base64:
-        return text.prefix + _decode_utf8(data)
-    return "".join([text.prefix, *(base64.b64encode(part).decode() for part in _parts(data))])
-
-
-def _decode_utf8(data: bytes) -> str:
-    """Decode UTF-8 in parts: one call would block the interpreter for 2 ms per megabyte."""
-    if len(data) <= _PART_BYTES:
-        return data.decode("utf-8", "surrogatepass")
-    decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
-    return "".join([*map(decoder.decode, _parts(data)), decoder.decode(b"", True)])
-
-
-def _replace_text(entry_part: Any, path: tuple[str | int, ...], text: str, entry: Mapping[str, Any]) -> Any:
-    try:
-        return _with_text_at(entry_part, path, text)
-    except (KeyError, IndexError, TypeError) as error:
-        raise CorruptStateError(
-            f"an entry of turn {entry.get('correlationId')} has no place {path!r} for its large content"
-        ) from error
-
-
-def remove_text_list(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Remove the list of offloaded texts; the empty texts remain."""
-    extension = {name: value for name, value in extension_of(entry).items() if name != STORED}
-    return with_extension(entry, extension)
+    content = base64.b64encode(data).decode() if text.is_base64 else data.decode("utf-8", "surrogatepass")
+    return text.prefix + content
 
 
 def with_placeholders(entry: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -170,9 +155,15 @@ def replace_texts(entry: Mapping[str, Any], texts: Mapping[tuple[str | int, ...]
     """
     if not texts:
         return entry
-    restored_entry: Any = remove_text_list(entry)
+    extension = {name: value for name, value in extension_of(entry).items() if name != STORED}
+    restored_entry = with_extension(entry, extension)
     for path, text in texts.items():
-        restored_entry = _replace_text(restored_entry, path, text, entry)
+        try:
+            restored_entry = _with_text_at(restored_entry, path, text)
+        except (KeyError, IndexError, TypeError) as error:
+            raise CorruptStateError(
+                f"an entry of turn {entry.get('correlationId')} has no place {path!r} for its large content"
+            ) from error
     return restored_entry
 
 
@@ -203,16 +194,6 @@ def with_text_list(entry: Mapping[str, Any], texts: Sequence[OffloadedText]) -> 
     if not texts:
         return entry
     return with_extension(entry, {**extension_of(entry), STORED: [_encode(text) for text in texts]})
-
-
-def offload_text(text: str, path: tuple[str | int, ...]) -> tuple[OffloadedText, bytes]:
-    """Offload one text.
-
-    Returns:
-        The record for the entry, and the bytes to store.
-    """
-    prefix, data, is_base64 = _bytes_of(text)
-    return OffloadedText(path, blob_name(data), "", prefix, is_base64, len(data)), data
 
 
 def with_namespace(entry: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
@@ -246,25 +227,13 @@ def _bytes_of(text: str) -> tuple[str, bytes, bool]:
     comma = text.find(_BASE64, 0, _MAX_PREFIX_CHARACTERS) if text.startswith("data:") else -1
     prefix = text[: comma + len(_BASE64)] if comma >= 0 else ""
     try:
-        return prefix, b"".join(_decode_base64(text, len(prefix))), True
+        encoded = text[len(prefix) :].encode("ascii")
+        data = base64.b64decode(encoded, validate=True)
+        if base64.b64encode(data) == encoded:
+            return prefix, data, True
     except ValueError:
-        return "", b"".join(part.encode("utf-8", "surrogatepass") for part in _parts(text)), False
-
-
-def _parts[T: (str, bytes)](data: T, *, start: int = 0, size: int = _PART_BYTES) -> Generator[T]:
-    for offset in range(start, len(data), size):
-        yield data[offset : offset + size]
-
-
-def _decode_base64(text: str, start: int) -> Generator[bytes]:
-    remaining_characters = len(text) - start
-    for characters in _parts(text, start=start, size=_PART_BYTES // 3 * 4):
-        remaining_characters -= len(characters)
-        part = characters.encode("ascii")
-        data = base64.b64decode(part, validate=True)
-        if base64.b64encode(data) != part or (len(data) < _PART_BYTES and remaining_characters):
-            raise ValueError("not as Python writes it")
-        yield data
+        pass
+    return "", text.encode("utf-8", "surrogatepass"), False
 
 
 def _with_text_at(value: Any, path: Sequence[str | int], text: str) -> Any:

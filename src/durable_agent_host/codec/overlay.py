@@ -1,4 +1,4 @@
-"""The overlay of a conversation to JSON and back. Pure."""
+"""The overlay of a conversation to JSON and back."""
 
 from collections.abc import Mapping
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Shapes of JSON, and where a value does not match its shape. Pure.
+"""Shapes of JSON, and where a value does not match its shape.
 
 Fields that a shape does not name may be present with any value; fields that it names may be missing, unless they are
 required.

@@ -1,19 +1,20 @@
-"""Pieces and the references to them as JSON: segments, indexes, and the sealed part of a session. Pure."""
+"""Pieces and the references to them as JSON: segments, indexes, and the sealed part of a session."""
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, cast
 
 from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.segment_refs import SealPlan, SegmentList, SegmentRef
 
-_DECODER: Final = json.JSONDecoder()
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _ZLIB: Final = b"z"
 """First byte of a segment that zlib has compressed; another algorithm gets another byte."""
 _ZLIB_LEVEL: Final = 6
+"""zlib's own default."""
 
 
 class Segment(NamedTuple):
@@ -40,11 +41,17 @@ def json_of_bytes(data: bytes, description: str) -> Any:
         CorruptStateError: it is not JSON.
     """
     try:
-        text = data.decode("utf-8", "surrogatepass")
-        value, end = _DECODER.raw_decode(text)
-        return value if end == len(text) else json.loads(text)
+        return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise CorruptStateError(f"{description} cannot be read: it is no JSON; nothing was changed") from error
+
+
+@contextmanager
+def _reject_malformed(description: str) -> Generator[None]:
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise CorruptStateError(f"{description} has another shape; nothing was changed") from error
 
 
 def encode_segment(segment: Segment) -> tuple[bytes, int]:
@@ -67,10 +74,8 @@ def decode_segment(data: bytes, size: int) -> Segment:
         CorruptStateError: it is not a segment of this size.
     """
     wire = json_of_bytes(_decompress(data, size), "a segment of the session")
-    try:
+    with _reject_malformed("a segment of the session"):
         return Segment(tuple(wire["entries"]), tuple(wire.get("receipts") or ()))
-    except (AttributeError, KeyError, TypeError) as error:
-        raise CorruptStateError("a segment of the session has another shape; nothing was changed") from error
 
 
 def _decompress(data: bytes, size: int) -> bytes:
@@ -105,10 +110,8 @@ def decode_index(data: bytes, namespace: str) -> tuple[SegmentRef, ...]:
         CorruptStateError: it is not an index.
     """
     wire = json_of_bytes(data, "an index of the session")
-    try:
+    with _reject_malformed("an index of the session"):
         return tuple(_decode_ref(ref_json, namespace) for ref_json in wire["refs"])
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise CorruptStateError("an index of the session has another shape; nothing was changed") from error
 
 
 def encode_namespaces(namespaces: Sequence[str]) -> bytes:
@@ -123,10 +126,8 @@ def decode_namespaces(data: bytes) -> tuple[str, ...]:
         CorruptStateError: it is not a list of homes.
     """
     wire = json_of_bytes(data, "the list of a session's homes")
-    try:
+    with _reject_malformed("the list of a session's homes"):
         return tuple(str(namespace) for namespace in wire["homes"])
-    except (KeyError, TypeError) as error:
-        raise CorruptStateError("the list of a session's homes has another shape; nothing was changed") from error
 
 
 def encode_sealed(segment_list: SegmentList) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def decode_sealed(wire: Any) -> SegmentList:
     """
     if not wire:
         return SegmentList()
-    try:
+    with _reject_malformed("the session's list of references"):
         namespace = str(wire.get("home") or "")
         namespaces = (*((namespace,) if namespace else ()), *(str(value) for value in wire.get("homes") or ()))
         return SegmentList(
@@ -167,8 +168,6 @@ def decode_sealed(wire: Any) -> SegmentList:
             namespaces_at=_decode_blob_location(wire.get("homesAt")),
             overlay=_decode_blob_location(wire.get("overlay")),
         )
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise CorruptStateError("the session's references have another shape; nothing was changed") from error
 
 
 def has_blobs(state: Any) -> bool:

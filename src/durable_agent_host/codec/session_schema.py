@@ -1,4 +1,4 @@
-"""The schema of a session's document: upstream's shape with our parts in it. Pure.
+"""The schema of a session's document: upstream's shape with our parts in it.
 
 It requires what readers rely on, and ignores what this version does not know: other fields, and contents, entries and
 extensions of other types. `durable_agent_host.codec.wire_types` has the same shapes as types.
@@ -198,16 +198,7 @@ def find_outline_violations(document: Any) -> Iterator[SchemaViolation]:
     Yields:
         The faults, the first one first.
     """
-    data: Any = cast("dict[str, Any]", document).get("data") if isinstance(document, dict) else None
-    entries: Any = cast("dict[str, Any]", data).get("conversationHistory") if isinstance(data, dict) else None
-    if isinstance(entries, list) and all(map(_has_outline, cast("list[Any]", entries))):  # a session has many
-        outer: dict[str, Any] = {"conversationHistory": []}
-        return find_violations(cast("Any", document | {"data": data | outer}), _OUTLINE)
     return find_violations(document, _OUTLINE)
-
-
-def _has_outline(entry: Any) -> bool:
-    return type(entry) is dict and type(cast("dict[str, Any]", entry).get("correlationId")) in (str, _NONE)
 
 
 def find_schema_violations(document: Any) -> list[SchemaViolation]:

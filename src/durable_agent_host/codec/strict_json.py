@@ -1,7 +1,6 @@
-"""JSON as its standard has it: Python also reads and writes NaN and Infinity, which other readers refuse. Pure."""
+"""JSON as its standard has it: Python also reads and writes NaN and Infinity, which other readers refuse."""
 
 import json
-from json.encoder import encode_basestring_ascii
 from math import isfinite
 from typing import Any, Final, cast
 
@@ -36,7 +35,7 @@ def names_python_class(text: str) -> bool:
 
 
 def has_python_class(value: Any) -> bool:
-    """Return whether a value has what `names_python_class` finds in JSON. Guarantee: pure; does not recurse."""
+    """Return whether a value has what `names_python_class` finds in JSON; does not recurse."""
     level: list[Any] = [value]
     while level:
         if any(isinstance(inner, dict) and cast("dict[str, Any]", inner).keys() >= CLASS_FIELDS for inner in level):
@@ -46,7 +45,7 @@ def has_python_class(value: Any) -> bool:
 
 
 def is_nested_too_deeply(value: Any, max_levels: int = MAX_LEVELS) -> bool:
-    """Return whether JSON has more levels than any part of a request needs. Guarantee: pure; does not recurse."""
+    """Return whether JSON has more levels than any part of a request needs; does not recurse."""
     level: list[Any] = [value]
     for _ in range(max_levels + 1):
         level = [inner for value_of_level in level for inner in _within(value_of_level)]
@@ -71,13 +70,11 @@ def parse_strict(text: str | bytes) -> Any:
         ValueError: it is not JSON, or has NaN, Infinity or a number that is too large to be read.
         RecursionError: it is nested too deeply.
     """
-    return json.loads(text, parse_constant=_reject, parse_float=_finite)
+    return json.loads(text, parse_constant=reject_constant, parse_float=_finite)
 
 
 def encode_strict(value: Any) -> str:
     """Encode a value for a client, as `json.dumps` does, with null for numbers that are not finite."""
-    if type(value) is str:
-        return encode_basestring_ascii(value)
     try:
         return _ENCODER.encode(value)
     except ValueError:
@@ -93,7 +90,8 @@ def with_nulls(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def _reject(word: str) -> Any:
+def reject_constant(word: str) -> Any:
+    """Refuse NaN and Infinity, as ``parse_constant`` of Python's reader."""
     raise ValueError(f"{word} is not a JSON number")
 
 

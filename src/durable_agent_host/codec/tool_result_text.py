@@ -1,4 +1,4 @@
-"""The result of a tool as a text: one reading of all neutral contents, whoever ran the tool. Pure."""
+"""The result of a tool as a text: one reading of all neutral contents, whoever ran the tool."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

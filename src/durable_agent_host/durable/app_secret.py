@@ -83,7 +83,7 @@ class AppSecret:
         return {**value, _MARK: self._hash(purpose, value)}
 
     def has_mark(self, purpose: MarkPurpose, value: Any) -> bool:
-        """Return whether a value has the app's mark for a place. Guarantee: pure, once it returned."""
+        """Return whether a value has the app's mark for a place."""
         unmarked_value = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
         if not isinstance(mark := unmarked_value.pop(_MARK, None), str):
             return False

@@ -19,7 +19,9 @@ END_STATUSES: Final = ("Completed", "Failed", "Terminated", "Canceled")
 """The statuses of orchestrations that have ended."""
 
 _ENTITIES: Final = 1000
+"""Entities per page of a list."""
 _INSTANCES: Final = 200
+"""Instances per page of a list."""
 _TOKEN: Final = "x-ms-continuation-token"  # noqa: S105 - a header's name
 _LAST_TOKENS: Final = ("", "bnVsbA==")
 """The extension's token on the last page: null, encoded in base64."""

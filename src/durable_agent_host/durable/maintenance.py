@@ -44,6 +44,7 @@ MAX_NAMESPACES: Final = 100_000
 _HOST_ORCHESTRATIONS: Final = frozenset({TURN_ORCHESTRATION, ERASE_ORCHESTRATION, CLEANUP_ORCHESTRATION})
 _BEGINNING: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _AT_ONCE: Final = 8
+"""Maximum concurrent purges."""
 _LOGGER = logging.getLogger(__name__)
 
 

@@ -22,6 +22,7 @@ from durable_agent_host.segments.turn_data_storage import SessionKey, holder_of
 from durable_agent_host.turn_log.crash_points import reach
 
 _TRIES: Final = 5
+"""How often a fork is tried while its session changes."""
 
 
 class SessionCopier:

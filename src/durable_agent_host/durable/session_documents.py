@@ -42,6 +42,7 @@ from durable_agent_host.session.repair import (
 from durable_agent_host.turn_log.crash_points import reach
 
 _AT_ONCE: Final = 16
+"""Maximum concurrent reads of states."""
 
 
 async def list_owned(

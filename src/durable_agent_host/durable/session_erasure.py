@@ -55,6 +55,7 @@ RETRY_SECONDS: Final = (1, 2, 4, 8, 16, 32, *(60,) * 10, *(600,) * 140)
 """Pauses between attempts: a store outage of a day delays an erasure without ending it."""
 
 _AT_ONCE: Final = 2
+"""Maximum turns of a group that are erased concurrently."""
 _GROUP: Final = 500
 """Turns between two checkpoints from which an interrupted erasure resumes."""
 _MARKED: Final = "marked"

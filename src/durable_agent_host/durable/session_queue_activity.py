@@ -26,6 +26,7 @@ from durable_agent_host.turn_log.protocol import TurnLog
 
 _LOGGER = logging.getLogger(__name__)
 _MARK_SECONDS: Final = 3.0
+"""How long the turn's log may take to record that the turn has ended."""
 _FINALIZE_SECONDS: Final = 10.0
 _END_STATUSES = frozenset({"Completed", "Failed", "Terminated", "Canceled"})
 

@@ -35,7 +35,9 @@ OVERHEAD_BYTES: Final = 32
 _ID_BYTES: Final = 4
 _NONCE_BYTES: Final = 12
 _SCOPES: Final = 4096
+"""Maximum cached keys of scopes."""
 _REPEATED: Final = 128
+"""Size of the caches of values and locations."""
 _SHORT_BYTES: Final = 16 * 1024
 _PURPOSE: Final = b"durable-agent-host encryption 1"
 

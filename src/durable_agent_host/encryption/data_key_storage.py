@@ -18,6 +18,7 @@ SECRET_NAMESPACE: Final = derived_id("app-secret")
 """The home of the app's secret, which is not encrypted."""
 
 _AGAIN_SECONDS: Final = 2.0
+"""Between two attempts to read the keys."""
 _LOGGER = logging.getLogger(__name__)
 
 

@@ -22,6 +22,7 @@ from durable_agent_host.segments.protocol import HASH_CHARACTERS, BlobStore, Sto
 _LARGE_BYTES: Final = 256 * 1024
 """Pieces of at least this size are encrypted off the event loop."""
 _TOGETHER_BYTES: Final = 4 * 1024 * 1024
+"""Blobs of up to this size together are encrypted at once."""
 
 
 class EncryptedBlobStore:

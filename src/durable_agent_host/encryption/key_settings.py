@@ -11,6 +11,7 @@ from durable_agent_host.redaction import add_known_secrets
 _FORM: Final = "'ID=KEY', or several with commas between them, the current one first"
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _BYTES: Final = 32
+"""Length of an operator's key."""
 
 
 def read_keys(setting: str) -> list[WrappingKey]:

@@ -68,6 +68,7 @@ class LocalKey:
 # unwrap.
 
 _SECONDS: Final = 30.0
+"""Timeout of a request to the key vault."""
 _RETRIES: Final = 1
 _VERSION_PARTS: Final = 3
 """Of the path of a key's URL with a version: ``keys``, the name, the version."""

@@ -33,7 +33,9 @@ _HOLDER: Final = "data-keys"
 """Holds the home for ever: a sweep leaves alone what it cannot read."""
 _NO_KEY: Final = "none"
 _AGAIN_SECONDS: Final = 2.0
+"""After this time an unknown key is looked up again."""
 _MISSED: Final = 1000
+"""Maximum unknown keys that are remembered."""
 _LOGGER = logging.getLogger(__name__)
 
 

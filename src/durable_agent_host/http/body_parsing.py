@@ -1,4 +1,4 @@
-"""Parse request bodies: text, JSON, or the fields and files of a form. Pure."""
+"""Parse request bodies: text, JSON, or the fields and files of a form."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from durable_agent_host.codec.strict_json import names_python_class, parse_stric
 from durable_agent_host.errors import RequestError, RequestTooLargeError
 from durable_agent_host.turn.file_names import check_media_type, check_name
 
-# Bodies of type ``multipart/form-data``, read strictly. Pure.
+# Bodies of type ``multipart/form-data``, read strictly.
 #
 # The body is split without copying: parts are views of it. Accepts what browsers, curl and the usual libraries send;
 # refuses everything else, naming the rule that it breaks. Source: RFC 7578, and RFC 2046, section 5.1.

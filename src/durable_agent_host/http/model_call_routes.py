@@ -30,6 +30,7 @@ INLINE_CHARACTERS: Final = 512 * 1024
 """Largest body, in characters, in the JSON answer; a larger one must be downloaded."""
 
 _CALLS: Final = 100
+"""Default number of calls in a page."""
 _SIDES: Final[tuple[Side, Side]] = ("request", "answer")
 
 

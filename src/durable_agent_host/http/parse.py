@@ -1,4 +1,4 @@
-"""Parse requests into values. Pure."""
+"""Parse requests into values."""
 
 import base64
 import binascii

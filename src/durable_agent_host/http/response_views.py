@@ -1,4 +1,4 @@
-"""Turns and sessions as JSON for clients. Pure."""
+"""Turns and sessions as JSON for clients."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping

@@ -29,7 +29,9 @@ STATUSES: Final = (
 """The statuses to search for: how the last turn ended, or what the current one does."""
 
 _MAX_HEADS: Final = 500
+"""Maximum sessions that one search reads."""
 _AT_ONCE: Final = 16
+"""Maximum concurrent reads of sessions."""
 
 
 class SessionSearch(NamedTuple):

@@ -1,4 +1,4 @@
-"""Server-sent events as bytes. Pure.
+"""Server-sent events as bytes.
 
 Source: the section "Server-sent events" of the HTML standard.
 """

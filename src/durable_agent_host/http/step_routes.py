@@ -19,6 +19,7 @@ from durable_agent_host.turn.step_reader import StepReader, turn_summary
 from durable_agent_host.turn.turn_redactor import Redactor
 
 _STEPS: Final = 200
+"""Default number of steps in a page."""
 
 
 async def read_steps(host: HandlerContext, call: RouteRequest, client: TurnClient) -> func.HttpResponse:

@@ -72,7 +72,7 @@ CallUpstream = Callable[[WorkflowRequest], Awaitable[func.HttpResponse]]
 
 
 def run_of(owner: Owner, run_id: str, secret: str) -> str:
-    """Name a workflow's run as its owner's. Guarantee: pure; a name that it returned stays as it is."""
+    """Name a workflow's run as its owner's. Idempotent."""
     bare, _, mark = run_id.rpartition(".")
     if bare and mark == _mark(owner, bare, secret):
         return run_id

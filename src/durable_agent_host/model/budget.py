@@ -25,7 +25,7 @@ def is_count(value: Any) -> bool:
 def is_measured(usage: Mapping[str, Any] | None) -> bool:
     """Return whether token counts tell what a call has taken: what was written, or all together.
 
-    Guarantee: pure. Zeros tell nothing, since no call takes nothing.
+    Zeros say nothing, because every call takes tokens.
 
     Args:
         usage: by the framework's names.
@@ -37,7 +37,7 @@ def is_measured(usage: Mapping[str, Any] | None) -> bool:
 def known_counts(usage: Mapping[str, Any] | None) -> dict[str, Any]:
     """Leave out the figures that are no counts, as if the service had not reported them.
 
-    Guarantee: pure; doing it again changes nothing.
+    Idempotent.
 
     Args:
         usage: by the framework's names; what a service reports besides numbers stays.

@@ -10,17 +10,19 @@ ENTITY_PREFIX = "dafx-"
 """Prefix of an agent's entity name. Source: upstream's `AgentSessionId`."""
 
 MAX_SESSION_ID_CHARACTERS = 128
+"""Maximum length of a session's name."""
 MAX_FULL_ID_CHARACTERS = MAX_SESSION_ID_CHARACTERS + 17
-MAX_KEY_CHARACTERS = 255
 """Maximum length of an id with the mark that precedes a taken name; see `durable_agent_host.session.ownership`."""
+MAX_KEY_CHARACTERS = 255
+"""Maximum length of an idempotency key."""
 
 _MARK: Final = re.compile("[0-9a-f]{16}~")
 
 FORBIDDEN_IN_SESSION_IDS = "/\\#?@%"
 _FORBIDDEN: Final = re.compile(f"[{re.escape(FORBIDDEN_IN_SESSION_IDS)}\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NOT_IN_URLS: Final = re.compile("[/\\\\#?%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_MOST_INSTANCE_CHARACTERS: Final = 1024
-"""Maximum length of an id. Source: Azure Table storage, the size of a partition key."""
+_MAX_INSTANCE_CHARACTERS: Final = 1024
+"""Maximum length of an instance id. Source: Azure Table storage, the size of a partition key."""
 
 
 def entity_name(agent_name: str) -> str:
@@ -91,7 +93,7 @@ def without_any_mark(session_id: str) -> str:
 
 def can_be_instance(instance_id: str) -> bool:
     """Return whether an id is valid for an orchestration and a URL of the management API."""
-    is_short_enough = bool(instance_id.strip(" .")) and len(instance_id) <= _MOST_INSTANCE_CHARACTERS
+    is_short_enough = bool(instance_id.strip(" .")) and len(instance_id) <= _MAX_INSTANCE_CHARACTERS
     return is_short_enough and _NOT_IN_URLS.search(instance_id) is None
 
 

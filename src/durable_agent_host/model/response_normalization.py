@@ -14,7 +14,8 @@ from durable_agent_host.model.budget import correct_usage
 
 _NAMES: Final = ("id", "call_id", "name")
 _TEXTS: Final = (*_NAMES, "text")
-_MOST_CHARACTERS: Final = 300
+_MAX_QUOTED_CHARACTERS: Final = 300
+"""How much of a wrong value an error quotes."""
 
 
 def correct_contents(contents: Iterable[Content]) -> None:
@@ -52,6 +53,6 @@ def text_for(value: Any, name: str) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     raise ProviderError(
-        f"the model's service sent an answer whose {name!r} is no text: {str(value)[:_MOST_CHARACTERS]}",
+        f"the model's service sent an answer whose {name!r} is no text: {str(value)[:_MAX_QUOTED_CHARACTERS]}",
         retryable=False,
     )

@@ -1,8 +1,9 @@
 """A session: the state of one conversation's entity."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast, overload
+from itertools import dropwhile
+from typing import Any, Final, cast
 
 from durable_agent_host.model.budget import BudgetUsage
 from durable_agent_host.model.principal import Owner
@@ -50,6 +51,7 @@ class Receipt:
         error: ``type`` and ``message`` of a turn without an answer.
         stats: sizes and times of the turn; None for turns that did not run.
         budget_usage: the turn's spending; None when nothing counted it.
+        stored: as it was read, for unknown fields; None for a new one.
     """
 
     turn_id: str
@@ -59,86 +61,7 @@ class Receipt:
     error: Mapping[str, Any] | None = None
     stats: TurnStats | None = None
     budget_usage: BudgetUsage | None = None
-
-
-class Receipts(Sequence[Receipt]):
-    """Receipts, oldest first, each left in stored form until it is read.
-
-    A session is read and written several times per turn, and hardly any of its receipts is needed.
-
-    Args:
-        stored: receipts, or their stored form.
-        decode: decodes a stored receipt.
-    """
-
-    def __init__(
-        self, stored: Sequence[Receipt | Mapping[str, Any]], decode: Callable[[Mapping[str, Any]], Receipt]
-    ) -> None:
-        self.stored = tuple(stored)
-        self._decode = decode
-
-    def __len__(self) -> int:
-        return len(self.stored)
-
-    @overload
-    def __getitem__(self, index: int) -> Receipt: ...
-    @overload
-    def __getitem__(self, index: slice) -> "Receipts": ...
-    def __getitem__(self, index: int | slice) -> "Receipt | Receipts":
-        if isinstance(index, slice):
-            return Receipts(self.stored[index], self._decode)
-        found = self.stored[index]
-        return found if isinstance(found, Receipt) else self._decode(found)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-
-    def __hash__(self) -> int:
-        return hash(tuple(receipt.turn_id for receipt in self))
-
-    def of_turn(self, turn_id: str) -> Receipt | None:
-        """Return the receipt of a turn. Guarantee: pure; decodes only those of the turn.
-
-        Args:
-            turn_id: the turn.
-
-        Returns:
-            Its receipt, or None.
-        """
-        for found in reversed(self.stored):
-            if not isinstance(found, Receipt):
-                if turn_id not in found.values():
-                    continue
-                found = self._decode(found)  # noqa: PLW2901 - the same receipt, decoded
-            if found.turn_id == turn_id:
-                return found
-        return None
-
-    def with_receipt(self, receipt: Receipt, *, keep: int, not_before: str = "") -> "Receipts":
-        """Return the receipts with one more.
-
-        Args:
-            receipt: the newest.
-            keep: how many stay; the oldest are dropped first.
-            not_before: receipts of turns that ended earlier are dropped, too; UTC, ISO-8601.
-
-        Returns:
-            New receipts.
-        """
-        retained_receipts = (*self.stored, receipt)[-keep:]
-        first = next(
-            (index for index, item in enumerate(retained_receipts) if not "" < _ended_at(item) < not_before),
-            len(retained_receipts),
-        )
-        return Receipts(retained_receipts[first:], self._decode)
-
-
-def _ended_at(receipt: Receipt | Mapping[str, Any]) -> str:
-    return receipt.ended_at if isinstance(receipt, Receipt) else str(receipt.get("endedAt") or "")
-
-
-def _undecoded_receipt(stored: Mapping[str, Any]) -> Receipt:
-    raise TypeError(f"{stored} is not a receipt")
+    stored: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -179,7 +102,7 @@ class Session:
     queue: tuple[str, ...] = ()
     interrupting: str | None = None
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    receipts: Sequence[Receipt] = ()
+    receipts: tuple[Receipt, ...] = ()
     rejected_turn_ids: tuple[str, ...] = ()
     overlay: Mapping[str, Any] | None = None
     budget_usage: BudgetUsage | None = None
@@ -204,7 +127,7 @@ class Session:
         Returns:
             Its receipt, or None when it has not ended or is no longer remembered.
         """
-        return self._receipts().of_turn(turn_id)
+        return next((receipt for receipt in reversed(self.receipts) if receipt.turn_id == turn_id), None)
 
     def with_receipt(self, receipt: Receipt, *, keep: int, not_before: str = "") -> "Session":
         """Return the session with one more receipt.
@@ -217,7 +140,5 @@ class Session:
         Returns:
             A new session.
         """
-        return replace(self, receipts=self._receipts().with_receipt(receipt, keep=keep, not_before=not_before))
-
-    def _receipts(self) -> Receipts:
-        return self.receipts if isinstance(self.receipts, Receipts) else Receipts(self.receipts, _undecoded_receipt)
+        receipts = (*self.receipts, receipt)[-keep:]
+        return replace(self, receipts=tuple(dropwhile(lambda old: "" < old.ended_at < not_before, receipts)))

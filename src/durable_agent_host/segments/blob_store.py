@@ -34,6 +34,7 @@ _CHECK: Final = "check"
 _HOLDERS: Final = "holders/"
 _HOLDER: Final = "holder"
 _AT_ONCE: Final = 16
+"""Maximum concurrent requests to the storage."""
 _CLOCK_SECONDS: Final = 1.0
 """The storage reports whole seconds, so something that appears this much older may have the same age."""
 

@@ -18,11 +18,11 @@ from durable_agent_host.codec.wire_types import EXTENSION
 from durable_agent_host.model.segment_refs import SegmentList
 from durable_agent_host.segments.conversation_reader import ConversationReader, stored_overlay
 from durable_agent_host.session.external_messages import external_provider_of
-from durable_agent_host.session.sealing import turn_of_receipt
 
 _PART: Final = 48 * 1024
 """Bytes or characters of a large text written at once; a multiple of three, for base64."""
 _TOGETHER: Final = 64 * 1024
+"""Bytes of small parts that are sent together."""
 
 
 async def export_document(record: ConversationReader) -> AsyncGenerator[bytes]:
@@ -105,11 +105,11 @@ async def _write_list(items: AsyncGenerator[AsyncGenerator[bytes]]) -> AsyncGene
 
 
 async def _receipts(record: ConversationReader) -> AsyncGenerator[AsyncGenerator[bytes]]:
-    newest = {turn_of_receipt(receipt) for receipt in record.session.receipts}
+    newest = {receipt.turn_id for receipt in record.session.receipts}
     if record.session.sealed.refs:
         async for chunk in record.oldest_first():
             for receipt in chunk.receipts:
-                if turn_of_receipt(receipt) not in newest:  # the head's receipts come with it
+                if receipt["turnId"] not in newest:  # the head's receipts come with it
                     yield _write_value(receipt)
     for receipt in record.session.receipts:
         yield _write_value(encode_receipt(receipt))

@@ -13,11 +13,9 @@ from durable_agent_host.codec.session_document_reader import DocumentReader, Rea
 from durable_agent_host.errors import RequestTooLargeError
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.segment_refs import SegmentList
-from durable_agent_host.model.session import Receipts
 from durable_agent_host.segments.conversation_writer import WrittenConversation
 from durable_agent_host.session.session_import import (
     MAX_REPORTED_ENTRIES,
-    document_of,
     entries_to_import,
     messages_on_trust,
     receipts_to_import,
@@ -26,8 +24,8 @@ from durable_agent_host.session.session_import import (
 )
 
 _FEED_BYTES: Final = 512 * 1024
-_SLICE_BYTES: Final = 8 * 1024
 _TOGETHER: Final = 64
+"""Entries and receipts that are checked and written together."""
 _CHECKED_AT_ONCE: Final = 4
 
 
@@ -52,8 +50,6 @@ class Imported:
 class Writer(Protocol):
     """Receives the parts of a document as they are read: `ConversationWriter`, or `InMemoryWriter`."""
 
-    has_written: bool
-
     def add_receipt(self, receipt: Mapping[str, Any]) -> None:
         """Receive a receipt."""
         ...
@@ -75,8 +71,6 @@ class Writer(Protocol):
 
 class InMemoryWriter:
     """Keeps a document whole in memory, for receivers that need it at once."""
-
-    has_written = False
 
     def __init__(self) -> None:
         self._receipts: list[Mapping[str, Any]] = []
@@ -120,9 +114,9 @@ async def read_document(
     sink = _ImportSink(writer, is_owned=owner is not None)
     async with aclosing(_join_chunks(body, max_bytes)) as pieces:
         async for data in pieces:
-            await sink.accept(await asyncio.to_thread(_feed_reader, reader, data))
-    remaining_document = reader.close()
-    await sink.accept((), is_end=True)
+            await sink.accept(await asyncio.to_thread(reader.feed, data))
+    last_values, remaining_document = await asyncio.to_thread(reader.close)
+    await sink.accept(last_values, is_end=True)
     session = await asyncio.to_thread(session_to_import, remaining_document, owner)
     conversation = await writer.finish(session.agent_session, session.overlay)
     on_trust = sink.list_trust_notes() + session_on_trust(session)
@@ -130,27 +124,15 @@ async def read_document(
     has_usage = session.budget_usage is not None
     if owner is not None:
         session = replace(session, imported=count)
-    if not writer.has_written:
-        session = replace(session, overlay=conversation.overlay)
-        document = document_of(remaining_document, session, conversation.entries, conversation.receipts)
-        return Imported(document, count, on_trust, has_usage)
     head = replace(
         session,
         entries=conversation.entries,
-        receipts=Receipts(conversation.receipts, decode_receipt),
+        receipts=tuple(map(decode_receipt, conversation.receipts)),
         sealed=conversation.sealed,
         agent_session=conversation.agent_session,
         overlay=conversation.overlay,
     )
     return Imported(encode_session(head), count, on_trust, has_usage)
-
-
-def _feed_reader(reader: DocumentReader, data: bytes) -> list[Read]:
-    """Parse pieces of a body in a thread."""
-    parsed_items: list[Read] = []
-    for start in range(0, len(data), _SLICE_BYTES):
-        parsed_items += reader.feed(data[start : start + _SLICE_BYTES])
-    return parsed_items
 
 
 def _check_entries(parsed_entries: list[ReadEntry], *, is_owned: bool) -> tuple[list[Mapping[str, Any]], list[str]]:

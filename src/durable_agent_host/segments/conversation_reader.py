@@ -42,6 +42,7 @@ ReadExternalMessages = Callable[[], Awaitable[Sequence[Message]]]
 SLICE_BYTES: Final = 192 * 1024
 """Of a large piece or answer that is sent as its reader takes it; a multiple of three, for base64."""
 _AT_ONCE: Final = 16
+"""How many segments or indexes are read at once."""
 _MUCH_BYTES: Final = 1024 * 1024
 """From this size on, decoding a segment or restoring contents takes longer than crossing threads twice."""
 

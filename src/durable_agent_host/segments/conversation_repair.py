@@ -130,7 +130,7 @@ class _Checks:
         self._record = record
         self._rules = rules
         self._on_repair = on_repair
-        self._seen = RepairContext()
+        self._seen = self._seen_before = RepairContext()
 
     async def parts(self) -> AsyncIterator[_Part]:
         """Yield the conversation part by part, oldest first, each with its problems."""
@@ -166,7 +166,7 @@ class _Checks:
                         entry if chunk.namespace == namespace else with_namespace(entry, chunk.namespace)
                     )
                 full_entries.append(full)
-        self._seen.rewind()
+        self._seen = self._seen_before
         first = part.chunks[0].first
         repair_part_entries, _ = await asyncio.to_thread(
             repair_part, full_entries, self._rules, first=first, seen=self._seen
@@ -231,7 +231,7 @@ class _Checks:
     def _find_violations(self, part: _Part) -> list[RepairChange]:
         """Return what the rules find in a part; from another thread."""
         entries = [with_placeholders(entry) for chunk in part.chunks for entry in chunk.entries if _lists_well(entry)]
-        self._seen.mark()
+        self._seen_before = copy.deepcopy(self._seen)
         first = part.chunks[0].first
         _, changes = repair_part(entries, self._rules, first=first, seen=self._seen, report_difference=self._on_repair)
         return changes

@@ -30,10 +30,11 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.segments.conversation_reader import ConversationReader
 from durable_agent_host.segments.protocol import BlobStore
 from durable_agent_host.segments.turn_data_storage import is_session
-from durable_agent_host.session.sealing import blobs_of_head, blobs_of_segment, list_turn_ids
+from durable_agent_host.session.sealing import blobs_of_head, list_turn_ids, referenced_blobs
 from durable_agent_host.turn_log.crash_points import reach
 
 _AT_ONCE: Final = 16
+"""How many segments or indexes are read at once."""
 
 
 async def walk(
@@ -243,7 +244,7 @@ class GarbageCollector:
             async for ref, segment in below:
                 left.discard(ref.name if ref.namespace == namespace else "")
                 if segment is not None:
-                    left -= {name for at, name in blobs_of_segment(segment, ref.namespace) if at == namespace}
+                    left -= {name for at, name in referenced_blobs(segment.entries, ref.namespace) if at == namespace}
         if clean is not None and not left:
             clean.add_state(namespace, key)
         return sorted(left)

@@ -1,4 +1,4 @@
-"""Admission: turns of one session run one after the other, and each runs once. Pure.
+"""Admission: turns of one session run one after the other, and each runs once.
 
 The session's entity calls these functions; their result is the entity's next state. A turn is granted, queued or
 rejected; a turn with a receipt has ended and never runs again.

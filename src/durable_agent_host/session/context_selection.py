@@ -1,4 +1,4 @@
-"""The context of a conversation: which part of the record goes to the model, and which messages stay together. Pure.
+"""The context of a conversation: which part of the record goes to the model, and which messages stay together.
 
 Each message of the context carries the name of its place in the record (`RECORD`), so that it is recognized after the
 provider's adapter and the framework have copied it.
@@ -17,7 +17,7 @@ from durable_agent_host.model.provider_item import STAMP
 from durable_agent_host.model.session import Session
 from durable_agent_host.session.transcript import as_imported, failed_turns, sendable
 
-# Turns the strategies' decisions of a turn into the session's overlay. Pure.
+# Turns the strategies' decisions of a turn into the session's overlay.
 #
 # A turn's messages are slots, in order: those of the record identified by place, the turn's own by content.
 
@@ -221,7 +221,7 @@ class StoredContext(NamedTuple):
 
 
 def encode_position(position: MessagePosition, turn_id: Any) -> str:
-    """Return the name of a place in the record. Guarantee: pure; `decode_position` and `decode_turn_id` decode it."""
+    """Return the name of a place in the record; `decode_position` and `decode_turn_id` decode it."""
     return f"{position.entry}.{position.message}.{turn_id or ''}"
 
 
@@ -239,7 +239,7 @@ def decode_turn_id(name: str) -> str:
 
 
 def encode_summary_id(name: str) -> str:
-    """Return a stand-in's name, distinct from names of places. Guarantee: pure; doing it again changes nothing."""
+    """Return a stand-in's name, distinct from names of places. Idempotent."""
     return name if name.startswith(_SUMMARY_PREFIX) else _SUMMARY_PREFIX + name
 
 

@@ -1,4 +1,4 @@
-"""The files of stored entries: images, audio and other bytes, and files of the model's service. Pure.
+"""The files of stored entries: images, audio and other bytes, and files of the model's service.
 
 Listing files does not read large contents: each is replaced by its name after a mark, which the caller draws anew for
 each list, so that no content of a user, a tool or a model is mistaken for one.
@@ -28,7 +28,6 @@ _FILE_ID: Final = re.compile(r"[0-9a-f]{64}")
 _HOSTED_FILE: Final = "hostedFile"
 _MODEL_ROLE: Final = "assistant"
 _INNER: Final = ("items", "inputs", "outputs", "output", "screenshot")
-_NAMES: Final = frozenset({"fileId", "file_id"})
 
 
 class FileBytes(NamedTuple):
@@ -70,8 +69,6 @@ def files_of_entries(
     """
     all_files: list[ConversationFile] = []
     for entry_index, entry in enumerate(entries):
-        if not _may_have_files(entry):
-            continue
         try:
             files = _files_of(entry, namespace, mark, service_files)
             if recorded_from is not None:
@@ -118,25 +115,6 @@ def _with_bytes(content: Mapping[str, Any], files: Mapping[str, FileBytes]) -> M
     )
     full_content.additional_properties.update(message_content.additional_properties)
     return cast("Mapping[str, Any]", encode_content(full_content))
-
-
-def _may_have_files(entry: Mapping[str, Any]) -> bool:
-    """Check quickly, before decoding, for what every entry with files contains."""
-    if get_offloaded_texts(entry):
-        return True
-    pending_values: list[Any] = [entry]
-    while pending_values:
-        value = pending_values.pop()
-        if isinstance(value, str):
-            if value.startswith("data:"):
-                return True
-        elif isinstance(value, Mapping):
-            if not _NAMES.isdisjoint(cast("Mapping[str, Any]", value)):
-                return True
-            pending_values += cast("Mapping[str, Any]", value).values()
-        elif isinstance(value, list):
-            pending_values += cast("list[Any]", value)
-    return False
 
 
 def _files_of(

@@ -1,4 +1,4 @@
-"""Entries whose messages a history provider of the app keeps: removed for storage, and restored for a reader. Pure.
+"""Entries whose messages a history provider of the app keeps: removed for storage, and restored for a reader.
 
 Such an entry has the turn, its times, usage and ids, and records in our extension who keeps how many messages
 (``keptBy``). Messages are matched by their names (`durable_agent_host.session.external_messages`).
@@ -13,7 +13,7 @@ from agent_framework import Message
 from durable_agent_host.codec.extension_data import extension_of, set_extension
 from durable_agent_host.codec.message import REQUEST, RESPONSE, decode_messages, encode_message
 
-# Messages kept by a history provider of the app: the marks by which this host recognizes them. Pure.
+# Messages kept by a history provider of the app: the marks by which this host recognizes them.
 #
 # A message of a turn is named by the turn and its place in it, so it has the same name at every attempt of the turn:
 # a message saved twice is read once, and a turn's messages are found among the others.

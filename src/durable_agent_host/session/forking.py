@@ -1,4 +1,4 @@
-"""Forks: a new session that begins with another session's conversation, whole or up to a turn. Pure."""
+"""Forks: a new session that begins with another session's conversation, whole or up to a turn."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The owner of a session: set by the first admitted turn, and never changed. Pure.
+"""The owner of a session: set by the first admitted turn, and never changed.
 
 Clients choose names, and two may choose the same one. The first gets the name itself as the session's id. For everybody
 else there is no such session, so the name is free: their session's id is a mark and the name. The mark, derived from

@@ -1,4 +1,4 @@
-"""A session's knowledge of an ended turn: the only reader of receipts. Pure."""
+"""A session's knowledge of an ended turn: the only reader of receipts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -87,16 +87,16 @@ def turn_from_receipt(agent: str, session_id: str, turn_end: TurnEnd) -> Turn:
     Returns:
         The turn; one whose answer is gone has failed with the reason.
     """
-    request_entry = turn_end.request_entry
+    entry = turn_end.request_entry or {}
     outcome = turn_end.outcome
     request = {
         "agent": agent,
         "session_id": session_id,
         "turn_id": outcome.turn_id,
-        "message": _extract_text(request_entry) if request_entry else "",
-        "options": options_of(request_entry) if request_entry else {},
-        "response_format": request_entry.get("responseSchema") if request_entry else None,
-        "created_at": str(request_entry.get("createdAt") or "") if request_entry else "",
+        "message": _extract_text(entry) if entry else "",
+        "options": options_of(entry),
+        "response_format": entry.get("responseSchema"),
+        "created_at": str(entry.get("createdAt") or ""),
         "request_hash": outcome.request_hash,
     }
     if turn_end.has_lost_response:

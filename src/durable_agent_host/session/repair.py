@@ -1,4 +1,4 @@
-"""Checks whether a model's service would accept a stored conversation, and repairs it. Pure.
+"""Checks whether a model's service would accept a stored conversation, and repairs it.
 
 Theory of operation. The checks are repairs: each goes over the conversation, fixes what it finds, and records the
 problem and its repair in a `RepairChange`. To verify a conversation is to repair a copy of it and to look at the
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from durable_agent_host.codec.entity_state import decode_session, encode_session
+from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.offloaded_text import PLACEHOLDER, with_placeholders
 from durable_agent_host.codec.schema_validation import Path, SchemaViolation, format_json_path
 from durable_agent_host.codec.session_schema import find_schema_violations, format_violations, shift_list_index
@@ -32,7 +33,6 @@ from durable_agent_host.session.repair_items import (
     drop_hosted_calls_without_result,
     drop_repeated_calls,
     drop_results_without_call,
-    extension_of,
     find_unmatched_calls_in_objects,
     item_id_of,
     name_calls,
@@ -174,7 +174,6 @@ def repair_entries(
 
     readable = [entry for number, entry in enumerate(entries, first + 1) if _is_readable(entry, number, report_change)]
     copies = [copy.deepcopy(dict(entry)) for entry in readable]
-    _drop_malformed_parts(copies, report_change)
     failed_turn_ids = failed_turns(copies)
     sent = [entry for entry in copies if not failed_turn_ids or entry.get("correlationId") not in failed_turn_ids]
     for check, holds in _CHECKS:
@@ -185,11 +184,9 @@ def repair_entries(
 
 def find_unmatched_calls(entries: Sequence[Mapping[str, Any]]) -> UnmatchedCalls:
     """Return the calls and results of a part of a conversation that belong to other parts."""
-    readable = [entry for number, entry in enumerate(entries, 1) if _is_readable(entry, number, _ignore_change)]
-    copies = [dict(entry) for entry in readable]
+    readable = [dict(entry) for number, entry in enumerate(entries, 1) if _is_readable(entry, number, _ignore_change)]
     try:
-        _drop_malformed_parts(copies, _ignore_change)
-        return find_unmatched_calls_in_objects(copies)
+        return find_unmatched_calls_in_objects(readable)
     except (AttributeError, KeyError, TypeError):  # malformed; the shape is repaired first
         return UnmatchedCalls(frozenset(), frozenset(), frozenset())
 
@@ -324,26 +321,6 @@ def _is_readable(entry: Any, number: int, report_change: ReportChange) -> bool:
         problem = f"its type {fields.get('$type')!r} is not known"
     report_change(f"entry {number}", problem, "left out")
     return False
-
-
-def _drop_malformed_parts(entries: list[Json], report_change: ReportChange) -> None:
-    for entry in entries:
-        valid_messages: list[Json] = []
-        for number, message in enumerate(cast("list[Any]", entry.get("messages") or []), 1):
-            location = f"turn {entry.get('correlationId')}, message {number}"
-            has_role = isinstance(message, dict) and isinstance(cast("Json", message).get("role"), str)
-            contents: Any = cast("Json", message).get("contents") if has_role else None
-            if not isinstance(contents, list):
-                report_change(location, "it has no role or no contents", "left out")
-                continue
-            objects = [cast("Json", content) for content in cast("list[Any]", contents) if isinstance(content, dict)]
-            if len(objects) == len(cast("list[Any]", contents)):
-                valid_messages.append(cast("Json", message))
-                continue
-            report_change(location, "it has a content that is no object", "left that content out")
-            valid_messages.append({**cast("Json", message), "contents": objects})
-        if "messages" in entry:
-            entry["messages"] = valid_messages
 
 
 def _drop_repeated_items(

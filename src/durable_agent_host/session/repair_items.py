@@ -1,4 +1,4 @@
-"""Checks whether stored contents still make up their provider's items, and repairs them. Pure.
+"""Checks whether stored contents still make up their provider's items, and repairs them.
 
 The first content of an item has a stamp with its type and id; the others of the same item refer to that id. A stamp is
 valid only as long as the contents have what it leaves out.
@@ -9,9 +9,10 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
-from durable_agent_host.codec.wire_types import EXTENSION
+from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.model.provider_item import LOST_RESULT, PART_OF, STAMP
 from durable_agent_host.model.repair_rules import RepairRules, StoredItem
 
@@ -67,15 +68,6 @@ def stored_contents(entries: Iterable[Json]) -> Iterator[StoredContent]:
                 yield StoredContent(entry, message, content)
 
 
-def extension_of(holder: Mapping[str, Any]) -> Json:
-    """Return this program's part of a stored object, beside upstream's fields.
-
-    Returns:
-        The object's own part, or an empty one.
-    """
-    return _object(_object(holder.get("extensionData")).get(EXTENSION))
-
-
 def properties_of(content: Mapping[str, Any]) -> Json:
     """Return a content's ``additional_properties``, which hosted contents keep in their inner object.
 
@@ -93,60 +85,21 @@ def _object(value: Any) -> Json:
 ReportChange = Callable[[str, str, str], None]
 
 
-class Ids(set[str]):
-    """Ids seen so far, of which the latest can be discarded."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._latest: list[str] = []
-
-    def add(self, element: str, /) -> None:
-        """Add an id."""
-        if element not in self:
-            self._latest.append(element)
-            super().add(element)
-
-    def mark(self) -> None:
-        """Remember the current state."""
-        self._latest.clear()
-
-    def rewind(self) -> None:
-        """Return to the remembered state."""
-        self.difference_update(self._latest)
-        self._latest.clear()
-
-
+@dataclass
 class RepairContext:
     """The checks' knowledge of the conversation outside the part that they check.
 
-    Args:
-        pending_approval_call_ids: calls that some part of the conversation asks a person about.
-
     Attributes:
+        pending_approval_call_ids: calls that some part of the conversation asks a person about.
         items: ids of the items before it.
         calls: ids of the items of function calls, and of reasoning, before it.
         contents: how many contents precede it.
-        pending_approval_call_ids: see above.
     """
 
-    def __init__(self, pending_approval_call_ids: AbstractSet[Any] = frozenset()) -> None:
-        self.items = Ids()
-        self.calls = Ids()
-        self.contents = 0
-        self.pending_approval_call_ids = pending_approval_call_ids
-        self._saved_content_count = 0
-
-    def mark(self) -> None:
-        """Remember the current state."""
-        self.items.mark()
-        self.calls.mark()
-        self._saved_content_count = self.contents
-
-    def rewind(self) -> None:
-        """Return to the remembered state."""
-        self.items.rewind()
-        self.calls.rewind()
-        self.contents = self._saved_content_count
+    pending_approval_call_ids: AbstractSet[Any] = frozenset()
+    items: set[str] = field(default_factory=set[str])
+    calls: set[str] = field(default_factory=set[str])
+    contents: int = 0
 
 
 _GOOD_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -1,4 +1,4 @@
-"""SealPlan: moves data out of the session's head at a turn's end, so that the head stays small. Pure.
+"""SealPlan: moves data out of the session's head at a turn's end, so that the head stays small.
 
 The head keeps the newest turns and refers to the others. When it has grown, its turns become a segment, which is never
 written again; sixteen segments get an index, sixteen indexes another index, so the head's list of references grows with
@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
-from durable_agent_host.codec.entity_state import decode_receipt, document_digest, encode_receipt, receipts_for_storage
+from durable_agent_host.codec.entity_state import document_digest, encode_receipt
 from durable_agent_host.codec.offloaded_text import blob_name, get_offloaded_texts, offload
 from durable_agent_host.codec.session_blobs import Segment, encode_index, encode_sealed, encode_segment, json_bytes_of
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.segment_refs import SealPlan, SegmentList, SegmentRef
-from durable_agent_host.model.session import Receipt, Receipts, Session
+from durable_agent_host.model.session import Receipt, Session
 from durable_agent_host.model.turn import TurnOutcome
 from durable_agent_host.session.receipts import short_hash
 
@@ -32,11 +32,13 @@ SEGMENT_BYTES: Final = 256 * 1024
 SEGMENT_TURNS: Final = 32
 """Maximum turns per segment: the reference to it has a mark of each."""
 FAN_OUT: Final = 16
+"""How many segments or indexes of one depth get an index."""
 AGENT_SESSION_BYTES: Final = 4 * 1024
 """From this size on, the framework's session is stored as a separate piece."""
 OVERLAY_BYTES: Final = 4 * 1024
 """Likewise for the overlay."""
 MARK_CHARACTERS: Final = 8
+"""Length of a turn's mark."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def seal_outcome(session: Session, outcome: TurnOutcome, *, new_namespace: str, 
     entry_count, segments, receipts = _select_sealed_turns(session, outcome)
     refs, segment_blobs = add_segments(segment_list.refs, segments, namespace)
     blobs |= segment_blobs
-    sealed_turn_ids = [turn_of_receipt(receipt) for receipt in receipts_for_storage(session.receipts)[:receipts]]
+    sealed_turn_ids = [receipt.turn_id for receipt in session.receipts[:receipts]]
     marks = "".join(map(turn_mark, sealed_turn_ids))
     segment_list = replace(segment_list, refs=refs, seen=(segment_list.seen + marks)[-MARK_CHARACTERS * seen :])
     if blobs and not segment_list.namespace:
@@ -112,15 +114,13 @@ def apply_sealing(session: Session, sealing: SealPlan) -> Session:
         raise CorruptStateError(
             "the session has changed while the turn ran, so the sealed entries are not those that it holds: try again"
         )
-    retained_receipts = [
-        receipt
-        for receipt in receipts_for_storage(session.receipts)
-        if not has_mark(sealing.receipts, turn_of_receipt(receipt))
-    ]
+    retained_receipts = tuple(
+        receipt for receipt in session.receipts if not has_mark(sealing.receipts, receipt.turn_id)
+    )
     return replace(
         session,
         entries=session.entries[sealing.entry_count :],
-        receipts=Receipts(retained_receipts, decode_receipt),
+        receipts=retained_receipts,
         sealed=sealing.sealed,
     )
 
@@ -151,11 +151,9 @@ def _offload_agent_session(
     segment_list = session.sealed
     if outcome.status != "completed" and outcome.agent_session is None:
         return outcome, segment_list, {}
-    data = json_bytes_of(outcome.agent_session) if outcome.agent_session is not None else b""
-    if len(data) < AGENT_SESSION_BYTES:
-        return outcome, replace(segment_list, agent_session=None), {}
-    name = blob_name(data)
-    return replace(outcome, agent_session=None), replace(segment_list, agent_session=(name, namespace)), {name: data}
+    location, blobs = _offload_part(outcome.agent_session, AGENT_SESSION_BYTES, namespace)
+    outcome = replace(outcome, agent_session=None) if location else outcome
+    return outcome, replace(segment_list, agent_session=location), blobs
 
 
 def _offload_overlay(
@@ -164,18 +162,27 @@ def _offload_overlay(
     """Detach a large overlay from an outcome."""
     if outcome.overlay is None:
         return outcome, segment_list, {}
-    data = json_bytes_of(outcome.overlay)
-    if len(data) < OVERLAY_BYTES:
-        return outcome, replace(segment_list, overlay=None), {}
+    location, blobs = _offload_part(outcome.overlay, OVERLAY_BYTES, namespace)
+    outcome = replace(outcome, overlay={}) if location else outcome
+    return outcome, replace(segment_list, overlay=location), blobs
+
+
+def _offload_part(
+    part: Mapping[str, Any] | None, min_bytes: int, namespace: str
+) -> tuple[tuple[str, str] | None, dict[str, bytes]]:
+    """Return the location of a part that is too large for the head, or None, and the blob to store for it."""
+    data = json_bytes_of(part)
+    if part is None or len(data) < min_bytes:
+        return None, {}
     name = blob_name(data)
-    return replace(outcome, overlay={}), replace(segment_list, overlay=(name, namespace)), {name: data}
+    return (name, namespace), {name: data}
 
 
 def _select_sealed_turns(session: Session, outcome: TurnOutcome) -> tuple[int, list[Segment], int]:
     """Decide how many entries of head and outcome are sealed, all or none, in which segments, and which receipts go."""
     entries = [*session.entries, *outcome.entries]
     sizes = [len(json_bytes_of(entry)) for entry in entries]
-    receipts_json = [encode_receipt(receipt) for receipt in receipts_for_storage(session.receipts)]
+    receipts_json = [encode_receipt(receipt) for receipt in session.receipts]
     if sum(sizes) + len(json_bytes_of(receipts_json)) <= HEAD_BYTES:
         return 0, [], 0
     receipt_count = max(len(receipts_json) - MAX_HEAD_RECEIPTS, 0)
@@ -219,11 +226,11 @@ def divide_turns(
         count += 1
     group_turn_ids = [{entry.get("correlationId") for entry in group} for group in groups]
     group_receipts: list[list[Mapping[str, Any]]] = [
-        [receipt for receipt in receipts if turn_of_receipt(receipt) in turn_ids] for turn_ids in group_turn_ids
+        [receipt for receipt in receipts if receipt["turnId"] in turn_ids] for turn_ids in group_turn_ids
     ]
     all_turn_ids = set[Any]().union(*group_turn_ids)
     unmatched_receipts = [
-        receipt for receipt in receipts[:sealed_receipt_count] if turn_of_receipt(receipt) not in all_turn_ids
+        receipt for receipt in receipts[:sealed_receipt_count] if receipt["turnId"] not in all_turn_ids
     ]
     if unmatched_receipts and not groups:
         return [Segment((), tuple(unmatched_receipts))]
@@ -256,7 +263,7 @@ def encode_segment_blob(segment: Segment, namespace: str) -> tuple[SegmentRef, b
     """
     data, size = encode_segment(segment)
     turns = dict.fromkeys(str(entry.get("correlationId")) for entry in segment.entries)
-    turns |= dict.fromkeys(turn_of_receipt(receipt) for receipt in segment.receipts)
+    turns |= dict.fromkeys(receipt["turnId"] for receipt in segment.receipts)
     ref = SegmentRef(
         blob_name(data),
         namespace,
@@ -304,12 +311,7 @@ def _index_ref(name: str, namespace: str, refs: Sequence[SegmentRef]) -> Segment
     )
 
 
-def turn_of_receipt(receipt: Receipt | Mapping[str, Any]) -> str:
-    """Return the turn of a receipt."""
-    return receipt.turn_id if isinstance(receipt, Receipt) else str(receipt.get("turnId"))
-
-
-# The pieces that a session refers to: pieces that no holder of a home reaches may be deleted. Pure.
+# The pieces that a session refers to: pieces that no holder of a home reaches may be deleted.
 #
 # This is the only place that lists the kinds of references. A new kind of piece is added here, or it is swept away.
 
@@ -325,11 +327,6 @@ def blobs_of_head(session: Session) -> BlobNames:
     )
     offloaded_parts = (segment_list.agent_session, segment_list.overlay, segment_list.namespaces_at)
     return blob_names | {(namespace, name) for name, namespace in filter(None, offloaded_parts)}
-
-
-def blobs_of_segment(segment: Segment, namespace: str) -> BlobNames:
-    """Return the large contents of a segment's entries."""
-    return referenced_blobs(segment.entries, namespace)
 
 
 def list_turn_ids(entries: Sequence[Mapping[str, object]], receipts: Sequence[Mapping[str, object]] = ()) -> list[str]:

@@ -1,4 +1,4 @@
-"""Imports: the parts taken over from an exported document, and those that cannot be verified. Pure."""
+"""Imports: the parts taken over from an exported document, and those that cannot be verified."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content
 
-from durable_agent_host.codec.entity_state import decode_receipt, decode_session, encode_session
+from durable_agent_host.codec.entity_state import decode_session
 from durable_agent_host.codec.extension_data import extension_of
 from durable_agent_host.codec.message import decode_messages
 from durable_agent_host.codec.offloaded_text import STORED, with_placeholders, with_text_list
@@ -19,7 +19,7 @@ from durable_agent_host.model.budget import MAX_USAGE
 from durable_agent_host.model.principal import Owner
 from durable_agent_host.model.provider_item import OWNER, STAMP
 from durable_agent_host.model.segment_refs import SegmentList
-from durable_agent_host.model.session import Receipts, Session, without_workflow_state
+from durable_agent_host.model.session import Session, without_workflow_state
 
 MAX_REPORTED_ENTRIES: Final = 100
 """Maximum sentences about entries in the answer to an import."""
@@ -115,25 +115,6 @@ def session_to_import(document: Any, owner: Owner | None = None) -> Session:
         agent_session=agent_session,
         overlay=None if owner is not None else session.overlay,
     )
-
-
-def document_of(
-    document: Any, session: Session, entries: Sequence[Mapping[str, Any]], receipts: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Reassemble a document that fits into a head.
-
-    Returns:
-        The document, unchanged unless parts of it were left out.
-    """
-    full_session = replace(session, entries=tuple(entries), receipts=Receipts(receipts, decode_receipt))
-    before = decode_session(document)
-    if replace(before, entries=full_session.entries, receipts=full_session.receipts) != full_session:
-        return encode_session(full_session)
-    data: dict[str, Any] = {**document["data"], HISTORY[1]: list(entries)}
-    if receipts:
-        extensions = data["extensionData"]
-        data["extensionData"] = {**extensions, EXTENSION: {**extensions[EXTENSION], "receipts": list(receipts)}}
-    return {**document, "data": data}
 
 
 def messages_on_trust(number: int, entry: Mapping[str, Any], *, is_owned: bool) -> list[str]:

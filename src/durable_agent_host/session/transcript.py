@@ -1,6 +1,6 @@
 """The messages of the stored conversation that go to the model."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import Content, Message
@@ -71,14 +71,12 @@ def replay_messages(entries: Iterable[Mapping[str, Any]], *, imported_count: int
     """
     all_entries = list(entries)
     failed_turn_ids = failed_turns(all_entries)
-
-    def select_replayed(part: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        for entry in part:
-            if entry.get("correlationId") not in failed_turn_ids or not failed_turn_ids:
-                yield entry
-
-    before = as_imported(decode_messages(select_replayed(all_entries[:imported_count])))
-    return sendable([*before, *decode_messages(select_replayed(all_entries[imported_count:]))])
+    messages: list[Message] = []
+    for index, entry in enumerate(all_entries):
+        if not failed_turn_ids or entry.get("correlationId") not in failed_turn_ids:
+            entry_messages = decode_messages([entry])
+            messages += as_imported(entry_messages) if index < imported_count else entry_messages
+    return sendable(messages)
 
 
 def as_imported(messages: Iterable[Message]) -> list[Message]:

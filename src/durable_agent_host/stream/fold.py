@@ -22,9 +22,7 @@ from durable_agent_host.model.budget import known_counts
 from durable_agent_host.model.provider_item import PART_OF, STAMP, ItemPart
 from durable_agent_host.stream.fold_content import ACCUMULATORS, Accumulator, CodeRunAccumulator, CompleteContent
 
-# One message as its updates are collected: slots for items and for contents between them. Pure.
-#
-# See `fold` for the theory. A chunk that continues the previous one takes the fast path in `MessageAccumulator.add`.
+# One message as its updates are collected: slots for items and for contents between them.
 
 _BY_PART: Final = "text", "function_call"
 """Prefixes of the content types of which an item may have several, one in each part."""
@@ -40,24 +38,19 @@ class Slot:
         self.parts: list[tuple[str, Accumulator]] = []
         self._accumulators_by_part: dict[tuple[str, str], Accumulator] = {}
 
-    def add(self, content: Content, part: str) -> Accumulator | None:
-        """Add a content of the slot's item: one per type and part, except types that come whole.
-
-        Returns:
-            The joiner of the next content of its type and part, or None.
-        """
+    def add(self, content: Content, part: str) -> None:
+        """Add a content of the slot's item: one per type and part, except types that come whole."""
         join = ACCUMULATORS.get(content.type)
         if join is None:
             self.parts.append((part, CompleteContent(content)))
-            return None
+            return
         key = content.type, part if content.type.startswith(_BY_PART) else ""
         accumulator = self._accumulators_by_part.get(key)
         if accumulator is not None:
             accumulator.add(content)
-            return accumulator
-        new_accumulator = self._accumulators_by_part[key] = join(content)
-        self.parts.append((part, new_accumulator))
-        return new_accumulator
+            return
+        self._accumulators_by_part[key] = join(content)
+        self.parts.append((part, self._accumulators_by_part[key]))
 
 
 class MessageAccumulator:
@@ -78,7 +71,6 @@ class MessageAccumulator:
         self._positions_by_item_id: dict[str, int | str] = {}
         self._accumulators_by_call: dict[tuple[str, str], Accumulator] = {}
         self._part: ItemPart | None = None
-        self._last_accumulator: Accumulator | None = None
 
     def accepts(self, update: Any) -> bool:
         """Return whether an update belongs to this message, by the framework's rule, and to the same model call."""
@@ -102,37 +94,23 @@ class MessageAccumulator:
             self._restart()
 
     def add(self, contents: Iterable[Content], part: ItemPart | None) -> Sequence[Content]:
-        """Add an update's contents; those that continue the previous piece take the fast path.
+        """Add an update's contents.
 
         Returns:
             The usage contents, which are not part of a message.
         """
-        usage: Sequence[Content] = ()
+        usage: list[Content] = []
         if part != self._part:
             self._part = part
-            self._last_accumulator = None
             if part is not None and part.position is not None:
                 self._select_item(part, part.position)
-        accumulator = self._last_accumulator
         for content in contents:
-            kind = content.type
-            if (
-                accumulator is not None
-                and accumulator.type == kind
-                and (
-                    part is not None
-                    or (accumulator.is_plain and content.id is None and not content.additional_properties)
-                    or (not _is_stamped(content) and accumulator.joins(content))
-                )
-            ):
-                accumulator.add(content)
-            elif kind == "usage":
-                usage = [*usage, content]
+            if content.type == "usage":
+                usage.append(content)
             elif part is not None and part.position is not None:
-                accumulator = self._find_or_add_slot(part.position).add(content, part.part)
+                self._find_or_add_slot(part.position).add(content, part.part)
             else:
-                accumulator = self._add_unassigned(content, part)
-        self._last_accumulator = accumulator
+                self._add_unassigned(content, part)
         return usage
 
     def _select_item(self, part: ItemPart, position: int | str) -> None:
@@ -154,17 +132,17 @@ class MessageAccumulator:
             self.slots.append(slot)
         return slot
 
-    def _add_unassigned(self, content: Content, part: ItemPart | None) -> Accumulator | None:
+    def _add_unassigned(self, content: Content, part: ItemPart | None) -> None:
         if (repeated_call := self._find_repeated_call(content)) is not None:
             repeated_call.add(content)
-            return None
+            return
         if not self.slots or self.slots[-1].position is not None:
             self.slots.append(Slot(None))
         parts = self.slots[-1].parts
         join = None if part is not None or _is_stamped(content) else ACCUMULATORS.get(content.type)
         if join is None:
             parts.append(("", CompleteContent(content)))
-            return None
+            return
         key = _call_key(content)
         accumulator = (
             self._accumulators_by_call.get(key)
@@ -180,7 +158,6 @@ class MessageAccumulator:
                 self._accumulators_by_call[key] = accumulator
         else:
             accumulator.add(content)
-        return accumulator if key is None and content.type != "function_call" else None
 
     def _find_repeated_call(self, content: Content) -> Accumulator | None:
         """Return the call that the framework repeats at the end of a run, because the app only declares its tool."""
@@ -292,41 +269,15 @@ class _Stream:
         self._gather(updates, read_item)
 
     def _gather(self, updates: Iterable[Any], read_item: Callable[[Any], ItemPart | None]) -> None:
-        """Read updates. Most repeat message and response of the one before, so that check comes first."""
-        before: tuple[Any, ...] | None = None
-        kind: Any = None
-        add: Any = None
-        role = message_id = response_id = author = created_at = finish = token = state = properties = agent_id = (
-            _NOTHING
-        )
+        before: Any = None
         for update in updates:
-            if not (
-                type(update) is kind
-                and update.role is role
-                and (update.message_id is message_id or update.message_id == message_id)
-                and (update.response_id is response_id or update.response_id == response_id)
-                and update.author_name is author
-                and (update.created_at is created_at or update.created_at == created_at)
-                and update.finish_reason is finish
-                and update.continuation_token is token
-                and update._operation_state is state  # noqa: SLF001 - the framework has no other place for it
-                and update.merge_mode is None
-                and (not update.additional_properties or update.additional_properties == properties)
-                and (kind is not AgentResponseUpdate or update.agent_id is agent_id)
-            ):
-                metadata = _update_metadata(update), getattr(update, "agent_id", None)
-                if metadata != before or update.merge_mode == "replace":
-                    self._take_names(update)
-                add = self.messages[-1].add
-                kind = cast("type[Any]", type(update))
+            metadata = _update_metadata(update), getattr(update, "agent_id", None)
+            if metadata != before or update.merge_mode == "replace":
+                self._take_names(update)
                 before = metadata
-                (role, message_id, response_id, author, created_at, finish, token, state, properties, _), agent_id = (
-                    metadata
-                )
             raw = update.raw_representation
-            part = None if raw is None else raw if type(raw) is ItemPart else read_item(update)
-            contents = update.contents
-            if (contents or part is not None) and (usage := add(contents, part)):
+            part = raw if isinstance(raw, ItemPart) else None if raw is None else read_item(update)
+            if (update.contents or part is not None) and (usage := self.messages[-1].add(update.contents, part)):
                 self._add_usage(usage)
 
     def _take_names(self, update: Any) -> None:
@@ -362,8 +313,6 @@ class _Stream:
 
 _TAIL = "response_id", "agent_id", "created_at", "finish_reason"
 
-_NOTHING: Any = object()
-
 _update_metadata = attrgetter(
     *("role", "message_id", "response_id", "author_name", "created_at", "finish_reason", "continuation_token"),
     *("_operation_state", "additional_properties", "merge_mode"),
@@ -373,7 +322,7 @@ _update_metadata = attrgetter(
 class Fold:
     """The fold of one stream, or of an adjacent part of one.
 
-    Guarantee: pure and linear; each update is read once, here, and none is changed.
+    Each update is read once, here, and none is changed.
 
     Args:
         updates: of an agent or of a chat client, in arrival order, may be empty; the stream may have ended early.

@@ -1,4 +1,4 @@
-"""Accumulators of the chunks of one streamed content. Pure; a chunk costs the same, however many came before.
+"""Accumulators of the chunks of one streamed content. A chunk costs the same, however many came before.
 
 A content type that streams in chunks has a row in `ACCUMULATORS`; all other types arrive complete. Texts are kept in
 lists and joined once. An accumulator returns its content in two forms: final, and as one chunk (``as_piece``) that can
@@ -25,7 +25,6 @@ class CompleteContent:
 
     def __init__(self, content: Content) -> None:
         self.type = content.type
-        self.is_plain = False
         self._content = content
 
     def joins(self, content: Content) -> bool:
@@ -53,7 +52,6 @@ class _Accumulator:
 
     def __init__(self, first: Content) -> None:
         self.type = first.type
-        self.is_plain = False
         self._head = first
         self._is_replaced = False
         self._properties: dict[str, Any] = {}
@@ -99,7 +97,6 @@ class TextAccumulator(_Accumulator):
         self._id = first.id
         self._protected_chunks: list[str] = []
         self._kind = _kind(first)
-        self.is_plain = self._kind is None  # a content without properties and id continues it
         self.add(first)
 
     def joins(self, content: Content) -> bool:

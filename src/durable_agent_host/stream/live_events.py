@@ -95,6 +95,13 @@ def turn_restarted(discard_from: int) -> LiveEvent:
     return LiveEvent(event_names.TURN_RESTARTED, {"discard_from": discard_from})
 
 
+def correct_text(emitted_text: str, text: str) -> list[LiveEvent]:
+    """Make the events that turn the emitted text into the stored one."""
+    is_beginning = text.startswith(emitted_text)
+    missing_text = text[len(emitted_text) :] if is_beginning else text
+    return [*(() if is_beginning else (turn_restarted(0),)), *((message_delta(missing_text),) if missing_text else ())]
+
+
 class HostedCallReader(ItemReader, Protocol):
     """Reads the provider's own part of an update."""
 
@@ -106,7 +113,7 @@ class HostedCallReader(ItemReader, Protocol):
 class LiveEvents:
     """Derives the events of one run of an agent from its updates.
 
-    Guarantee: pure: its state depends only on its input.
+    Its state depends only on its input.
 
     Args:
         reader: of the agent's provider; None uses only the contents.
@@ -159,12 +166,7 @@ class LiveEvents:
         """
         events = self._functions.flush() if self._functions is not None else []
         events += self._hosted.end_all()
-        emitted_text = self._text.emitted_text()
-        if text == emitted_text:
-            return events
-        if text.startswith(emitted_text):
-            return [*events, message_delta(text[len(emitted_text) :])]
-        return [*events, turn_restarted(0), *([message_delta(text)] if text else [])]
+        return events + correct_text(self._text.emitted_text(), text)
 
 
 def _result_in(reader: HostedCallReader, update: AgentResponseUpdate) -> str:

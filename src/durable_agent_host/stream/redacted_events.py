@@ -1,4 +1,4 @@
-"""Live events with the app's redaction, however a stream was split. Pure, as far as the app's function is.
+"""Live events with the app's redaction, however a stream was split.
 
 Theory of operation. The last characters of a streaming text are buffered until the following text is known. A text is
 emitted up to a white space at which the two parts, redacted separately, equal the redacted full text: no secret crosses
@@ -13,15 +13,16 @@ from typing import Any, Final, Protocol
 from agent_framework import AgentResponseUpdate, Message
 
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.stream.live_events import LiveEvent, LiveEvents, message_delta, turn_restarted
+from durable_agent_host.stream.live_events import LiveEvent, LiveEvents, correct_text
 from durable_agent_host.turn import event_names
 
 _TRIES: Final = 8
+"""How many white spaces are tried for one chunk."""
 _TEXTS: Final = frozenset({event_names.MESSAGE_DELTA, event_names.REASONING_DELTA})
 
 
 class EventRedaction(Protocol):
-    """EventRedaction texts and events."""
+    """Redacts texts and events."""
 
     buffered_characters: int | None
 
@@ -167,12 +168,7 @@ class RedactedEvents:
             The events needed to make the text of all events the stored text.
         """
         events = self.redact(self._events.finish("".join(self._raw))) + self.flush()
-        emitted_text = "".join(self._emitted)
-        if text == emitted_text:
-            return events
-        if text.startswith(emitted_text):
-            return [*events, message_delta(text[len(emitted_text) :])]
-        return [*events, turn_restarted(0), *([message_delta(text)] if text else [])]
+        return events + correct_text("".join(self._emitted), text)
 
     def _grow(self, event: str, call_id: str, text: str) -> list[LiveEvent]:
         if event == event_names.MESSAGE_DELTA:

@@ -1,4 +1,4 @@
-"""Budgets: a call's estimated need, an answer's cost, and the limit that a call would cross. Pure."""
+"""Budgets: a call's estimated need, an answer's cost, and the limit that a call would cross."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The body of a request to a model's service, or of an answer, as it is stored: compressed, within a limit. Pure."""
+"""The body of a request to a model's service, or of an answer, as it is stored: compressed, within a limit."""
 
 import zlib
 from base64 import b64decode, b64encode

@@ -1,4 +1,4 @@
-"""Errors as texts for callers and for what is stored, with secrets masked. Pure."""
+"""Errors as texts for callers and for what is stored, with secrets masked."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,9 @@ from durable_agent_host.redaction import mask_known_secrets, mask_secrets
 _MAX_READ_CHARACTERS: Final = 20_000
 """Some services answer with whole pages."""
 _MAX_DETAIL_CHARACTERS: Final = 600
+"""Of a message that is stored."""
 _MAX_PROBLEM_CHARACTERS: Final = 800
+"""Of a message for a caller."""
 
 _FAILURE: Final = "Result: Failure"
 _STACK: Final = re.compile(

@@ -1,4 +1,4 @@
-"""A streamed answer as it is shown: adjacent events that differ in only one text are joined. Pure.
+"""A streamed answer as it is shown: adjacent events that differ in only one text are joined.
 
 Each event of a stream repeats where its few characters belong, which takes fifty times their size, and a redaction
 finds nothing in single characters. The common part of such events is shown once, with their joined texts and their

@@ -1,4 +1,4 @@
-"""The events of a turn: each name once, with its meaning for storage and streaming. Pure."""
+"""The events of a turn: each name once, with its meaning for storage and streaming."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -55,16 +55,3 @@ def rule_of_stored(name: str) -> EventRule:
         Its row. An unknown event is passed to clients unchanged, is never joined or discarded, and ends no turn.
     """
     return EVENTS.get(name, _UNKNOWN)
-
-
-def check_appended(name: str) -> None:
-    """Refuse an event that does not belong in a log.
-
-    Raises:
-        ValueError: the table has no such event, or it ends the turn.
-    """
-    rule = EVENTS.get(name)
-    if rule is None:
-        raise ValueError(f"there is no event {name!r}: give it a row in turn/event_names.py")
-    if rule.is_terminal:
-        raise ValueError(f"event {name!r} is made from the turn's outcome: append the outcome instead")

@@ -1,4 +1,4 @@
-"""Names and media types of files, from callers and for headers. Pure."""
+"""Names and media types of files, from callers and for headers."""
 
 import re
 import unicodedata
@@ -7,6 +7,7 @@ from typing import Final
 from durable_agent_host.errors import RequestError
 
 MAX_NAME_CHARACTERS: Final = 255
+"""Of a file, without folders."""
 OCTETS: Final = "application/octet-stream"
 """The media type of unknown bytes."""
 

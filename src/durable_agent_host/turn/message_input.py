@@ -1,4 +1,4 @@
-"""A caller's message to an agent: a text, or a list of parts, as the contents of a message. Pure.
+"""A caller's message to an agent: a text, or a list of parts, as the contents of a message.
 
 A part is an object with a ``type``. `_PART_FORMATS` lists the types and their fields: our own (text, image, audio,
 file), the input parts of OpenAI's Responses API, and the framework's contents as written by its ``to_dict``. Each part
@@ -21,6 +21,7 @@ MAX_PARTS: Final = 256
 """Maximum parts of one message."""
 
 _MAX_URL_CHARACTERS: Final = 8192
+"""Of a URL that a model's service fetches."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _URL: Final = re.compile(r"(https?|gs)://[^\s/?#]+[^\s]*", re.IGNORECASE)
 _MAX_FILE_ID_CHARACTERS: Final = 256

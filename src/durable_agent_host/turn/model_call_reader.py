@@ -1,4 +1,4 @@
-"""The model calls of a turn as sent over the wire, read from its log. Pure.
+"""The model calls of a turn as sent over the wire, read from its log.
 
 Each request is a separate call here, including retries and calls of strategies; `name` is unique in the turn. A
 finished call that a later attempt found in the journal is listed for that attempt, too, as replayed: nothing was sent
@@ -6,14 +6,12 @@ then.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from durable_agent_host.codec.journal_entry import decode_journal_entry
-from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.codec.log_entry import format_entry_time
 from durable_agent_host.model.journal_entry import CompactionCallCompletedEntry, ModelCallCompletedEntry
 from durable_agent_host.model.log_entry import (
-    AT,
     ATTEMPT,
     ATTEMPT_STARTED,
     MODEL_FINISHED,
@@ -27,6 +25,7 @@ from durable_agent_host.turn.event_folding import FinalResponse, fold_stream
 
 Side = Literal["request", "answer"]
 _FAILED_STATUS: Final = 400
+"""HTTP statuses from here on are failures."""
 
 
 class CallReader:
@@ -90,7 +89,7 @@ class CallReader:
             "try": data.get("try"),
             "method": data.get("method"),
             "url": data.get("url"),
-            "sent_at": _time(data.get(AT)),
+            "sent_at": format_entry_time(data),
             "answered_at": None,
             "outcome": None,
             "status": None,
@@ -112,7 +111,7 @@ class CallReader:
         error = data.get("error")
         has_failed = error is not None or not isinstance(status, int) or status >= _FAILED_STATUS
         call |= {
-            "answered_at": _time(data.get(AT)),
+            "answered_at": format_entry_time(data),
             "outcome": "failed" if has_failed else "completed",
             "status": status,
             "error": error,
@@ -122,10 +121,7 @@ class CallReader:
             self._bodies[name, "answer"] = data
 
     def _add_completion(self, record: LogRecord) -> None:
-        try:
-            step = decode_journal_entry(record.entry)
-        except (CorruptStateError, KeyError):
-            return
+        step = decode_journal_entry(record.entry)
         if isinstance(step, ModelCallCompletedEntry | CompactionCallCompletedEntry):
             number = step.number if isinstance(step, CompactionCallCompletedEntry) else None
             matching_calls = [
@@ -156,9 +152,3 @@ class CallReader:
 def _sizes(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the size of a body."""
     return {"bytes": data.get("bytes", 0), "sha256": data.get("sha256")}
-
-
-def _time(milliseconds: Any) -> str | None:
-    if not isinstance(milliseconds, int):
-        return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

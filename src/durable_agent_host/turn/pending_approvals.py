@@ -1,4 +1,4 @@
-"""What a turn shows while it waits for people (its orchestration's custom status), and their answers. Pure.
+"""What a turn shows while it waits for people (its orchestration's custom status), and their answers.
 
 Durable Functions accepts 16 KiB of it (UTF-16), and encryption adds a third. Arguments that do not fit are left out;
 the turn's events have them.
@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from durable_agent_host.codec.strict_json import has_python_class, is_nested_too_deeply
 from durable_agent_host.model.journal_entry import ToolKey
 
-# The id of a question to a person: the call's id, unless it could be confused with another question. Pure.
+# The id of a question to a person: the call's id, unless it could be confused with another question.
 #
 # Call ids come from the model's service, and a person's answer is matched by the question's id. So two questions of a
 # turn never have the same id, whatever ids the calls have: otherwise the answer to a harmless call would approve
@@ -25,7 +25,7 @@ _GENERATED_ID: Final = re.compile(rf"\A{BUDGET_PREFIX}|@[0-9]+\.[0-9]+\Z|:[0-9]+
 
 
 def approval_request_id(key: ToolKey, number: int = 0, changes: int = 0, *, is_repeated: bool) -> str:
-    """Return the id of a question. Guarantee: pure; two questions of a turn have different ids.
+    """Return the id of a question; two questions of a turn have different ids.
 
     Returns:
         The call's id; followed by its place when it is repeated or looks like an id made here; from the second question
@@ -38,6 +38,7 @@ def approval_request_id(key: ToolKey, number: int = 0, changes: int = 0, *, is_r
 
 
 _MAX_CHARACTERS: Final = 5800
+"""Of the custom status as JSON: twice as many bytes, encrypted, are less than 16 KiB."""
 _MAX_VISIBLE: Final = 25
 """Maximum calls, and answers, shown at once. As calls are answered, later ones move up."""
 _HOST_FIELDS: Final = frozenset({"by", "at", "stored"})

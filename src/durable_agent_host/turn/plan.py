@@ -1,4 +1,4 @@
-"""The turn's orchestration as a generator of named steps. Pure; `durable.turn_orchestrator` runs the steps."""
+"""The turn's orchestration as a generator of named steps; `durable.turn_orchestrator` runs the steps."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
@@ -298,30 +298,25 @@ def _run_until_ended(request: TurnRequest, times: PlanTimes) -> Generator[Step, 
         try:
             outcome = cast("dict[str, Any]", (yield RunAgent(dict(approvals), is_cancelled)))
         except Exception as error:  # noqa: BLE001 - the session must be freed whatever happened in the activity
-            failures += 1
-            if failures >= times.activity_attempts:
-                return encode_turn_outcome(failure(request, error))
-            yield CreateTimer(times.retry_seconds * 4 ** (failures - 1))
-            continue
-        if outcome.get(ENDED_BEFORE):
-            return outcome
-        if outcome["status"] == "rejected":
-            has_started = failures > 0 or round_ > 0 or outcome["error"]["type"] != LOG_UNAVAILABLE
-            if not has_started:
+            last_outcome = failure(request, error)
+        else:
+            if outcome.get(ENDED_BEFORE):
                 return outcome
-            failures += 1
-            if failures >= times.activity_attempts:
-                return encode_turn_outcome(lost_log(request, outcome["error"]))
-            yield CreateTimer(times.retry_seconds * 4 ** (failures - 1))
-            continue
-        if outcome["status"] != "suspended":
-            return outcome
-        if is_cancelled:  # the agent was cancelled, and waits again: nothing of it can be kept
-            return encode_turn_outcome(cancelled_while_waiting(request))
-        round_ += 1
-        is_cancelled = yield from _wait_for_approvals(
-            outcome["pending"], approvals, WaitForApproval(round_, times.approval_seconds)
-        )
+            if outcome["status"] == "suspended":
+                if is_cancelled:  # the agent was cancelled, and waits again: nothing of it can be kept
+                    return encode_turn_outcome(cancelled_while_waiting(request))
+                round_ += 1
+                wait = WaitForApproval(round_, times.approval_seconds)
+                is_cancelled = yield from _wait_for_approvals(outcome["pending"], approvals, wait)
+                continue
+            has_started = failures > 0 or round_ > 0
+            if outcome["status"] != "rejected" or not (has_started or outcome["error"]["type"] != LOG_UNAVAILABLE):
+                return outcome
+            last_outcome = lost_log(request, outcome["error"])
+        failures += 1
+        if failures >= times.activity_attempts:
+            return encode_turn_outcome(last_outcome)
+        yield CreateTimer(times.retry_seconds * 4 ** (failures - 1))
 
 
 def _with_usage(outcome: dict[str, Any]) -> Generator[Step, Any, dict[str, Any]]:

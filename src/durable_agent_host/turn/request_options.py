@@ -1,4 +1,4 @@
-"""The options of its agent that a client may set for a turn. Pure."""
+"""The options of its agent that a client may set for a turn."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,7 @@ _RESERVED: Final = frozenset({"response_format", "tools", "tool_choice", "conver
 """Options that a request sets in other ways, or that only the app may set."""
 
 _MAX_BYTES: Final = 4096
+"""Of all options of a request, as JSON."""
 _MAX_NUMBER: Final = 2**31 - 1
 """The largest number of an option; the services take smaller ones."""
 

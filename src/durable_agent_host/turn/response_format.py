@@ -1,4 +1,4 @@
-"""The response format that a client requests: a JSON schema, and checks of answers against it. Pure; fetches nothing.
+"""The response format that a client requests: a JSON schema, and checks of answers against it. Fetches nothing.
 
 Clients write schemas, and some never finish: a backtracking pattern, references that double at each level, a large
 schema for each item of a large answer. So the steps of a check are counted where other work shares the process, and the
@@ -34,6 +34,7 @@ STEPS_AT_ONCE: Final = 50_000
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _OBJECTS_AT_ONCE: Final = 200
+"""Maximum objects of a schema that is checked in a process that has other things to do."""
 _UNBOUNDED: Final = frozenset(
     {"pattern", "patternProperties", "uniqueItems", "$schema", "$id", "$anchor", "$dynamicAnchor"}
 )

@@ -1,4 +1,4 @@
-"""The steps of a turn, read from its log: attempts, model calls, tool calls, waits, retries and restarts. Pure.
+"""The steps of a turn, read from its log: attempts, model calls, tool calls, waits, retries and restarts.
 
 Theory of operation. The log has what the journal needs and what clients received, in order of time. A reader goes over
 it once: an entry that opens a step makes a dictionary, the entry that ends it completes the same one, and a further
@@ -8,12 +8,13 @@ process that died has written no reason.
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, cast
+
+from agent_framework import ChatResponse
 
 from durable_agent_host.codec.entity_state import encode_budget_usage
 from durable_agent_host.codec.journal_entry import decode_journal_entry, decode_model_response, tool_result_text
-from durable_agent_host.errors import CorruptStateError
+from durable_agent_host.codec.log_entry import format_entry_time
 from durable_agent_host.model.budget import Price, is_measured
 from durable_agent_host.model.journal_entry import (
     CompactionCallCompletedEntry,
@@ -26,7 +27,6 @@ from durable_agent_host.model.journal_entry import (
     ToolKey,
 )
 from durable_agent_host.model.log_entry import (
-    AT,
     ATTEMPT,
     ATTEMPT_STARTED,
     EVENT,
@@ -47,6 +47,7 @@ MAX_TEXT_CHARACTERS: Final = 4000
 """A longer result is cut; the conversation has it in full."""
 
 _MAX_ARGUMENTS: Final = 16_000
+"""Maximum characters of the arguments of a call, as JSON."""
 _DELTAS: Final = frozenset(name for name, rule in event_names.EVENTS.items() if rule.is_delta)
 
 Step = dict[str, Any]
@@ -81,7 +82,7 @@ class StepReader:
     def add(self, record: LogRecord) -> None:
         """Add the next record of the log."""
         data = record.entry.data
-        at = _time(data.get(AT))
+        at = format_entry_time(data)
         kind = record.entry.kind
         if kind in {MODEL_SENT, MODEL_RECEIVED}:  # the second comes with the entry that ends the call
             self._add_exchange(kind, data, at)
@@ -231,7 +232,12 @@ class StepReader:
                 identity = {"position": step.position, "attempt": self._number, "at": at}
                 times = {"began_at": self._side_sent_at or at, "ended_at": at}
                 self._side_sent_at = None
-                self._add("strategy_call", **identity, **times, **self._describe_response(step.response))
+                self._add(
+                    "strategy_call",
+                    **identity,
+                    **times,
+                    **self._describe_response(decode_model_response(step.response)),
+                )
             case NestedCallCompletedEntry(usage=usage, model=model):
                 response_summary = {
                     "model": _bounded_or_none(model),
@@ -245,15 +251,21 @@ class StepReader:
                 pass
 
     def _finish_model_call(self, step: ModelCallCompletedEntry, at: str | None) -> None:
+        response = decode_model_response(step.response)
         call = self._open_model_call()
         self._model = self._sent_at = None
         call |= {
             "position": step.position,
             "outcome": "completed",
             "ended_at": at,
-            **self._describe_response(step.response),
+            **self._describe_response(response),
         }
-        self._calls_by_id |= _extract_calls(step.response)
+        self._calls_by_id |= {
+            content.call_id: (content.name or "", content.arguments)
+            for message in response.messages
+            for content in message.contents
+            if content.type == "function_call" and content.call_id
+        }
         self._completed_counts["model_calls"] += 1
 
     def _fail_model_call(self, data: Mapping[str, Any], at: str | None) -> None:
@@ -338,12 +350,8 @@ class StepReader:
         ]
         self._wait = self._add("wait", reason="person", calls=calls, began_at=at, ended_at=None)
 
-    def _describe_response(self, response: Mapping[str, Any]) -> dict[str, Any]:
+    def _describe_response(self, model_response: ChatResponse[Any]) -> dict[str, Any]:
         """Return the model that served a call, and its usage."""
-        try:
-            model_response = decode_model_response(response)
-        except (CorruptStateError, KeyError):
-            return {"model": _bounded_or_none(response.get("model")), "usage": None, "finish_reason": None}
         usage = cast("Mapping[str, Any] | None", model_response.usage_details)
         return {
             "model": _bounded_or_none(model_response.model),
@@ -374,26 +382,6 @@ def turn_summary(turn: Turn) -> dict[str, Any]:
         "ended_at": (outcome.ended_at or None) if outcome else None,
         "usage": outcome.usage if outcome else None,
         **({"spent": encode_budget_usage(outcome.budget_usage)} if outcome and outcome.budget_usage else {}),
-    }
-
-
-def _time(milliseconds: Any) -> str | None:
-    if not isinstance(milliseconds, int):
-        return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _extract_calls(response: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Return the functions called in a response: call id → name and arguments."""
-    try:
-        model_response = decode_model_response(response)
-    except (CorruptStateError, KeyError):
-        return {}
-    return {
-        content.call_id: (content.name or "", content.arguments)
-        for message in model_response.messages
-        for content in message.contents
-        if content.type == "function_call" and content.call_id
     }
 
 

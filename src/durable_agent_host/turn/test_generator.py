@@ -1,4 +1,4 @@
-"""A turn as the text of a test: the app is asked again, and the model repeats its answers. Pure."""
+"""A turn as the text of a test: the app is asked again, and the model repeats its answers."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A turn's phases with their times, from the steps of its orchestration. Pure.
+"""A turn's phases with their times, from the steps of its orchestration.
 
 The orchestration sees a turn from its admission to its end, in whichever processes it ran, and its history has the time
 of each step; so a timeline reported at the end has no gaps where a process died.
@@ -25,7 +25,7 @@ MAX_CHARACTERS: Final = 100
 
 
 def bounded_name(name: str) -> str:
-    """Cut the name of a model. Guarantee: pure; a name of up to 100 characters is unchanged."""
+    """Cut the name of a model to `MAX_CHARACTERS`."""
     return name if len(name) <= MAX_CHARACTERS else name[: MAX_CHARACTERS - 1] + "…"
 
 

@@ -1,11 +1,9 @@
-"""The size of a model request in tokens, estimated from what it sends. Pure; decodes no data."""
+"""The size of a model request in tokens, estimated from what it sends. Decodes no data."""
 
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any, Final, cast
-from weakref import WeakKeyDictionary
 
 from agent_framework import Content, FunctionTool, Message
 from pydantic import BaseModel
@@ -13,6 +11,7 @@ from pydantic import BaseModel
 from durable_agent_host.turn.file_names import OCTETS, media_type_of_name
 
 CHARACTERS_PER_TOKEN: Final = 4
+"""Of English text; JSON and code have fewer."""
 MEDIA_TOKENS: Final = 1500
 """Of an image, of a file that the service has or fetches, and the least of any other that is not text."""
 
@@ -29,7 +28,6 @@ _TEXT_FILE: Final = re.compile(
     r"text/.*|[^/]+/(.*\+)?(json|json5|jsonl|x-ndjson|xml|yaml|x-yaml|csv|toml|sql|rtf|graphql|"
     r"javascript|x-javascript|ecmascript|typescript|x-typescript|x-sh|x-python)"
 )
-_SIZES: Final = WeakKeyDictionary[FunctionTool, int]()
 
 
 def tokens_of_request(messages: Iterable[Message], options: Mapping[str, Any]) -> int:
@@ -37,7 +35,7 @@ def tokens_of_request(messages: Iterable[Message], options: Mapping[str, Any]) -
     characters = _characters_of(content for message in messages for content in message.contents)
     tools: Any = options.get("tools") or ()
     tool_list = cast("list[Any]", tools) if isinstance(tools, list | tuple) else [tools]
-    characters += sum(map(_characters_of_tool, tool_list))
+    characters += sum(map(characters_of_json, tool_list))
     if other_options := {name: value for name, value in options.items() if name != "tools" and value is not None}:
         characters += characters_of_json(other_options)
     return -(-characters // CHARACTERS_PER_TOKEN)
@@ -82,14 +80,6 @@ def _tokens_of_file(content: Content) -> int:
     return MEDIA_TOKENS + size // _BYTES_PER_TOKEN
 
 
-def _characters_of_tool(tool: Any) -> int:
-    if not isinstance(tool, FunctionTool):
-        return characters_of_json(tool)
-    if (size := _SIZES.get(tool)) is None:
-        size = _SIZES[tool] = characters_of_json(tool)
-    return size
-
-
 def characters_of_json(value: Any) -> int:
     """Count the characters of a value as JSON; 0 for one that has none."""
     try:
@@ -103,12 +93,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, FunctionTool):
         return value.to_json_schema_spec()
     if isinstance(value, type) and issubclass(value, BaseModel):
-        return _schema_of(value)
+        return value.model_json_schema()
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_none=True)
     return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else None
-
-
-@lru_cache(maxsize=64)
-def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    return model.model_json_schema()

@@ -1,4 +1,4 @@
-"""The ids of a turn's trace. They derive from the turn, so every process involved computes the same. Pure."""
+"""The ids of a turn's trace. They derive from the turn, so every process involved computes the same."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,6 +7,7 @@ from durable_agent_host.model.ids import derived_id, turn_log_id
 from durable_agent_host.model.turn import TurnRequest
 
 _SPAN_DIGITS: Final = 16
+"""Hexadecimal digits of the id of a span."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Applies an app's redaction to all stored and shown data of a turn. Pure, as far as the app's function is.
+"""Applies an app's redaction to all stored and shown data of a turn.
 
 Theory of operation. The app's function gets a content and returns it, or a copy. It is called for each content, for
 nested ones, and with a text content for each other text: of arguments, results, citations, the provider's items. A
@@ -43,7 +43,9 @@ _NAMES: Final = frozenset(
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 """What the services do not take in the name of a tool."""
 _MAX_DEPTH: Final = 100
+"""Deeper values are masked."""
 _SHORT_CHARACTERS: Final = 64
+"""Maximum length of a text in the cache of texts without redactions."""
 _MAX_HARMLESS: Final = 4096
 """Size of the cache of short texts without redactions: field names, ids, recurring words."""
 

@@ -1,4 +1,4 @@
-"""Requests of turns: the only place that builds them, for every caller. Pure."""
+"""Requests of turns: the only place that builds them, for every caller."""
 
 import hashlib
 import json
@@ -36,6 +36,7 @@ class SessionTarget(NamedTuple):
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _TRACEPARENT_CHARACTERS: Final = 55
+"""Length of a ``traceparent`` of version 00."""
 _TRACEPARENT: Final = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 

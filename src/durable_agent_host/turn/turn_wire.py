@@ -1,4 +1,4 @@
-"""Data that crosses the durable boundary during a turn: request and outcome, as plain JSON. Pure."""
+"""Data that crosses the durable boundary during a turn: request and outcome, as plain JSON."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
 
-# Checks by the order of a log's records that none is missing and none is out of place. Pure.
+# Checks by the order of a log's records that none is missing and none is out of place.
 #
 # Offsets have no gaps, attempts only grow, and each begins once. A store that has lost records, or had some removed,
 # does not report it; a recovery that trusted it would repeat finished work.

@@ -381,6 +381,7 @@ return first
 """
 _DIGEST: Final = hashlib.sha1(_APPEND.encode(), usedforsecurity=False).hexdigest()
 _CONNECTIONS: Final = 32
+"""Maximum connections to Redis."""
 _ENTRIES_AT_ONCE: Final = 64
 _RETENTION_SECONDS: Final = 7 * 24 * 3600
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from durable_agent_host.model.log_entry import AT, EVENT, LogEntry
-from durable_agent_host.turn.event_names import check_appended, rule_of_stored
+from durable_agent_host.turn.event_names import rule_of_stored
 from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, TurnLog
 
 # Aligns the writes of all turns of one event loop, so that they share commits and wake-ups.
@@ -126,11 +126,9 @@ class TurnLogWriter:
         """Append an event for clients: durable soon, and before anything committed later.
 
         Raises:
-            ValueError: the log accepts no event of this name.
             FencedError: a later attempt has begun; this one must stop.
             LogError: an earlier write failed finally; everything put since is lost.
         """
-        check_appended(event)
         entry = LogEntry(EVENT, {"event": event, "data": data})
         self._add(entry if rule_of_stored(event).is_delta else self._with_time(entry), _size_of(data))
         while self._bytes > self._waiting_bytes and self._error is None:

@@ -1,4 +1,4 @@
-"""JSON that arrives in pieces is read as Python's own reader reads it, and documents entry by entry."""
+"""Documents that arrive in pieces are read as Python's own reader reads them, entry by entry."""
 
 import json
 from itertools import pairwise
@@ -10,12 +10,26 @@ from hypothesis import strategies as st
 from durable_agent_host.codec.offloaded_text import restore, with_text_list
 from durable_agent_host.codec.session_document_reader import (
     DocumentReader,
-    JsonStreamParser,
     ReadEntry,
     ReadReceipt,
     ReadText,
 )
 from durable_agent_host.errors import RequestError
+
+ODD = ['{"a" 1}', "[1,]", "{,}", "[1 2]", "]", '{"a":1', '"a', "[NaN]", "[01]", "[1.]", "tru", "{1:2}", '{"a":}']
+ODD += ['"\x01"', '"\\x"', "[Infinity]", "1 2", '{"a":1}}', "[-]", "9" * 20_000, '{"a":1,"b"}', "nul l"]
+DOCUMENT = '{"data": {"conversationHistory": [%s], "more": 1}, "schemaVersion": "1.1.0"}'
+
+
+@pytest.mark.parametrize("text", ODD)
+@pytest.mark.parametrize("document", ["%s", '{"more": %s}', DOCUMENT])
+def test_what_python_does_not_read_is_refused(text, document):
+    """Whatever is no JSON, at once or in pieces of a byte, wherever it stands."""
+    body = (document % text).encode()
+    for pieces in ([body], [body[n : n + 1] for n in range(len(body))]):
+        with pytest.raises(RequestError, match="not valid JSON"):
+            read_all(pieces)
+
 
 TEXTS = st.text(st.characters(codec=None), max_size=20) | st.sampled_from(["\\", '"', '\\\\"', "\ud83d", "é😀\n"])
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -26,58 +40,24 @@ VALUES = st.recursive(
 )
 
 
-def in_pieces(data: bytes, cuts: list[int]) -> list[bytes]:
-    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    return [data[start:end] for start, end in pairwise(places)]
-
-
-def rebuilt(events):
-    """What the events stand for."""
-    found: list = []
-    open_, keys = [found], [None]
-    for kind, value in events:
-        if kind == "key":
-            keys[-1] = value
-            continue
-        if kind == "end":
-            open_.pop()
-            keys.pop()
-            continue
-        new = {"object": dict, "list": list}.get(kind, lambda value=value: value)()
-        if isinstance(open_[-1], list):
-            open_[-1].append(new)
-        else:
-            open_[-1][keys[-1]] = new
-        if kind != "value":
-            open_.append(new)
-            keys.append(None)
-    return found[0]
-
-
 @given(VALUES, st.lists(st.integers(0, 200), max_size=6), st.booleans())
 def test_pieces_are_read_as_the_whole(value, cuts, is_ascii):
-    """Wherever it is cut: within texts, escapes, characters and numbers."""
+    """Wherever it is cut: within texts, escapes, characters and numbers, in an entry and beside the conversation."""
     if not is_ascii:
         value = json.loads(json.dumps(value).encode().replace(b"\\ud", b"\\u0"))  # halves of pairs are no UTF-8
-    data = json.dumps(value, ensure_ascii=is_ascii, indent=1).encode()
-    assert rebuilt(read_all(in_pieces(data, cuts))) == json.loads(data)
+    data = {"more": value, "conversationHistory": [value, 1, value], "last": value}
+    raw = json.dumps({"data": data, "at the end": value}, ensure_ascii=is_ascii, indent=1).encode()
+    places = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
+    read, document = read_all([raw[start:end] for start, end in pairwise(places)])
+    assert [one.entry for one in read] == [value, 1, value]
+    assert document == {"data": data | {"conversationHistory": []}, "at the end": value}
 
 
-def read_all(pieces: list[bytes]) -> list:
-    reader = JsonStreamParser()
-    return [*(event for piece in pieces for event in reader.feed(piece)), *reader.feed(b"", is_end=True)]
-
-
-ODD = ['{"a" 1}', "[1,]", "{,}", "[1 2]", "]", '{"a":1', '"a', "[NaN]", "[01]", "[1.]", "tru", "", "{1:2}", '{"a":}']
-ODD += ['"\x01"', '"\\x"', "[Infinity]", "1 2", '{"a":1}}', "[-]", "9" * 20_000, '{"a":1,"b"}', "nul l"]
-
-
-@pytest.mark.parametrize("text", ODD)
-def test_what_python_does_not_read_is_refused(text):
-    """Whatever is no JSON, at once or in pieces of a byte."""
-    for pieces in ([text.encode()], [text[n : n + 1].encode() for n in range(len(text))]):
-        with pytest.raises(ValueError, match=r"\w"):
-            read_all(pieces)
+def read_all(pieces: list[bytes]) -> tuple[list, object]:
+    reader = DocumentReader()
+    read = [one for piece in pieces for one in reader.feed(piece)]
+    last, document = reader.close()
+    return [*read, *last], document
 
 
 def test_a_document_is_read_entry_by_entry():
@@ -88,9 +68,7 @@ def test_a_document_is_read_entry_by_entry():
     rest = {"version": 1, "receipts": receipts, "kept": large}
     data = {"more": 1, "extensionData": {"durableAgentHost": rest}, "conversationHistory": entries}
     raw = json.dumps({"schemaVersion": "1.1.0", "data": data}).encode()
-    reader = DocumentReader()
-    read = [one for place in range(0, len(raw), 1000) for one in reader.feed(raw[place : place + 1000])]
-    document = reader.close()
+    read, document = read_all([raw[place : place + 1000] for place in range(0, len(raw), 1000)])
     assert document["data"]["conversationHistory"] == []
     assert document["data"]["extensionData"]["durableAgentHost"] == {"version": 1, "receipts": [], "kept": large}
     assert [one.receipt for one in read if isinstance(one, ReadReceipt)] == receipts
@@ -114,6 +92,5 @@ def test_a_document_is_read_entry_by_entry():
 )
 def test_a_document_that_cannot_be_read_is_refused(body, said):
     """The sentence says why, and where."""
-    reader = DocumentReader()
     with pytest.raises(RequestError, match=said):
-        _ = [reader.feed(body.encode("latin-1")), reader.close()]
+        read_all([body.encode("latin-1")])

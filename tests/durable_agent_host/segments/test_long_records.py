@@ -95,7 +95,7 @@ def test_pages_are_the_whole(store):
     entries = turns()
     session = stored(store, entries)
     failed = Receipt("failed", "failed", error={"type": "x", "message": "y"})
-    session = replace(session, receipts=[*session.receipts, failed])
+    session = replace(session, receipts=(*session.receipts, failed))
 
     async def pages() -> list:
         found, before = [], None

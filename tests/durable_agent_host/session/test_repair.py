@@ -126,11 +126,6 @@ BROKEN = {
     "an empty message": (turn("a", ("assistant",)), "says nothing"),
     "an empty text": (turn("a", ("assistant", text(""))), "says nothing"),
     "an unknown entry": ([{"$type": "summary", "text": "x"}, *turn("a", ("assistant", text("x")))], "is not known"),
-    "a message of no shape": (
-        [{"$type": "response", "correlationId": "a", "messages": [{"role": "assistant"}]}],
-        "no role or no contents",
-    ),
-    "a content of no shape": (turn("a", ("assistant", "x", text("y"))), "no object"),
 }
 
 

@@ -39,7 +39,7 @@ _SIGNATURE_REJECTED: Final = re.compile(
 def explain_error(error: BaseException) -> ProviderError | None:
     """Explain in one sentence why a model call failed, and what to do.
 
-    Guarantee: pure, except for dates, which are compared with the clock.
+    Dates are compared with the clock.
 
     Args:
         error: raised by the agent; its causes are searched for the SDK's error.

@@ -193,7 +193,7 @@ def runs_code(block: Mapping[str, Any]) -> bool:
 
 
 def complete_message(blocks: Sequence[Block], container: Mapping[str, Any] | None) -> list[ItemPart]:
-    """Return the items of a message that did not stream. Guarantee: pure, except that it takes over the blocks."""
+    """Return the items of a message that did not stream; takes over its blocks."""
     accumulator = MessageAccumulator()
     parts: list[ItemPart] = []
     for index, block in enumerate(blocks):

@@ -56,7 +56,7 @@ def parse_message_from_agents(message: Mapping[str, Any], step: Mapping[str, Any
 
 
 def build_message_for_agents(contents: Sequence[Content]) -> dict[str, Any]:
-    """Return a message as received from the service. Guarantee: pure; the inverse of `parse_message_from_agents`."""
+    """Return a message as received from the service; the inverse of `parse_message_from_agents`."""
     metadata = METADATA.find(contents[0]) or {}
     item = restore_item(metadata, {"content": [_build_part(content) for content in contents]})
     return restore_defaults(

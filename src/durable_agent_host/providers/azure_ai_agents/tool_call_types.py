@@ -28,7 +28,7 @@ _ABSENT: Final = "absent"
 
 
 def remove_defaults(block: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove the fields that have their default value. Guarantee: pure; `restore_defaults` is the inverse.
+    """Remove the fields that have their default value; `restore_defaults` is the inverse.
 
     Returns:
         The other fields, and the names of missing default fields.
@@ -45,7 +45,7 @@ def restore_defaults(other_fields: Mapping[str, Any], defaults: Mapping[str, Any
 
 
 def flatten(block: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Move the fields of a nested object to the level of the others. Guarantee: pure; `nest` is the inverse."""
+    """Move the fields of a nested object to the level of the others; `nest` is the inverse."""
     inner = block.get(key)
     if not isinstance(inner, Mapping):
         return dict(block)
@@ -145,7 +145,7 @@ def parse_call_from_agents(call: Mapping[str, Any], step: Mapping[str, Any]) -> 
 
 
 def build_call_for_agents(contents: Sequence[Content]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a call as received, and its step. Guarantee: pure; the inverse of `parse_call_from_agents`.
+    """Return a call as received, and its step; the inverse of `parse_call_from_agents`.
 
     Returns:
         The call, and the step without its calls.
@@ -325,7 +325,7 @@ def approval_request(call: Mapping[str, Any]) -> Content:
 
 
 def merge_call(call: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[str, Any]:
-    """Add later data to a finished call. Guarantee: pure; a new call."""
+    """Return a finished call with later data."""
     result = dict(call)
     for name, value in delta.items():
         current_value = result.get(name)

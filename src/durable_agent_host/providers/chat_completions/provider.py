@@ -63,7 +63,7 @@ def mark_rejected_fields(
 ) -> tuple[list[Message], dict[str, Any]]:
     """Mark the fields that are no longer sent.
 
-    Guarantee: pure; the messages are not changed.
+    The messages are not changed.
 
     Args:
         messages: the conversation.

@@ -196,7 +196,7 @@ def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
 
     Older clients look up ``fc_id`` in a map by call id, the current one reads ``openai.item_id``.
 
-    Guarantee: pure except for its argument; the ids derive from the session, the call and its position among the calls
+    Changes its argument. The ids derive from the session, the call and its position among the calls
     with that id, so they are the same on every replay, and differ when a call id recurs.
 
     Args:

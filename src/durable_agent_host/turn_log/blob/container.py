@@ -14,8 +14,11 @@ from azure.storage.blob.aio import ContainerClient
 from durable_agent_host.storage.azure_blob_container import BlobContainer, BlobMissingError, as_body, code_of
 
 _AT_ONCE: Final = 16
+"""Maximum concurrent requests to the storage."""
 _SHARE: Final = 0.5
+"""The part of the processor time that requests may take."""
 _MAX_SECONDS: Final = 1.0
+"""The longest pause before a request."""
 _AVERAGED_REQUESTS: Final = 16
 _BUSY_SECONDS: Final = 0.5
 

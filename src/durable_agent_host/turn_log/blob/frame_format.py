@@ -1,4 +1,4 @@
-r"""Frames: the format of appends to a turn log in an append blob. Pure.
+r"""Frames: the format of appends to a turn log in an append blob.
 
 One block of the blob is one frame: a header, which is a line of JSON, and ``bytes`` bytes of entries, one per line. An
 append that is too large for a block is cut into several frames, at any byte, and counts once its last frame is there.
