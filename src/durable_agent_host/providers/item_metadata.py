@@ -2,7 +2,8 @@
 
 Theory of operation. The first content of an item has *metadata* in its ``additional_properties``: the provider, the
 item's type and id, and those of its fields that the provider cannot rebuild from the contents. The other contents of
-the item are marked as parts of it. So an item is stored once, and restored verbatim.
+the item are marked as parts of it. So an item is stored once, and restored verbatim: either its fields are rebuilt
+from the contents, or they are stored with references to the contents in place of their texts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,3 +93,83 @@ def restore_item(metadata: Mapping[str, Any], rebuilt_fields: Mapping[str, Any])
     omitted_names = {"provider", "without"} if metadata.get("id") is not None else {"provider", "without", "id"}
     stored_fields = {name: value for name, value in metadata.items() if name not in omitted_names}
     return {name: v for name, v in rebuilt_fields.items() if name not in metadata.get("without", ())} | stored_fields
+
+
+_FROM: Final = "durable_agent_host.from"
+_MIN_CHARACTERS: Final = 24
+_REASONING: Final = "reasoning"
+_BYTES: Final = "bytes"
+_TEXT_FIELDS: Final = (
+    "text",
+    "protected_data",
+    "arguments",
+    "uri",
+    "inputs",
+    "outputs",
+    "output",
+    "result",
+    "annotations",
+)
+
+
+def encode_references(value: Any, contents: Sequence[Content]) -> Any:
+    """Replace the long texts of a JSON value that are in contents, too. Pure; `decode_references` is the inverse."""
+    reasoning = "".join(content.text or "" for content in contents if content.type == "text_reasoning")
+    paths_by_text: dict[str, Any] = {reasoning: _REASONING}
+    for index, content in enumerate(contents):
+        paths_by_text |= dict(_find_texts(content, [index]))
+    return _replace_texts(value, {text: path for text, path in paths_by_text.items() if len(text) >= _MIN_CHARACTERS})
+
+
+def _find_texts(value: Any, path: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    if isinstance(value, str):
+        yield value, path
+    elif isinstance(value, Content):
+        for name in _TEXT_FIELDS:
+            yield from _find_texts(getattr(value, name), [*path, name])
+        if value.type == "data" and value.uri:
+            yield value.uri.partition(",")[2], [*path, _BYTES]
+    elif isinstance(value, Mapping):
+        for name, element in cast("Mapping[str, Any]", value).items():
+            yield from _find_texts(element, [*path, name])
+    elif isinstance(value, list):
+        for index, element in enumerate(cast("list[Any]", value)):
+            yield from _find_texts(element, [*path, index])
+
+
+def _replace_texts(value: Any, paths_by_text: Mapping[str, Any]) -> Any:
+    if isinstance(value, str):
+        return {_FROM: paths_by_text[value]} if value in paths_by_text else value
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return {name: _replace_texts(element, paths_by_text) for name, element in fields.items()}
+    if isinstance(value, list):
+        return [_replace_texts(element, paths_by_text) for element in cast("list[Any]", value)]
+    return value
+
+
+def decode_references(value: Any, contents: Sequence[Content]) -> Any:
+    """Put the texts of contents back into a JSON value.
+
+    Raises:
+        IndexError, KeyError or TypeError: the contents were changed.
+    """
+    if isinstance(value, list):
+        return [decode_references(element, contents) for element in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("dict[str, Any]", value)
+    if _FROM not in fields:
+        return {name: decode_references(element, contents) for name, element in fields.items()}
+    path: Any = fields[_FROM]
+    if path == _REASONING:
+        return "".join(content.text or "" for content in contents if content.type == "text_reasoning")
+    text: Any = contents
+    for step in path:
+        if step == _BYTES:
+            text = str(text.uri).partition(",")[2]
+        else:
+            text = getattr(text, step) if isinstance(text, Content) else text[step]
+    if not isinstance(text, str):
+        raise KeyError(path)
+    return text

@@ -16,6 +16,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.model.response_normalization import with_text_names
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, create_adapter, start_in_thread
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_container
 from durable_agent_host.providers.anthropic.lost_state import WITHOUT_THOUGHTS
 from durable_agent_host.providers.anthropic.message_accumulator import Block, complete_message
@@ -34,7 +35,6 @@ from durable_agent_host.providers.anthropic.stream_events import (
     is_truncated,
     plain_block,
 )
-from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter, start_in_thread
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 # Writes contents without metadata: from callers, tools, and other providers' models.

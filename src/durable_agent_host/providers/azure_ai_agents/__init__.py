@@ -1,9 +1,8 @@
 """The Azure AI Agents service (threads, runs, steps), through the SDK `azure-ai-agents` 1.1.
 
-`client` is the chat client for agents; `provider` implements the port. `tool_call_types` and `thread_messages`
-turn the service's blocks into contents and back, `run_events` reads its streams, `request_bodies` writes requests,
-`service_client` calls the SDK, `run_call` starts, continues and re-attaches to runs, `thread_import` reads threads to
-import them.
+`client` is the chat client for agents; `provider` implements the port. `thread_contents` turns the service's blocks
+into contents, `run_events` reads its streams, `request_bodies` writes requests, `service_client` calls the SDK,
+`run_call` starts, continues and re-attaches to runs, `thread_import` reads threads to import them.
 """
 
 from typing import TYPE_CHECKING, Any, Final

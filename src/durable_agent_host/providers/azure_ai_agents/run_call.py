@@ -27,11 +27,11 @@ from durable_agent_host.providers.azure_ai_agents.request_bodies import (
     build_run,
     build_tool_outputs,
     files_to_upload,
+    instructions_text,
     parse_tool_outputs,
 )
 from durable_agent_host.providers.azure_ai_agents.run_events import FINAL_STATUSES, FINAL_STEP_STATUSES, RunReader
 from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService
-from durable_agent_host.providers.azure_ai_agents.text_rendering import instructions_text
 
 Json = dict[str, Any]
 Updates = AsyncGenerator[ChatResponseUpdate]

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, create_adapter, start_in_thread
 from durable_agent_host.providers.chat_completions.completion_stream import ITEMS, CompletionReader
 from durable_agent_host.providers.chat_completions.message_accumulator import complete_message
 from durable_agent_host.providers.chat_completions.message_metadata import complete_item
@@ -20,7 +21,6 @@ from durable_agent_host.providers.chat_completions.request_messages import (
     pair_messages,
     with_valid_names,
 )
-from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter, start_in_thread
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")

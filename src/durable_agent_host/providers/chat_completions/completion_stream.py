@@ -12,6 +12,7 @@ from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.chat_completions.content_mapping import is_refusal, reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, complete_item, finished_item
+from durable_agent_host.providers.client_errors import response_failure
 from durable_agent_host.providers.stream_completion import is_truncated
 
 _IGNORED_FIELDS: Final = frozenset(
@@ -104,7 +105,9 @@ class CompletionReader:
         if choice.finish_reason:
             self._finish_reasons[choice.index or 0] = choice.finish_reason
             if choice.finish_reason == "error":
-                raise _build_failure(fields.get("error"))
+                error: Any = fields.get("error")
+                error_fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+                raise response_failure(error_fields.get("code"), error_fields.get("message"))
         extra_fields = {
             name: value for name, value in fields.items() if value is not None and name not in _IGNORED_FIELDS
         }
@@ -199,14 +202,3 @@ def _parse_ignored_fields(delta: Mapping[str, Any]) -> Iterator[Content]:
 
 def _text(text: str) -> list[Content]:
     return [Content("text", text=text, merge_mode="append")] if text else []
-
-
-def _build_failure(error: Any) -> ProviderError:
-    error_fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-    reason = (
-        ": ".join(str(error_fields[name]) for name in ("code", "message") if error_fields.get(name))
-        or "no reason was given"
-    )
-    return ProviderError(
-        f"the model's service failed during its response: {reason.rstrip('. ')} - try again", retryable=True
-    )

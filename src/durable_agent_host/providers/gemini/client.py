@@ -17,11 +17,11 @@ from durable_agent_host.codec.strict_json import is_nested_too_deeply
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.model.budget import TOOL_INPUT
 from durable_agent_host.model.provider_item import SERVICE_TIER
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, create_adapter
 from durable_agent_host.providers.gemini.lost_signatures import parts_to_send
 from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part, with_raw_json
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
 from durable_agent_host.providers.generic_provider import GenericProvider
-from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import UNNAMED
 from durable_agent_host.stream.fold import Fold

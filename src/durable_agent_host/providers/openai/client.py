@@ -24,6 +24,7 @@ from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, create_adapter
 from durable_agent_host.providers.openai.errors import parse_failure
 from durable_agent_host.providers.openai.item_mapping import (
     attach_items,
@@ -40,7 +41,6 @@ from durable_agent_host.providers.openai.request_items import (
     with_valid_names,
 )
 from durable_agent_host.providers.openai.stream_events import ITEMS, plain_item
-from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 

@@ -6,27 +6,24 @@ import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.errors import NotFoundError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.model.provider_item import STAMP, LostState
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
-from durable_agent_host.providers.generic_provider import remove_carriers
+from durable_agent_host.providers.generic_provider import GenericProvider, remove_carriers
 from durable_agent_host.providers.openai.approval_items import as_history
 from durable_agent_host.providers.openai.client import adapt_client
-from durable_agent_host.providers.openai.errors import explain_error, find_lost_state
+from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, has_compaction
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, repair_rules
 from durable_agent_host.providers.openai.lost_state import mark_lost_items
 from durable_agent_host.providers.openai.media_inputs import check_audio
 from durable_agent_host.providers.openai.stream_events import ResponsesItemReader, read_item
-from durable_agent_host.providers.provider_base import ProviderBase, ProviderHooks
 
 # Loads what a process's first request to the Responses API needs, without network access.
 #
@@ -119,59 +116,6 @@ def _is_real(record: logging.LogRecord) -> bool:
 
 
 _CONTAINER: Final = "container_id"
-_UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
-"""Statuses of files that have expired, or that the Files API does not release."""
-
-
-def cited_files(content: Content) -> Iterable[ServiceFile]:
-    """List the files of containers that a text cites.
-
-    Args:
-        content: of any type.
-    """
-    for annotation in content.annotations or ():
-        fields = cast("dict[str, Any]", annotation)
-        properties = cast("dict[str, Any]", fields.get("additional_properties") or {})
-        container = properties.get(_CONTAINER)
-        if fields.get("file_id") and container:
-            name = fields.get("url") or fields.get("title")
-            yield ServiceFile(
-                str(fields["file_id"]),
-                str(name).rpartition("/")[2] if name else None,
-                location={_CONTAINER: str(container)},
-            )
-
-
-async def read_file(client: Any, file: ServiceFile) -> ServedFile:
-    """Download a file.
-
-    Args:
-        client: a chat client of the framework, with the SDK's client.
-        file: as named in the conversation.
-
-    Returns:
-        Its bytes; the name is in the citation.
-
-    Raises:
-        NotFoundError: the service no longer has it, or does not release it.
-        ProviderError: the service failed.
-    """
-    from openai import APIStatusError  # noqa: PLC0415 - one SDK per file, loaded when used
-
-    sdk = client.client
-    try:
-        if container := file.location.get(_CONTAINER):
-            response = await sdk.containers.files.content.retrieve(file.file_id, container_id=container)
-        else:
-            response = await sdk.files.content(file.file_id)
-    except APIStatusError as error:
-        if error.status_code in _UNAVAILABLE_STATUSES:
-            raise NotFoundError(
-                f"the model's service does not provide the file {file.file_id!r}: {error.message}"
-            ) from error
-        raise explain_error(error) or error from error
-    return ServedFile(response.content)
-
 
 _VALID_ID: Final = re.compile(r"fc_[A-Za-z0-9_-]{1,61}")
 
@@ -217,21 +161,52 @@ def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
         call.additional_properties |= {"fc_id": item_id, "openai": {**fields, "item_id": item_id}}
 
 
-class OpenAIProvider(ResponsesItemReader, ProviderBase):
+_TARGET: Final = ReplayTarget(
+    PROVIDER,
+    unsent=frozenset(kind for row in ITEM_TYPES.values() for kind in row.unsent),
+    media=re.compile(r"(image|audio|application|text)/.*"),
+)
+
+
+class OpenAIProvider(ResponsesItemReader, GenericProvider):
     """Clients that are not adapted, inside agents that are opaque to the host."""
 
-    hooks = ProviderHooks(
-        target=ReplayTarget(
-            PROVIDER,
-            unsent=frozenset(kind for row in ITEM_TYPES.values() for kind in row.unsent),
-            media=re.compile(r"(image|audio|application|text)/.*"),
-        ),
-        carry=mark_lost_items,
-        lost_state=find_lost_state,
-        explain=explain_error,
-        generated_files=cited_files,
-        read_file=read_file,
-    )
+    hints = HINTS
+
+    @property
+    def target(self) -> ReplayTarget:
+        """Items are the provider's own."""
+        return _TARGET
+
+    def carry(
+        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
+    ) -> tuple[list[Message], dict[str, Any]]:
+        """Mark the items that the service has lost or cannot read."""
+        return mark_lost_items(messages, stored_losses, new_losses)
+
+    def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
+        """List hosted files, and the files of containers that a text cites."""
+        yield from super().service_files(content)
+        for annotation in content.annotations or ():
+            fields = cast("dict[str, Any]", annotation)
+            properties = cast("dict[str, Any]", fields.get("additional_properties") or {})
+            container = properties.get(_CONTAINER)
+            if fields.get("file_id") and container:
+                name = str(fields.get("url") or fields.get("title") or "").rpartition("/")[2]
+                yield ServiceFile(str(fields["file_id"]), name or None, location={_CONTAINER: str(container)})
+
+    async def download_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
+        """Download it from its container, or by the Files API; its name is in the citation."""
+        sdk = client.client
+        if container := file.location.get(_CONTAINER):
+            response = await sdk.containers.files.content.retrieve(file.file_id, container_id=container)
+        else:
+            response = await sdk.files.content(file.file_id)
+        return ServedFile(response.content)
+
+    def lost_state(self, error: BaseException, /) -> LostState | None:
+        """Return the previous response, the container or the reasoning that the service has lost."""
+        return find_lost_state(error)
 
     def finished_calls(self, update: Any, /) -> list[tuple[str, bool]]:
         """Return the id of the item that an update finishes, as the framework names hosted calls."""
@@ -258,7 +233,9 @@ class OpenAIProvider(ResponsesItemReader, ProviderBase):
 class ResponsesProvider(OpenAIProvider):
     """Clients of the Responses API, whose items are stored and sent back."""
 
-    hooks = replace(OpenAIProvider.hooks, adapt=adapt_client)
+    def adapt(self, client: Any, /) -> Any:
+        """Copy the client so that it keeps the provider's items."""
+        return adapt_client(client)
 
     @property
     def repair_rules(self) -> RepairRules:

@@ -1,0 +1,55 @@
+"""What adapted clients have in common: the fold of their streams, and requests that are written in a thread."""
+
+# ruff: noqa: SLF001 - the overrides call what they override
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from agent_framework import Message, ResponseStream
+
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
+from durable_agent_host.concurrency.thread_offload import MANY
+from durable_agent_host.stream.fold import Fold, ItemReader
+
+
+class FoldedStreamMixin:
+    """Overrides that take a stream's response from the fold; they precede the client's own class in the MRO.
+
+    Attributes:
+        item_reader: of the provider.
+    """
+
+    item_reader: ClassVar[ItemReader]
+
+    def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
+        client: Any = super()
+        response = client._finalize_response_updates(updates, **kwargs)
+        response.messages = self.fold_call(updates).response().messages
+        return response
+
+    def fold_call(self, updates: Sequence[Any]) -> Fold:
+        """Fold the updates of one call; a run replaces this by its own fold, so that they are read once."""
+        return Fold(updates, self.item_reader)
+
+
+def create_adapter(client: Any, overrides: type[FoldedStreamMixin]) -> Any:
+    """Copy a chat client with the overrides of its provider.
+
+    Returns:
+        A copy that shares its connections; the client itself when it is already hosted.
+    """
+    return client if isinstance(client, overrides) else copy_with_mixin(client, overrides)
+
+
+def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
+    """Start a model call in a thread if it sends many messages, which take long to write, otherwise directly."""
+    if len(messages) <= MANY:
+        return begin()
+    if stream:
+        return ResponseStream[Any, Any].from_awaitable(asyncio.to_thread(begin))
+
+    async def await_response() -> Any:
+        return await (await asyncio.to_thread(begin))
+
+    return await_response()
