@@ -12,6 +12,7 @@ from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState, is_carrier
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import http_client_guards, stream_completion
+from durable_agent_host.providers.adapted_client import ItemUpdate, unwrap_update
 from durable_agent_host.providers.client_errors import Hints, explain_client_error
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 
@@ -64,8 +65,9 @@ class GenericProvider:
         del options
 
     def read_item(self, update: Any, /) -> ItemPart | None:
-        """Return None: no update is known to belong to an item."""
-        del update
+        """Return the item of an adapted client's update."""
+        raw = unwrap_update(update)
+        return raw.part if type(raw) is ItemUpdate else None
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Return the contents unchanged."""

@@ -16,7 +16,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.model.response_normalization import with_text_names
-from durable_agent_host.providers.adapted_client import FoldedStreamMixin, create_adapter, start_in_thread
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, start_in_thread
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_container
 from durable_agent_host.providers.anthropic.lost_state import WITHOUT_THOUGHTS
 from durable_agent_host.providers.anthropic.message_accumulator import Block, complete_message
@@ -27,14 +27,12 @@ from durable_agent_host.providers.anthropic.request_messages import (
     with_valid_calls,
 )
 from durable_agent_host.providers.anthropic.stream_events import (
-    BLOCKS,
-    BlockUpdate,
     Reader,
     UpdateGroup,
     flatten_groups,
-    is_truncated,
     plain_block,
 )
+from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 # Writes contents without metadata: from callers, tools, and other providers' models.
@@ -133,19 +131,8 @@ PAUSE: Final = "pause_turn"
 _READER: Final = "_durable_reader"
 
 
-def adapt_client(client: Any) -> Any:
-    """Copy a client of Anthropic so that it keeps the provider's blocks.
-
-    Returns:
-        A copy that shares its connections; the client itself when it is already adapted.
-    """
-    return create_adapter(client, _BlockPreservingMixin)
-
-
-class _BlockPreservingMixin(FoldedStreamMixin):
+class BlockPreservingMixin(FoldedStreamMixin):
     """The overrides; precedes the client's own class in the method resolution order."""
-
-    item_reader = BLOCKS
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
@@ -162,10 +149,6 @@ class _BlockPreservingMixin(FoldedStreamMixin):
                 return reader.stop(event)
             case "message_start" | "message_delta":
                 return self._message_event(reader, event, emitted_usage, request_state)
-            case "message_stop":
-                return UpdateGroup(
-                    [*reader.end(event), ChatResponseUpdate(raw_representation=BlockUpdate(None, event))]
-                )
             case _:
                 client: Any = super()
                 return client._process_stream_event(event, emitted_usage, request_state=request_state)
@@ -174,7 +157,7 @@ class _BlockPreservingMixin(FoldedStreamMixin):
         client: Any = super()
         update: ChatResponseUpdate = client._process_stream_event(event, emitted_usage, request_state=request_state)
         update.contents = [content for content in update.contents if content.type == "usage"]
-        update.raw_representation = BlockUpdate(None, event)
+        update.raw_representation = ItemUpdate(None, event)
         _set_pause(update, event.message if event.type == "message_start" else event.delta)
         if event.type == "message_start":
             return UpdateGroup([update, *reader.begin(event)])

@@ -7,13 +7,13 @@ from typing import Any, Final
 from agent_framework import ChatResponse, Content, Message
 
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import ItemPart, LostState
+from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.providers.adapted_client import create_adapter
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_item_metadata
 from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
-from durable_agent_host.providers.anthropic.client import PAUSE, adapt_client
+from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin
 from durable_agent_host.providers.anthropic.lost_state import remove_lost_items
 from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
-from durable_agent_host.providers.anthropic.stream_events import is_truncated, read_item
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.generic_provider import GenericProvider
@@ -47,7 +47,7 @@ class AnthropicProvider(GenericProvider):
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that it keeps the provider's blocks."""
-        return adapt_client(client)
+        return create_adapter(client, BlockPreservingMixin, self)
 
     def carry(
         self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
@@ -76,25 +76,17 @@ class AnthropicProvider(GenericProvider):
         """Recognize the compaction blocks that the option ``context_management`` makes the service emit."""
         return _has_compaction if options.get("context_management") else None
 
-    def read_item(self, update: Any, /) -> ItemPart | None:
-        """Read it from the hosted client's updates."""
-        return read_item(update)
-
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of finished blocks."""
         return complete_item(contents, item)
 
     def finished_calls(self, update: Any, /) -> list[tuple[str, bool]]:
         """Return the call that a result of the service's own tools belongs to."""
-        part = read_item(update)
+        part = self.read_item(update)
         if part is None or part.item is None:
             return []
         result_blocks = (block for block in part.item.get("blocks", ()) if block_type(block.get("type")).is_result)
         return [(str(block.get("tool_use_id") or ""), _has_failed(block)) for block in result_blocks]
-
-    def is_truncated(self, updates: Iterable[Any], /) -> bool:
-        """Check for ``message_stop``; a response that was not streamed has its stop reason."""
-        return is_truncated(updates)
 
     def continuation_messages(self, response: ChatResponse[Any], /) -> list[Message] | None:
         """Send the response back unchanged when the model has paused."""

@@ -5,14 +5,15 @@ produces the same contents for both. Its state between events: the emitted calls
 finishes them in several events, the last message until its step ends.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
-from agent_framework import AgentResponseUpdate, ChatResponseUpdate, Content, FinishReason
+from agent_framework import ChatResponseUpdate, Content, FinishReason
 
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.providers.adapted_client import ItemUpdate
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.thread_contents import (
     approval_request,
@@ -33,8 +34,8 @@ from durable_agent_host.providers.azure_ai_agents.thread_contents import (
 Json = Mapping[str, Any]
 
 FINAL_STEP_STATUSES: Final = frozenset({"completed", "failed", "cancelled", "expired"})
-_FAILED_RUNS: Final = frozenset({"failed", "cancelled", "expired"})
-FINAL_STATUSES: Final = frozenset({"completed", "incomplete", "requires_action", *_FAILED_RUNS})
+FAILED_STATUSES: Final = frozenset({"failed", "cancelled", "expired"})
+FINAL_STATUSES: Final = frozenset({"completed", "incomplete", "requires_action", *FAILED_STATUSES})
 """Statuses in which a run does not wait for the service."""
 
 _RUN = "thread.run."
@@ -43,46 +44,16 @@ _MESSAGE = "thread.message."
 _REASONS: Final = {"max_completion_tokens": "length", "max_prompt_tokens": "length", "content_filter": "content_filter"}
 
 
-@dataclass(frozen=True)
-class AgentsEvent:
-    """The ``raw_representation`` of an update of the client.
+class AgentsEvent(NamedTuple):
+    """An event of the service.
 
     Attributes:
         name: of the event.
         data: from the service, unchanged.
-        part: which item it belongs to, and the finished item where it has one.
-        finished_calls: calls of hosted tools that it ends: id, and whether the call failed.
     """
 
     name: str
     data: Any
-    part: ItemPart | None = None
-    finished_calls: tuple[tuple[str, bool], ...] = ()
-
-
-def find_event(update: Any) -> AgentsEvent | None:
-    """Return the service's event in an update."""
-    event: Any = update.raw_representation
-    while type(event) in _UPDATES:
-        event = event.raw_representation
-    return event if type(event) is AgentsEvent else None
-
-
-_UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
-
-
-def is_truncated(updates: Iterable[Any]) -> bool:
-    """Return whether a stream ended before its run ended or waited for the app."""
-    for update in updates:
-        event = find_event(update)
-        if event is None:
-            if getattr(update, "messages", None):  # of a call that was not streamed
-                return False
-            continue
-        name = event.name.removeprefix(_RUN)
-        if name != event.name and name in FINAL_STATUSES:
-            return False
-    return True
 
 
 def complete_item(contents: list[Content], item: Json | None) -> list[Content]:
@@ -129,7 +100,7 @@ class RunReader:
             error = cast("Json", inner) if isinstance(inner, Mapping) else {"message": str(inner)}
             raise RunEndedError("failed", error, self.run_id, has_acted=bool(self.completed_call_ids))
         if not isinstance(data, Mapping):
-            yield self._update(AgentsEvent(name, data))
+            yield self._update(name, data, None)
             return
         event = cast("Json", data)
         if name == f"{_STEP}delta":
@@ -143,7 +114,7 @@ class RunReader:
         elif name.startswith(_MESSAGE):
             yield from self._read_message(name, event)
         else:
-            yield self._update(AgentsEvent(name, event))
+            yield self._update(name, event, None)
 
     def read_ending(self, run: Json) -> None:
         """Raise if a run has failed.
@@ -152,7 +123,7 @@ class RunReader:
             RunEndedError: it has failed, has expired or was cancelled.
         """
         status = str(run.get("status"))
-        if status in _FAILED_RUNS:
+        if status in FAILED_STATUSES:
             error = cast("Json", run.get("last_error") or {})
             raise RunEndedError(
                 status, error, str(run.get("id") or self.run_id), has_acted=bool(self.completed_call_ids)
@@ -170,13 +141,15 @@ class RunReader:
             if call_key in self._calls and _is_silent(self._calls[call_key]) and not _is_silent(call):
                 yield self._finish("thread.run.step.completed", call_key, dict(call))
 
-    def _update(self, event: AgentsEvent, *contents: Content, **more: Any) -> ChatResponseUpdate:
+    def _update(
+        self, name: str, data: Any, part: ItemPart | None, *contents: Content, **more: Any
+    ) -> ChatResponseUpdate:
         return ChatResponseUpdate(
             role="assistant",
             contents=list(contents),
             conversation_id=self.thread_id,
             response_id=self.run_id or None,
-            raw_representation=event,
+            raw_representation=ItemUpdate(part, AgentsEvent(name, data)),
             **more,
         )
 
@@ -189,18 +162,18 @@ class RunReader:
                 continue  # it is in the finished message
             content = Content.from_text(text)
             content.annotations = parse_annotations(within(part, "text", "annotations")) or None
-            yield self._update(AgentsEvent(name, part, ItemPart(message_id, str(part.get("index", 0)))), content)
+            yield self._update(name, part, ItemPart(message_id, str(part.get("index", 0))), content)
 
     def _read_message(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
         message_id = str(event.get("id"))
         if name not in {f"{_MESSAGE}completed", f"{_MESSAGE}incomplete"}:
-            yield self._update(AgentsEvent(name, event))
+            yield self._update(name, event, None)
             return
         self._messages[message_id] = event
         contents = [] if message_id in self._emitted_keys else message_contents(event)
         self._emitted_keys.add(message_id)
         part = ItemPart(message_id, item={"id": message_id, "message": event})
-        yield self._update(AgentsEvent(name, event, part), *contents)
+        yield self._update(name, event, part, *contents)
 
     def _read_step_delta(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
         for call in cast("list[Json]", within(event, "delta", "step_details", "tool_calls") or ()):
@@ -227,14 +200,14 @@ class RunReader:
             case _:
                 pass  # a server's call may still need an approval
         if content is None:
-            yield self._update(AgentsEvent(name, call))
+            yield self._update(name, call, None)
             return
         self._emitted_keys.add(call_key)
-        yield self._update(AgentsEvent(name, call, ItemPart(call_key)), content)
+        yield self._update(name, call, ItemPart(call_key), content)
 
     def _read_step(self, name: str, event: Json) -> Iterator[ChatResponseUpdate]:
         if event.get("status") not in FINAL_STEP_STATUSES and name.removeprefix(_STEP) not in FINAL_STEP_STATUSES:
-            yield self._update(AgentsEvent(name, event))
+            yield self._update(name, event, None)
             return
         details = event.get("step_details")
         step = {key: value for key, value in event.items() if key != "step_details"}
@@ -244,11 +217,11 @@ class RunReader:
             yield from self._read_calls(name, event, step, cast("list[Any]", calls))
         elif message_id in self._messages:
             item = {"id": message_id, "message": self._messages[message_id], "step": step}
-            yield self._update(AgentsEvent(name, event, ItemPart(str(message_id), item=item)))
+            yield self._update(name, event, ItemPart(str(message_id), item=item))
         else:
             item = {"id": event.get("id"), "step": event}
             part = ItemPart(str(event.get("id")), item=item)
-            yield self._update(AgentsEvent(name, event, part), Content.from_text(""))
+            yield self._update(name, event, part, Content.from_text(""))
 
     def _read_calls(
         self, name: str, event: Json, step: dict[str, Any], calls: list[Any]
@@ -259,7 +232,7 @@ class RunReader:
             call_refs = [{"id": within(call, "id"), "type": within(call, "type")} for call in calls]
             step_without_payloads = {**step, "step_details": {**event["step_details"], "tool_calls": call_refs}}
             part = ItemPart(str(event.get("id")), item={"id": event.get("id"), "step": step_without_payloads})
-            yield self._update(AgentsEvent(name, event, part), Content.from_text(""))
+            yield self._update(name, event, part, Content.from_text(""))
             step = {"id": event.get("id")}
         for index, call in enumerate(calls):
             if call in function_calls:
@@ -278,21 +251,18 @@ class RunReader:
         if call_key in self._emitted_keys:
             contents = contents[1:]
         self._emitted_keys.add(call_key)
-        has_failed = step.get("status") in _FAILED_RUNS
-        finished_calls = ((str(call.get("id") or ""), has_failed),)
-        return self._update(AgentsEvent(name, call, ItemPart(call_key, item=item), finished_calls), *contents)
+        return self._update(name, call, ItemPart(call_key, item=item), *contents)
 
     def _read_run(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
         self.run_id = str(run.get("id") or self.run_id)
         self.status = str(run.get("status") or name.removeprefix(_RUN))
-        event = AgentsEvent(name, run)
         self.read_ending(run)
         if self.status == "requires_action":
             yield from self._read_action(name, run)
             return
         if self.status not in FINAL_STATUSES:
             token = {"thread_id": self.thread_id, "run_id": self.run_id}
-            yield self._update(event, continuation_token=cast("Any", token))
+            yield self._update(name, run, None, continuation_token=cast("Any", token))
             return
         contents = _usage_contents(run)
         reason: FinishReason | str = "stop"
@@ -300,7 +270,7 @@ class RunReader:
             detail = str(within(run, "incomplete_details", "reason") or "unknown")
             reason = _REASONS.get(detail, detail)
             contents.append(Content.from_error(message=f"the run is incomplete: {detail}", error_code=detail))
-        yield self._update(event, *contents, finish_reason=cast("Any", reason), model=run.get("model"))
+        yield self._update(name, run, None, *contents, finish_reason=cast("Any", reason), model=run.get("model"))
 
     def _read_action(self, name: str, run: Json) -> Iterator[ChatResponseUpdate]:
         action = cast("Json", run.get("required_action") or {})
@@ -315,14 +285,14 @@ class RunReader:
         for call in cast("list[Json]", calls):
             call_id = str(call.get("id"))
             if action.get("type") == "submit_tool_approval":
-                yield self._update(AgentsEvent(name, call), approval_request(call, self.run_id))
+                yield self._update(name, call, None, approval_request(call, self.run_id))
                 continue
             call_key = keys_by_call_id.get(call_id, call_id)
             item = {"id": call_id, "call": {**call, "run_id": self.run_id}, "step": {}}
             contents = [] if call_key in self._emitted_keys else call_contents(call)
-            yield self._update(AgentsEvent(name, call, ItemPart(call_key, item=item)), *contents)
+            yield self._update(name, call, ItemPart(call_key, item=item), *contents)
         more: Any = {"finish_reason": "tool_calls", "model": run.get("model")}
-        yield self._update(AgentsEvent(name, run), *_usage_contents(run), **more)
+        yield self._update(name, run, None, *_usage_contents(run), **more)
 
 
 def _usage_contents(run: Json) -> list[Content]:

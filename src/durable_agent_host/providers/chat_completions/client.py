@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, Message
 
-from durable_agent_host.providers.adapted_client import FoldedStreamMixin, create_adapter, start_in_thread
-from durable_agent_host.providers.chat_completions.completion_stream import ITEMS, CompletionReader
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, start_in_thread
+from durable_agent_host.providers.chat_completions.completion_stream import CompletionReader
 from durable_agent_host.providers.chat_completions.message_accumulator import complete_message
 from durable_agent_host.providers.chat_completions.message_metadata import complete_item
 from durable_agent_host.providers.chat_completions.request_messages import (
@@ -26,15 +26,6 @@ from durable_agent_host.providers.tool_call_names import declared_tool_names
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 
 
-def adapt_client(client: Any) -> Any:
-    """Copy a client of Chat Completions so that it keeps the service's data besides text and calls.
-
-    Returns:
-        A copy that shares its connections; the client itself when it is already adapted.
-    """
-    return create_adapter(client, _MessagePreservingMixin)
-
-
 def _with_time(response: Any) -> Any:
     """Add a time to a response: some services omit it, and the framework's client needs it."""
     if not isinstance(response.created, int | float):
@@ -42,7 +33,7 @@ def _with_time(response: Any) -> Any:
     return response
 
 
-class _MessagePreservingMixin(FoldedStreamMixin):
+class MessagePreservingMixin(FoldedStreamMixin):
     """The overrides; precedes the client's own class in the method resolution order."""
 
     response_parser: Any
@@ -81,8 +72,6 @@ class _MessagePreservingMixin(FoldedStreamMixin):
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
         return client._build_response_stream(self._reader(_AUDIO_FORMAT.get()).read(stream), **kwargs)
-
-    item_reader = ITEMS
 
     def _parse_response_update_from_openai(self, chunk: Any) -> Any:
         client: Any = super()

@@ -11,7 +11,7 @@ from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.chat_completions.content_mapping import is_refusal, reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
-from durable_agent_host.providers.chat_completions.message_metadata import call_name, complete_item, finished_item
+from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.client_errors import response_failure
 from durable_agent_host.providers.stream_completion import is_truncated
 
@@ -36,16 +36,6 @@ def read_item(update: Any) -> ItemPart | None:
     """Return the message that an update belongs to; None for those of other clients."""
     part_update = update if type(update) is PartUpdate else update.raw_representation
     return part_update.item_part if type(part_update) is PartUpdate else None
-
-
-class CompletionItemReader:
-    """Reads and completes messages of Chat Completions, for the fold."""
-
-    read_item = staticmethod(read_item)
-    complete_item = staticmethod(complete_item)
-
-
-ITEMS: Final = CompletionItemReader()
 
 
 class CompletionReader:

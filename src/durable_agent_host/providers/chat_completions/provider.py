@@ -5,13 +5,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from agent_framework import Message
+from agent_framework import Content, Message
 
 from durable_agent_host.agent.retry_classification import causes_of
-from durable_agent_host.model.provider_item import STAMP, LostState
-from durable_agent_host.providers.chat_completions.client import adapt_client
-from durable_agent_host.providers.chat_completions.completion_stream import CompletionItemReader
-from durable_agent_host.providers.chat_completions.message_metadata import METADATA
+from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState
+from durable_agent_host.providers.adapted_client import create_adapter
+from durable_agent_host.providers.chat_completions.client import MessagePreservingMixin
+from durable_agent_host.providers.chat_completions.completion_stream import read_item
+from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.generic_provider import GenericProvider, remove_completed_approvals
@@ -75,7 +76,7 @@ def _mark_rejected(message: Message, rejected_fields: Sequence[str]) -> Message:
     return clone
 
 
-class ChatCompletionsProvider(CompletionItemReader, GenericProvider):
+class ChatCompletionsProvider(GenericProvider):
     """Clients of Chat Completions. Messages are stored in full; other services' tools are described as text."""
 
     hints = HINTS
@@ -87,7 +88,15 @@ class ChatCompletionsProvider(CompletionItemReader, GenericProvider):
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that it keeps the service's data besides text and calls."""
-        return adapt_client(client)
+        return create_adapter(client, MessagePreservingMixin, self)
+
+    def read_item(self, update: Any, /) -> ItemPart | None:
+        """Return the message that an update belongs to."""
+        return read_item(update)
+
+    def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
+        """Make the contents of the finished message."""
+        return complete_item(contents, item)
 
     def carry(
         self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /

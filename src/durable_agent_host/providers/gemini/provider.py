@@ -1,5 +1,7 @@
 """Gemini behind the port: its client is adapted; the rest is neutral."""
 
+# ruff: noqa: SLF001 - the framework's client has no public name for the SDK's
+
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -8,11 +10,13 @@ from agent_framework import Message
 
 from durable_agent_host.errors import RequestError
 from durable_agent_host.model.provider_item import LostState
+from durable_agent_host.providers.adapted_client import create_adapter
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
-from durable_agent_host.providers.gemini.client import adapt_client
+from durable_agent_host.providers.gemini.client import PartPreservingMixin
 from durable_agent_host.providers.gemini.lost_signatures import mark_lost_signatures
 from durable_agent_host.providers.gemini.part_mapping import METADATA
+from durable_agent_host.providers.gemini.raw_json_transport import with_raw_json
 from durable_agent_host.providers.generic_provider import GenericProvider, remove_completed_approvals
 
 _SIGNATURE_REJECTED: Final = re.compile(
@@ -42,7 +46,10 @@ class GeminiProvider(GenericProvider):
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that it keeps the provider's parts."""
-        return adapt_client(client)
+        adapter = create_adapter(client, PartPreservingMixin, self)
+        if adapter is not client:
+            adapter._genai_client = with_raw_json(adapter._genai_client)
+        return adapter
 
     def carry(
         self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /

@@ -12,18 +12,19 @@ from agent_framework import Content, Message
 
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.ids import derived_id
-from durable_agent_host.model.provider_item import STAMP, LostState
+from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState
 from durable_agent_host.model.repair_rules import RepairRules
+from durable_agent_host.providers.adapted_client import create_adapter
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.generic_provider import GenericProvider, remove_carriers
 from durable_agent_host.providers.openai.approval_items import as_history
-from durable_agent_host.providers.openai.client import adapt_client
+from durable_agent_host.providers.openai.client import ItemPreservingMixin, with_fast_event_parsing
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
-from durable_agent_host.providers.openai.item_mapping import PROVIDER, has_compaction
+from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item, has_compaction
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, repair_rules
 from durable_agent_host.providers.openai.lost_state import mark_lost_items
 from durable_agent_host.providers.openai.media_inputs import check_audio
-from durable_agent_host.providers.openai.stream_events import ResponsesItemReader, read_item
+from durable_agent_host.providers.openai.stream_events import read_item
 
 # Loads what a process's first request to the Responses API needs, without network access.
 #
@@ -94,7 +95,7 @@ async def warm_up() -> None:
     await anyio.lowlevel.checkpoint()  # loads the connection code for this kind of loop
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as http:
         sdk = AsyncOpenAI(api_key="none", base_url=_URL, http_client=http, max_retries=0)
-        client: Any = adapt_client(RawOpenAIChatClient(model="none", async_client=sdk))
+        client: Any = RESPONSES.adapt(RawOpenAIChatClient(model="none", async_client=sdk))
         with _suppress_request_log():
             async for _ in client.get_response([Message("user", ["?"])], stream=True, options={"store": False}):
                 pass
@@ -168,7 +169,7 @@ _TARGET: Final = ReplayTarget(
 )
 
 
-class OpenAIProvider(ResponsesItemReader, GenericProvider):
+class OpenAIProvider(GenericProvider):
     """Clients that are not adapted, inside agents that are opaque to the host."""
 
     hints = HINTS
@@ -177,6 +178,14 @@ class OpenAIProvider(ResponsesItemReader, GenericProvider):
     def target(self) -> ReplayTarget:
         """Items are the provider's own."""
         return _TARGET
+
+    def read_item(self, update: Any, /) -> ItemPart | None:
+        """Return the item that an update belongs to."""
+        return read_item(update)
+
+    def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
+        """Make the contents of the item."""
+        return complete_item(contents, item)
 
     def carry(
         self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
@@ -235,7 +244,13 @@ class ResponsesProvider(OpenAIProvider):
 
     def adapt(self, client: Any, /) -> Any:
         """Copy the client so that it keeps the provider's items."""
-        return adapt_client(client)
+        adapter = create_adapter(client, ItemPreservingMixin, self)
+        if adapter is not client:
+            fast_clients = {
+                name: with_fast_event_parsing(value) for name, value in cast("dict[str, Any]", vars(adapter)).items()
+            }
+            adapter.__dict__.update(fast_clients)
+        return adapter
 
     @property
     def repair_rules(self) -> RepairRules:
