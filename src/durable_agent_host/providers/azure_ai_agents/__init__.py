@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AzureAIAgentsChatClient"]
 
-CLIENT: Final = ("durable_agent_host", "AzureAIAgentsChatClient")
-"""Package and name of the class of the service's chat clients."""
-
 
 def __getattr__(name: str) -> Any:
     """Load the client, and with it the SDK, on first use."""
