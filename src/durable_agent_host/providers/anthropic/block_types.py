@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from agent_framework import Content
 
 from durable_agent_host.providers.anthropic.message_accumulator import Block
+from durable_agent_host.providers.json_values import as_object, as_objects, within
 
 PROVIDER: Final = "anthropic"
 
@@ -49,8 +50,9 @@ def _no_fields(_group: Sequence[Content]) -> Block:
 
 
 def _code_call(block: Block) -> list[Content]:
-    code = Content("text", text=str(_input(block).get("code") or ""), additional_properties={"language": "python"})
-    return [Content.from_code_interpreter_tool_call(call_id=block.get("id"), inputs=[code])]
+    code = str(within(block, "input", "code") or "")
+    script = Content("text", text=code, additional_properties={"language": "python"})
+    return [Content.from_code_interpreter_tool_call(call_id=block.get("id"), inputs=[script])]
 
 
 def _code_fields(group: Sequence[Content]) -> Block:
@@ -58,7 +60,7 @@ def _code_fields(group: Sequence[Content]) -> Block:
 
 
 def _bash_call(block: Block) -> list[Content]:
-    command = str(_input(block).get("command") or "")
+    command = str(within(block, "input", "command") or "")
     return [Content.from_shell_tool_call(call_id=block.get("id"), commands=[command])]
 
 
@@ -138,7 +140,7 @@ def _function_call(block: Block) -> list[Content]:
 
 
 def _code_result(block: Block) -> list[Content]:
-    fields = _result(block)
+    fields = as_object(block.get("content"))
     if "error_code" in fields:
         outputs = [Content.from_error(message=str(fields["error_code"]), error_code=str(fields["error_code"]))]
         return [Content.from_code_interpreter_tool_result(call_id=block.get("tool_use_id"), outputs=outputs)]
@@ -158,7 +160,7 @@ def _code_result(block: Block) -> list[Content]:
 
 
 def _bash_result(block: Block) -> list[Content]:
-    fields = _result(block)
+    fields = as_object(block.get("content"))
     if "error_code" in fields:
         code = str(fields["error_code"])
         output = Content.from_shell_command_output(stderr=code, timed_out=code == "execution_time_exceeded")
@@ -184,8 +186,7 @@ def _bash_result_fields(group: Sequence[Content]) -> Block:
 def _search_result(block: Block) -> list[Content]:
     result = block.get("content")
     name = str(block["type"]).removesuffix("_tool_result")
-    fields = cast("Block", result) if isinstance(result, dict) else {}
-    status = "failed" if "error_code" in fields else None
+    status = "failed" if "error_code" in as_object(result) else None
     call_id = str(block.get("tool_use_id") or "")
     return [Content.from_search_tool_result(call_id, tool_name=name, result=result, status=status)]
 
@@ -224,7 +225,7 @@ def _hosted_result(block: Block) -> list[Content]:
 
     The framework copies the properties of a call to its result, so metadata on a function's result is ignored.
     """
-    fields = _result(block)
+    fields = as_object(block.get("content"))
     error_text = fields.get("error_message") or fields.get("error_code")
     result_text = fields.get("content") or fields.get("lines") or fields.get("text") or json.dumps(block.get("content"))
     text = "\n".join(map(str, cast("list[Any]", result_text))) if isinstance(result_text, list) else str(result_text)
@@ -302,21 +303,8 @@ def _only(values: Any) -> Any:
     return value
 
 
-def _input(block: Block) -> Block:
-    raw_input: Any = block.get("input")
-    return cast("Block", raw_input) if isinstance(raw_input, dict) else {}
-
-
-def _result(block: Block) -> Block:
-    raw_content: Any = block.get("content")
-    return cast("Block", raw_content) if isinstance(raw_content, dict) else {}
-
-
 def _files(fields: Block) -> list[Content]:
-    raw_content: Any = fields.get("content")
-    files = cast("list[Any]", raw_content) if isinstance(raw_content, list) else []
-    ids = (cast("Block", file).get("file_id") for file in files if isinstance(file, dict))
-    return [_file(str(file_id)) for file_id in ids if file_id]
+    return [_file(str(file["file_id"])) for file in as_objects(fields.get("content")) if file.get("file_id")]
 
 
 def _file(file_id: str) -> Content:

@@ -7,7 +7,6 @@ own class. They read the stream's events (`stream_events`), and send messages ba
 
 # ruff: noqa: SLF001 - the overrides call what they override
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -32,6 +31,7 @@ from durable_agent_host.providers.anthropic.stream_events import (
     flatten_groups,
     plain_block,
 )
+from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
@@ -62,7 +62,7 @@ def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
 
     def write_run() -> None:
         if run:
-            request_messages.extend(prepare(_with(message, list(run))))
+            request_messages.extend(prepare(with_contents(message, list(run))))
             run.clear()
 
     for content in _without_foreign_calls(message.contents):
@@ -73,7 +73,7 @@ def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
             continue
         write_run()
         own_message: list[Block] = [{"role": "user", "content": [block]}]
-        groups = prepare(_with(message, [content])) if block is None else own_message
+        groups = prepare(with_contents(message, [content])) if block is None else own_message
         if cache_control is not None and groups and groups[-1]["content"]:
             groups[-1]["content"][-1][CACHE_CONTROL] = cache_control
         request_messages += groups
@@ -117,12 +117,6 @@ def _without_foreign_calls(contents: Sequence[Content]) -> list[Content]:
         if content.type not in _FOREIGN
         and not (content.type in {"function_call", "function_result"} and content.call_id in hosted_call_ids)
     ]
-
-
-def _with(message: Message, contents: list[Content]) -> Message:
-    part = copy.copy(message)
-    part.contents = contents
-    return part
 
 
 PAUSE: Final = "pause_turn"

@@ -16,7 +16,6 @@ from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.providers.adapted_client import ItemUpdate
 from durable_agent_host.providers.azure_ai_agents.errors import RunEndedError
 from durable_agent_host.providers.azure_ai_agents.thread_contents import (
-    approval_request,
     call_contents,
     code_call,
     find_call_kind,
@@ -30,6 +29,8 @@ from durable_agent_host.providers.azure_ai_agents.thread_contents import (
     with_call,
     with_message,
 )
+from durable_agent_host.providers.json_values import as_object, as_objects, within
+from durable_agent_host.providers.neutral_contents import approval_request
 
 Json = Mapping[str, Any]
 
@@ -95,9 +96,7 @@ class RunReader:
             RunEndedError: the event reports that the run has failed.
         """
         if name == "error":
-            event_fields: Json = cast("Json", data) if isinstance(data, Mapping) else {"message": str(data)}
-            inner: Any = event_fields.get("error", event_fields)
-            error = cast("Json", inner) if isinstance(inner, Mapping) else {"message": str(inner)}
+            error = as_object(within(data, "error") or data) or {"message": str(data)}
             raise RunEndedError("failed", error, self.run_id, has_acted=bool(self.completed_call_ids))
         if not isinstance(data, Mapping):
             yield self._update(name, data, None)
@@ -285,7 +284,7 @@ class RunReader:
         for call in cast("list[Json]", calls):
             call_id = str(call.get("id"))
             if action.get("type") == "submit_tool_approval":
-                yield self._update(name, call, None, approval_request(call, self.run_id))
+                yield self._update(name, call, None, approval_request(call))
                 continue
             call_key = keys_by_call_id.get(call_id, call_id)
             item = {"id": call_id, "call": {**call, "run_id": self.run_id}, "step": {}}
@@ -313,16 +312,8 @@ def _is_silent(call: Json) -> bool:
 
 
 def _are_calls(calls: Any) -> bool:
-    call_list = cast("list[Any]", calls) if isinstance(calls, list) else []
-    return bool(call_list) and all(isinstance(call, Mapping) for call in call_list)
+    return bool(calls) and as_objects(calls) == calls
 
 
 def _call_key(event: Json, index: Any) -> str:
     return f"{event.get('id')}:{index}"
-
-
-def within(value: Any, *names: str) -> Any:
-    """Return a value inside JSON objects; None where one of them is missing."""
-    for name in names:
-        value = cast("Json", value).get(name) if isinstance(value, Mapping) else None
-    return value

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, cast
 from agent_framework import Annotation, Content
 
 from durable_agent_host.providers.item_metadata import ItemMetadata, decode_references, encode_references
+from durable_agent_host.providers.json_values import as_object
 
 PROVIDER: Final = "azure_ai_agents"
 METADATA: Final = ItemMetadata(PROVIDER)
@@ -75,11 +76,6 @@ def find_call_kind(call: Mapping[str, Any]) -> CallKind:
 def read_payload(call: Mapping[str, Any], row: CallKind) -> Mapping[str, Any]:
     """Return the fields of a call, or of a delta of one."""
     return as_object(call.get(row.payload)) if row.payload else call
-
-
-def as_object(value: Any) -> Mapping[str, Any]:
-    """Return a JSON object; an empty one in place of anything else."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def call_contents(call: Mapping[str, Any]) -> list[Content]:
@@ -216,17 +212,6 @@ def restore_block(contents: Sequence[Content]) -> tuple[dict[str, Any], dict[str
 def is_message(content: Content) -> bool:
     """Return whether a content starts a message of a thread."""
     return (METADATA.find(content) or {}).get("type") == _MESSAGE
-
-
-def approval_request(call: Mapping[str, Any], run_id: str) -> Content:
-    """Return the approval request for a call of a server's tool."""
-    server = call.get("server_label")
-    properties = {"server_label": server, "run_id": run_id}
-    content = Content("function_call", hosted=True, server_name=server, additional_properties=properties)
-    content.call_id = call.get("id")
-    content.name = call.get("name")
-    content.arguments = call.get("arguments")
-    return Content.from_function_approval_request(id=str(call.get("id") or ""), function_call=content)
 
 
 def merge_call(call: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[str, Any]:

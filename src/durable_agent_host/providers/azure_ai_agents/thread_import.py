@@ -9,9 +9,10 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.azure_ai_agents.run_events import complete_item, within
+from durable_agent_host.providers.azure_ai_agents.run_events import complete_item
 from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService
 from durable_agent_host.providers.azure_ai_agents.thread_contents import hosted_file
+from durable_agent_host.providers.json_values import within
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ The app's client is not changed: the class of the adapter adds a few overrides t
 import time
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import Content, Message
 
@@ -21,9 +21,14 @@ from durable_agent_host.providers.chat_completions.request_messages import (
     pair_messages,
     with_valid_names,
 )
+from durable_agent_host.providers.json_values import within
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
+
+
+def _audio_format(options: Mapping[str, Any]) -> str:
+    return str(within(options, "audio", "format") or "")
 
 
 def _with_time(response: Any) -> Any:
@@ -48,12 +53,10 @@ class MessagePreservingMixin(FoldedStreamMixin):
     def _inner_get_response(
         self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
     ) -> Any:
-        audio: Any = options.get("audio")
-        audio_options = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}
         client: Any = super()
 
         def begin() -> Any:
-            token = _AUDIO_FORMAT.set(str(audio_options.get("format") or ""))
+            token = _AUDIO_FORMAT.set(_audio_format(options))
             try:
                 return client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
             finally:
@@ -81,9 +84,7 @@ class MessagePreservingMixin(FoldedStreamMixin):
         client: Any = super()
         response = _with_time(response)
         chat_response = client._parse_response_from_openai(response, options)
-        audio: Any = options.get("audio")
-        audio_options = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}
-        reader = self._reader(str(audio_options.get("format") or ""))
+        reader = self._reader(_audio_format(options))
         contents: list[Content] = []
         for choice, message in zip(response.choices, chat_response.messages, strict=True):
             reader.record(response, choice)

@@ -9,10 +9,12 @@ from agent_framework import ChatResponseUpdate, Content
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
-from durable_agent_host.providers.chat_completions.content_mapping import is_refusal, reasoning_text, spoken_text
+from durable_agent_host.providers.chat_completions.content_mapping import reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
 from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
 from durable_agent_host.providers.client_errors import response_failure
+from durable_agent_host.providers.json_values import within
+from durable_agent_host.providers.neutral_contents import is_refusal
 from durable_agent_host.providers.stream_completion import is_truncated
 
 _IGNORED_FIELDS: Final = frozenset(
@@ -95,9 +97,7 @@ class CompletionReader:
         if choice.finish_reason:
             self._finish_reasons[choice.index or 0] = choice.finish_reason
             if choice.finish_reason == "error":
-                error: Any = fields.get("error")
-                error_fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-                raise response_failure(error_fields.get("code"), error_fields.get("message"))
+                raise response_failure(within(fields, "error", "code"), within(fields, "error", "message"))
         extra_fields = {
             name: value for name, value in fields.items() if value is not None and name not in _IGNORED_FIELDS
         }

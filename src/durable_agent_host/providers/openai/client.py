@@ -81,6 +81,13 @@ class _FastEventParsingMixin:
         return client._process_response_data(data=data, cast_to=cast_to, response=response)
 
 
+def build_event_parsers() -> None:
+    """Build the parsers of all events, which the SDK's models otherwise do when the first event of a kind arrives."""
+    kinds, _ = _kinds()
+    for kind in kinds.values():
+        kind.model_rebuild()
+
+
 @cache
 def _kinds() -> tuple[dict[Any, type[Any]], Any]:
     """Return the kinds of events by type, where the type is unique, and the SDK's name for all events."""

@@ -1,11 +1,8 @@
 """OpenAI behind the port: clients of the Responses API, including Azure's and Foundry's."""
 
-import json
-import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import Content, Message
@@ -17,104 +14,15 @@ from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers.adapted_client import create_adapter
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 from durable_agent_host.providers.generic_provider import GenericProvider, remove_carriers
+from durable_agent_host.providers.json_values import as_object, within
 from durable_agent_host.providers.openai.approval_items import as_history
-from durable_agent_host.providers.openai.client import ItemPreservingMixin, with_fast_event_parsing
+from durable_agent_host.providers.openai.client import ItemPreservingMixin, build_event_parsers, with_fast_event_parsing
 from durable_agent_host.providers.openai.errors import HINTS, find_lost_state
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, complete_item, has_compaction
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, repair_rules
 from durable_agent_host.providers.openai.lost_state import mark_lost_items
 from durable_agent_host.providers.openai.media_inputs import check_audio
 from durable_agent_host.providers.openai.stream_events import read_item
-
-# Loads what a process's first request to the Responses API needs, without network access.
-#
-# The SDK (openai 3.54) loads the API's module on first use, gets the platform's name with a separate process, and
-# builds the parsers of stream events when the first ones arrive: the first turn would wait half a second for it. Here
-# a client without connections reads the short response below.
-
-_URL: Final = "http://warm-up.invalid/nothing-is-sent"
-_RESPONSE: Final[dict[str, Any]] = {
-    "id": "resp_0",
-    "object": "response",
-    "created_at": 0,
-    "model": "none",
-    "output": [],
-    "parallel_tool_calls": True,
-    "tool_choice": "auto",
-    "tools": [],
-    "status": "completed",
-}
-_USAGE: Final[dict[str, Any]] = {
-    "input_tokens": 1,
-    "input_tokens_details": {"cached_tokens": 0},  # a field fewer than the SDK requires, as several services send it
-    "output_tokens": 1,
-    "output_tokens_details": {"reasoning_tokens": 0},
-    "total_tokens": 2,
-}
-_PART: Final[dict[str, Any]] = {"type": "output_text", "text": "Yes.", "annotations": []}
-_MESSAGE: Final[dict[str, Any]] = {
-    "type": "message",
-    "id": "msg_0",
-    "role": "assistant",
-    "status": "completed",
-    "content": [_PART],
-}
-_IN_MESSAGE: Final = {"item_id": "msg_0", "output_index": 0, "content_index": 0}
-_EVENTS: Final[tuple[dict[str, Any], ...]] = (
-    {"type": "response.created", "response": _RESPONSE | {"status": "in_progress"}},
-    {"type": "response.in_progress", "response": _RESPONSE | {"status": "in_progress"}},
-    {"type": "response.output_item.added", "output_index": 0, "item": _MESSAGE | {"content": []}},
-    {"type": "response.content_part.added", **_IN_MESSAGE, "part": _PART | {"text": ""}},
-    {"type": "response.output_text.delta", **_IN_MESSAGE, "delta": "Yes.", "logprobs": []},
-    {"type": "response.output_text.done", **_IN_MESSAGE, "text": "Yes.", "logprobs": []},
-    {"type": "response.content_part.done", **_IN_MESSAGE, "part": _PART},
-    {"type": "response.output_item.done", "output_index": 0, "item": _MESSAGE},
-    {"type": "response.completed", "response": _RESPONSE | {"output": [_MESSAGE], "usage": _USAGE}},
-)
-
-
-async def warm_up() -> None:
-    """Have an adapted client read a streamed response without a server.
-
-    The client has none of the framework's layers, so nothing observes the call.
-    """
-    import anyio.lowlevel  # noqa: PLC0415 - the purpose of this function
-    import httpx2  # noqa: PLC0415
-    from agent_framework import Message  # noqa: PLC0415
-    from agent_framework_openai import RawOpenAIChatClient  # noqa: PLC0415
-    from openai import AsyncOpenAI  # noqa: PLC0415
-
-    lines = [
-        f"event: {event['type']}\ndata: {json.dumps(event | {'sequence_number': index})}\n\n"
-        for index, event in enumerate(_EVENTS)
-    ]
-
-    def respond(_: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text="".join(lines))
-
-    await anyio.lowlevel.checkpoint()  # loads the connection code for this kind of loop
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as http:
-        sdk = AsyncOpenAI(api_key="none", base_url=_URL, http_client=http, max_retries=0)
-        client: Any = RESPONSES.adapt(RawOpenAIChatClient(model="none", async_client=sdk))
-        with _suppress_request_log():
-            async for _ in client.get_response([Message("user", ["?"])], stream=True, options={"store": False}):
-                pass
-
-
-@contextmanager
-def _suppress_request_log() -> Generator[None]:
-    """Suppress the log line of this call; concurrent requests are logged."""
-    log = logging.getLogger("httpx2")
-    log.addFilter(_is_real)
-    try:
-        yield
-    finally:
-        log.removeFilter(_is_real)
-
-
-def _is_real(record: logging.LogRecord) -> bool:
-    return _URL not in record.getMessage()
-
 
 _CONTAINER: Final = "container_id"
 
@@ -128,9 +36,8 @@ def find_item_id(call: Content) -> str | None:
         The id, or None when the history has lost it.
     """
     properties = call.additional_properties
-    openai, metadata = (cast("Any", properties.get(name)) for name in ("openai", STAMP))
-    for holder, name in ((metadata, "id"), (openai, "item_id"), (properties, "fc_id")):
-        item_id: Any = cast("Mapping[str, Any]", holder).get(name) if isinstance(holder, Mapping) else None
+    for path in ((STAMP, "id"), ("openai", "item_id"), ("fc_id",)):
+        item_id = within(properties, *path)
         if isinstance(item_id, str) and item_id:
             return item_id
     return None
@@ -157,8 +64,7 @@ def identify_calls(messages: Iterable[Message], *, session_id: str) -> None:
         item_id = find_item_id(call)
         if item_id is None or not _VALID_ID.fullmatch(item_id):
             item_id = "fc_" + derived_id(session_id, call.call_id, str(occurrence_counts[call.call_id]))
-        block: Any = call.additional_properties.get("openai")  # an imported document may have anything there
-        fields: Mapping[str, Any] = cast("Mapping[str, Any]", block) if isinstance(block, Mapping) else {}
+        fields = as_object(call.additional_properties.get("openai"))  # an imported document may have anything there
         call.additional_properties |= {"fc_id": item_id, "openai": {**fields, "item_id": item_id}}
 
 
@@ -262,13 +168,21 @@ class ResponsesProvider(OpenAIProvider):
         check_audio(message.contents)
 
     async def warm_up(self) -> None:
-        """Read a short response without a server."""
-        await warm_up()
+        """Load the API's module, the platform's name, and the parsers of stream events, without a connection.
+
+        The SDK (openai 3.54) does so in its first call, which takes half a second.
+        """
+        import anyio.lowlevel  # noqa: PLC0415 - the purpose of this function
+        import openai.resources.responses  # noqa: PLC0415
+
+        await anyio.lowlevel.checkpoint()  # loads the connection code for this kind of loop
+        async with openai.AsyncOpenAI(api_key="none") as sdk:
+            sdk.platform_headers()
+        build_event_parsers()
 
     def final_response(self, event: Any, /) -> Any:
         """Return the response of the last event, which repeats everything streamed."""
-        fields = cast("dict[str, Any]", event) if isinstance(event, dict) else {}
-        return fields.get("response") if fields.get("type") in _FINAL_EVENTS else None
+        return within(event, "response") if within(event, "type") in _FINAL_EVENTS else None
 
     def is_compaction_item(self, options: Mapping[str, Any], /) -> Callable[[Message], bool] | None:
         """Recognize the compaction items that the option ``context_management`` makes the service emit."""
