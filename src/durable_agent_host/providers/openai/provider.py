@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Final, cast
 
 from agent_framework import Content, Message
@@ -173,8 +174,9 @@ class ResponsesProvider(OpenAIProvider):
         The SDK (openai 3.54) does so in its first call, which takes half a second.
         """
         import anyio.lowlevel  # noqa: PLC0415 - the purpose of this function
-        import openai.resources.responses  # noqa: PLC0415
+        import openai  # noqa: PLC0415
 
+        import_module("openai.resources.responses")
         await anyio.lowlevel.checkpoint()  # loads the connection code for this kind of loop
         async with openai.AsyncOpenAI(api_key="none") as sdk:
             sdk.platform_headers()
