@@ -99,60 +99,59 @@ _FROM: Final = "durable_agent_host.from"
 _MIN_CHARACTERS: Final = 24
 _REASONING: Final = "reasoning"
 _BYTES: Final = "bytes"
-_TEXT_FIELDS: Final = (
-    "text",
-    "protected_data",
-    "arguments",
-    "uri",
-    "inputs",
-    "outputs",
-    "output",
-    "result",
-    "annotations",
+_FIELDS: Final = (
+    *("text", "protected_data", "arguments", "uri", "stdout", "stderr", "commands"),
+    *("inputs", "outputs", "output", "result", "annotations"),
 )
 
 
 def encode_references(value: Any, contents: Sequence[Content]) -> Any:
-    """Replace the long texts of a JSON value that are in contents, too. Pure; `decode_references` is the inverse."""
+    """Replace the long texts and the lists of a JSON value that its contents hold. Inverse: `decode_references`."""
     reasoning = "".join(content.text or "" for content in contents if content.type == "text_reasoning")
-    paths_by_text: dict[str, Any] = {reasoning: _REASONING}
-    for index, content in enumerate(contents):
-        paths_by_text |= dict(_find_texts(content, [index]))
-    return _replace_texts(value, {text: path for text, path in paths_by_text.items() if len(text) >= _MIN_CHARACTERS})
+    values: list[tuple[Any, Any]] = [(reasoning, _REASONING), *_find_values(list(contents), [])]
+    paths_by_text = {text: path for text, path in values if isinstance(text, str) and len(text) >= _MIN_CHARACTERS}
+    lists: list[tuple[Any, Any]] = [(element, path) for element, path in values if isinstance(element, list)]
+    return _replace_values(value, paths_by_text, lists)
 
 
-def _find_texts(value: Any, path: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+def _find_values(value: Any, path: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Return the texts and lists in contents with their places."""
     if isinstance(value, str):
         yield value, path
     elif isinstance(value, Content):
-        for name in _TEXT_FIELDS:
-            yield from _find_texts(getattr(value, name), [*path, name])
+        for name in _FIELDS:
+            yield from _find_values(getattr(value, name), [*path, name])
         if value.type == "data" and value.uri:
             yield value.uri.partition(",")[2], [*path, _BYTES]
     elif isinstance(value, Mapping):
         for name, element in cast("Mapping[str, Any]", value).items():
-            yield from _find_texts(element, [*path, name])
+            yield from _find_values(element, [*path, name])
     elif isinstance(value, list):
+        yield cast("Any", value), path
         for index, element in enumerate(cast("list[Any]", value)):
-            yield from _find_texts(element, [*path, index])
+            yield from _find_values(element, [*path, index])
 
 
-def _replace_texts(value: Any, paths_by_text: Mapping[str, Any]) -> Any:
+def _replace_values(value: Any, paths_by_text: Mapping[str, Any], lists: Sequence[tuple[Any, Any]]) -> Any:
     if isinstance(value, str):
         return {_FROM: paths_by_text[value]} if value in paths_by_text else value
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        return {name: _replace_texts(element, paths_by_text) for name, element in fields.items()}
+        return {name: _replace_values(element, paths_by_text, lists) for name, element in fields.items()}
     if isinstance(value, list):
-        return [_replace_texts(element, paths_by_text) for element in cast("list[Any]", value)]
+        elements = cast("list[Any]", value)
+        path = next((path for candidate, path in lists if candidate is elements), None)
+        if path is not None:
+            return {_FROM: path}
+        return [_replace_values(element, paths_by_text, lists) for element in elements]
     return value
 
 
 def decode_references(value: Any, contents: Sequence[Content]) -> Any:
-    """Put the texts of contents back into a JSON value.
+    """Put the values of contents back into a JSON value, which shares them and must not be changed.
 
     Raises:
-        IndexError, KeyError or TypeError: the contents were changed.
+        AttributeError, IndexError, KeyError or TypeError: the contents were changed.
     """
     if isinstance(value, list):
         return [decode_references(element, contents) for element in cast("list[Any]", value)]
@@ -164,12 +163,12 @@ def decode_references(value: Any, contents: Sequence[Content]) -> Any:
     path: Any = fields[_FROM]
     if path == _REASONING:
         return "".join(content.text or "" for content in contents if content.type == "text_reasoning")
-    text: Any = contents
+    found: Any = contents
     for step in path:
         if step == _BYTES:
-            text = str(text.uri).partition(",")[2]
+            found = str(found.uri).partition(",")[2]
         else:
-            text = getattr(text, step) if isinstance(text, Content) else text[step]
-    if not isinstance(text, str):
+            found = getattr(found, step) if isinstance(found, Content) else found[step]
+    if not isinstance(found, str | list):
         raise KeyError(path)
-    return text
+    return cast("Any", found)

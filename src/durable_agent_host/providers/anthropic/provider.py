@@ -10,7 +10,7 @@ from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.adapted_client import create_adapter
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_item_metadata
-from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
+from durable_agent_host.providers.anthropic.block_types import PROVIDER, is_hosted_result
 from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin
 from durable_agent_host.providers.anthropic.lost_state import remove_lost_items
 from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
@@ -85,7 +85,7 @@ class AnthropicProvider(GenericProvider):
         part = self.read_item(update)
         if part is None or part.item is None:
             return []
-        result_blocks = (block for block in part.item.get("blocks", ()) if block_type(block.get("type")).is_result)
+        result_blocks = (block for block in part.item.get("blocks", ()) if is_hosted_result(block))
         return [(str(block.get("tool_use_id") or ""), _has_failed(block)) for block in result_blocks]
 
     def continuation_messages(self, response: ChatResponse[Any], /) -> list[Message] | None:

@@ -12,7 +12,7 @@ from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers.adapted_client import ItemUpdate
 from durable_agent_host.providers.anthropic.block_mapping import streamed_annotations
-from durable_agent_host.providers.anthropic.block_types import block_type
+from durable_agent_host.providers.anthropic.block_types import block_contents
 from durable_agent_host.providers.anthropic.message_accumulator import Block, MessageAccumulator, OpenBlock
 from durable_agent_host.providers.response_cleanup import closing_stream
 
@@ -100,7 +100,7 @@ class Reader:
         elif plain.get("type") == "text":
             contents = [Content("text", text=str(plain.get("text") or ""), merge_mode="append")]
         else:
-            contents = block_type(plain.get("type")).contents(plain)
+            contents = block_contents(plain)
         for content in contents:
             if content.type in _APPENDED_TYPES:
                 content.merge_mode = "append"

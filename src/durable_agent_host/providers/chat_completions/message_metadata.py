@@ -95,7 +95,7 @@ def rebuild_message(group: Sequence[Content], service: str) -> dict[str, Any]:
     }
     try:
         rebuilt_message = cast("dict[str, Any]", decode_references(rebuilt_message, group))
-    except (IndexError, KeyError, TypeError):  # the contents were changed
+    except (AttributeError, IndexError, KeyError, TypeError):  # the contents were changed
         return standard_fields
     if not _has_same_calls(standard_fields, rebuilt_message):
         rebuilt_message = {name: value for name, value in rebuilt_message.items() if name != "tool_calls"}
