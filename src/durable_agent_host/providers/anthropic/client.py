@@ -29,10 +29,10 @@ from durable_agent_host.providers.anthropic.stream_events import (
     Reader,
     UpdateGroup,
     flatten_groups,
+    is_truncated,
     plain_block,
 )
 from durable_agent_host.providers.lost_state import with_contents
-from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 # Writes contents without metadata: from callers, tools, and other providers' models.
@@ -143,6 +143,8 @@ class BlockPreservingMixin(FoldedStreamMixin):
                 return reader.stop(event)
             case "message_start" | "message_delta":
                 return self._message_event(reader, event, emitted_usage, request_state)
+            case "message_stop":
+                return ChatResponseUpdate(raw_representation=ItemUpdate(None, event))
             case _:
                 client: Any = super()
                 return client._process_stream_event(event, emitted_usage, request_state=request_state)

@@ -14,6 +14,7 @@ from durable_agent_host.providers.anthropic.block_types import PROVIDER, is_host
 from durable_agent_host.providers.anthropic.client import PAUSE, BlockPreservingMixin
 from durable_agent_host.providers.anthropic.lost_state import remove_lost_items
 from durable_agent_host.providers.anthropic.request_messages import CALL_ID, with_pause
+from durable_agent_host.providers.anthropic.stream_events import is_truncated
 from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.generic_provider import GenericProvider
@@ -87,6 +88,10 @@ class AnthropicProvider(GenericProvider):
             return []
         result_blocks = (block for block in part.item.get("blocks", ()) if is_hosted_result(block))
         return [(str(block.get("tool_use_id") or ""), _has_failed(block)) for block in result_blocks]
+
+    def is_truncated(self, updates: Iterable[Any], /) -> bool:
+        """Check for ``message_stop``; a response that was not streamed has its stop reason."""
+        return is_truncated(updates)
 
     def continuation_messages(self, response: ChatResponse[Any], /) -> list[Message] | None:
         """Send the response back unchanged when the model has paused."""

@@ -10,7 +10,8 @@ from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.response_normalization import with_text_names
-from durable_agent_host.providers.adapted_client import ItemUpdate
+from durable_agent_host.providers import stream_completion
+from durable_agent_host.providers.adapted_client import ItemUpdate, unwrap_update
 from durable_agent_host.providers.anthropic.block_mapping import streamed_annotations
 from durable_agent_host.providers.anthropic.block_types import block_contents
 from durable_agent_host.providers.anthropic.message_accumulator import Block, MessageAccumulator, OpenBlock
@@ -154,3 +155,15 @@ def plain_block(sdk_object: Any) -> Block:
     if isinstance(sdk_object, dict):
         return dict(cast("Block", sdk_object))
     return cast("Block", sdk_object.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
+
+
+def is_truncated(updates: Iterable[Any]) -> bool:
+    """Return whether a response ended without ``message_stop``; without a stop reason, where the client hides that.
+
+    The framework judges at ``message_stop`` whether the calls of a response may run.
+    """
+    for update in updates:
+        raw = unwrap_update(update)
+        if raw.event.type == "message_stop" if type(raw) is ItemUpdate else not stream_completion.is_truncated([raw]):
+            return False
+    return True
