@@ -10,6 +10,7 @@ from agent_framework import Content, Message
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart, LostState
+from durable_agent_host.providers import anthropic, chat_completions, gemini, openai
 from durable_agent_host.providers.generic_provider import GenericProvider
 
 
@@ -109,10 +110,10 @@ def _load(folder: str, name: str) -> ModelProvider:
 
 
 _OF_THIS_PACKAGE: Final = {
-    ("agent_framework_openai", "RawOpenAIChatClient"): ("openai", "RESPONSES"),
-    ("agent_framework_anthropic", "RawAnthropicClient"): ("anthropic", "ANTHROPIC"),
-    ("agent_framework_openai", "RawOpenAIChatCompletionClient"): ("chat_completions", "CHAT"),
-    ("agent_framework_gemini", "RawGeminiChatClient"): ("gemini", "GEMINI"),
+    openai.RESPONSES_CLIENT: ("openai", "RESPONSES"),
+    anthropic.CLIENT: ("anthropic", "ANTHROPIC"),
+    chat_completions.CLIENT: ("chat_completions", "CHAT"),
+    gemini.CLIENT: ("gemini", "GEMINI"),
     ("durable_agent_host", "AzureAIAgentsChatClient"): ("azure_ai_agents", "AZURE_AI_AGENTS"),
 }
 """Package and name of the class from which a provider's clients derive → the provider's folder and name."""

@@ -4,3 +4,8 @@
 `block_types` has one row for each type of block, `block_mapping` turns blocks into contents and back,
 `request_messages` writes the request.
 """
+
+from typing import Final
+
+CLIENT: Final = ("agent_framework_anthropic", "RawAnthropicClient")
+"""Package and name of the class from which clients of Anthropic derive, including those for Bedrock and Vertex."""

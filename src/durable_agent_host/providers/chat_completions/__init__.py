@@ -5,3 +5,8 @@ stream into the message that the service would have sent without streaming; `con
 neutral contents and back; `message_metadata` attaches to contents the fields that they lack, and rebuilds the message;
 `request_messages` writes a conversation for the API, without the fields that the service rejects.
 """
+
+from typing import Final
+
+CLIENT: Final = ("agent_framework_openai", "RawOpenAIChatCompletionClient")
+"""Package and name of the class from which clients of Chat Completions derive."""
