@@ -8,7 +8,7 @@ from agent_framework_anthropic._chat_client import _AnthropicRequestState
 from anthropic._models import construct_type_unchecked
 from anthropic.types.beta import BetaRawMessageStreamEvent
 
-from durable_agent_host.providers.anthropic.client import adapt_client
+from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from tests.durable_agent_host.anthropic_lab import AnthropicLab
 from tests.kit import RECORDINGS
 
@@ -26,7 +26,7 @@ def recorded_streams() -> dict[str, list[dict[str, Any]]]:
 
 def played(events):
     """The updates that the hosted client makes of events."""
-    client = adapt_client(AnthropicLab.bare_client())
+    client = ANTHROPIC.adapt(AnthropicLab.bare_client())
     state = _AnthropicRequestState()
     updates = []
     for event in events:

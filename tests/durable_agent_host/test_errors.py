@@ -6,7 +6,7 @@ from agent_framework_openai import OpenAIChatClient
 from openai import AsyncOpenAI
 
 from durable_agent_host.errors import ProviderError, log_reason
-from durable_agent_host.providers.openai.errors import explain_error
+from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.turn.error_texts import failure_reason
 
 REASON = "Orchestrator function 'a' failed: Activity function 'b' failed: ValueError: no [redacted] here"
@@ -41,7 +41,7 @@ async def test_the_log_names_the_whole_address_of_an_endpoint():
     async with AsyncOpenAI(api_key="none", base_url="http://127.0.0.1:9/v1", max_retries=0) as sdk:
         with pytest.raises(ChatClientException) as caught:
             await OpenAIChatClient(model="m", async_client=sdk).get_response("Hi")
-    error = explain_error(caught.value)
+    error = RESPONSES.explain(caught.value)
     assert error is not None
     assert log_reason(error) == "ProviderError: the model's endpoint http://127.0.0.1:9/v1/responses cannot be reached"
     refused = ProviderError("the model's service rejected the call with 400: a secret: of mine", retryable=False)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_agent_host.codec.content import encode_content
-from durable_agent_host.providers.anthropic.client import adapt_client
 from durable_agent_host.providers.anthropic.message_accumulator import CodeText
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from durable_agent_host.stream.fold import fold_updates
@@ -224,7 +223,7 @@ async def test_a_callers_documents_files_and_cache_marks_are_sent():
             Content.from_hosted_file("file_2", media_type="application/pdf", name="a.pdf"),
         ],
     )
-    client = adapt_client(AnthropicLab.bare_client())
+    client = ANTHROPIC.adapt(AnthropicLab.bare_client())
     (sent,) = client._prepare_messages_for_anthropic([message])
     assert sent == {
         "role": "user",
@@ -246,7 +245,7 @@ async def test_an_answer_that_is_not_streamed_has_the_same_contents():
     contents = []
     for one, stream in ((whole, False), (streamed, True)):
         async with one.agent() as agent:
-            client = adapt_client(agent.client)
+            client = ANTHROPIC.adapt(agent.client)
             options = {"max_tokens": 100, "tools": [CODE]}
             asked = client.get_response([Message("user", ["go"])], stream=stream, options=options)
             if stream:

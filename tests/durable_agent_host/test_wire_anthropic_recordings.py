@@ -7,7 +7,6 @@ import pytest
 from agent_framework import ChatResponse, FunctionTool, Message
 
 from durable_agent_host.codec.journal_entry import decode_model_response, encode_model_response
-from durable_agent_host.providers.anthropic.client import adapt_client
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, response_as_updates
 from tests.durable_agent_host.anthropic_lab import AnthropicLab
@@ -51,7 +50,7 @@ def test_every_block_of_a_recorded_stream_is_stored_and_comes_back(name):
     folded = Fold(played(events), ANTHROPIC).response()
     wire = json.loads(json.dumps(encode_model_response(ChatResponse(messages=folded.messages))))
     messages = ANTHROPIC.replay(decode_model_response(wire).messages, session_id="s")
-    sent = adapt_client(AnthropicLab.bare_client())._prepare_messages_for_anthropic(
+    sent = ANTHROPIC.adapt(AnthropicLab.bare_client())._prepare_messages_for_anthropic(
         [Message("user", ["hi"]), *messages]
     )
     back = [block for message in sent if message["role"] == "assistant" for block in message["content"]]

@@ -10,7 +10,7 @@ from durable_agent_host.codec.message import encode_message
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
 from durable_agent_host.providers.azure_ai_agents.run_events import RunReader
-from durable_agent_host.providers.azure_ai_agents.tool_call_types import build_call_for_agents, parse_call_from_agents
+from durable_agent_host.providers.azure_ai_agents.thread_contents import call_contents, restore_block, with_call
 from durable_agent_host.stream.fold import fold_updates
 from tests.durable_agent_host.provider_lab import ProviderLab
 
@@ -91,7 +91,7 @@ def test_a_step_of_another_shape_is_kept_whole(calls):
 def test_a_call_of_a_kind_that_nobody_knows_comes_back(payload):
     """What it says is in the call's arguments, and the call is written as it came."""
     call = {"id": "call_1", "type": "brooding", "brooding": payload}
-    assert build_call_for_agents(parse_call_from_agents(call, {})) == (call, {})
+    assert restore_block(with_call(call_contents(call), call, {})) == (call, {})
 
 
 def test_a_run_that_waits_for_something_unknown_says_so():

@@ -213,7 +213,7 @@ def _detailed_wait(error: BaseException) -> float | None:
 
 def _extract_message(error: BaseException) -> str:
     body: Any = getattr(error, "body", None)
-    message = _within(cast("Mapping[str, Any]", body), "error", "message") if isinstance(body, Mapping) else None
+    message = _within(body, "error", "message") or _within(body, "message")  # OpenAI's SDK removes the outer object
     return str(message or getattr(error, "message", None) or error)
 
 

@@ -1,26 +1,47 @@
-"""Explains the errors that all chat clients of the framework have in common."""
+"""Explains why a model call failed: in one sentence for any chat client, with a provider's own hints."""
 
 import json
-from typing import Final
+import re
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
 from agent_framework.exceptions import ChatClientException, ResponseInvalidatedException
 
-from durable_agent_host.agent.retry_classification import RetryDecision, causes_of, classify_error
+from durable_agent_host.agent.retry_classification import (
+    RETRYABLE_STATUS,
+    RetryDecision,
+    causes_of,
+    classify_error,
+)
 from durable_agent_host.errors import ProviderError
 
-REDIRECTED: Final = "it redirects, and the conversation was not sent there: check the endpoint's address"
-"""What to do about a status below 400."""
+Hints = Sequence[tuple[int, str, str]]
+"""Status, a pattern of the service's message, and what to do; the first row that matches is used. Status 0 is for an
+endpoint that cannot be reached."""
 
-_HINTS: Final = {
-    401: "check the key",
-    403: "check that the key may use this model",
-    404: "check the model's name and the endpoint",
-    429: "wait and try again, or raise the quota",
-}
+_COMMON_HINTS: Final[Hints] = (
+    (0, "", "check its address, and that the service is up"),
+    *(
+        (status, "", "it redirects, and the conversation was not sent there: check the endpoint's address")
+        for status in range(300, 400)
+    ),
+    (401, "", "check the key"),
+    (403, "", "check that the key may use this model"),
+    (404, "", "check the model's name and the endpoint"),
+    (413, "", "send less, or start a new session"),
+    (429, "", "wait and try again, or raise the quota"),
+)
+
+_TRANSIENT_CODES: Final = frozenset({"", "server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"})
+"""Codes of failures during a response that a retry may avoid; other codes concern the request."""
 
 
-def explain_client_error(error: BaseException) -> ProviderError | None:
+def explain_client_error(error: BaseException, hints: Hints = ()) -> ProviderError | None:
     """Explain in one sentence why a model call failed, and what to do.
+
+    Args:
+        error: raised by the agent; its causes are searched for the chat client's error.
+        hints: of the provider; they come before the common ones.
 
     Returns:
         The explanation; None when no chat client failed, or the cause is unknown.
@@ -28,49 +49,79 @@ def explain_client_error(error: BaseException) -> ProviderError | None:
     causes = list(causes_of(error))
     if (provider_error := next((cause for cause in causes if isinstance(cause, ProviderError)), None)) is not None:
         return provider_error
-    if _is_invalid_json(error):
-        return ProviderError("the model's service sent an event that is not JSON; try again", retryable=True)
     client_error = next((cause for cause in causes if isinstance(cause, ChatClientException)), None)
     if client_error is None:
         return None
-    if _is_redirect_loop(error):
+    if any(isinstance(cause, json.JSONDecodeError) for cause in causes_of(client_error)):
+        return ProviderError("the model's service sent an event that is not JSON; try again", retryable=True)
+    if any(type(cause).__name__ == "TooManyRedirects" for cause in causes):
         return ProviderError("the model's endpoint redirects in a circle: check its address", retryable=False)
-    if (retry_decision := classify_error(client_error)) is not None:
-        return _explain_decision(retry_decision)
-    if isinstance(client_error, ResponseInvalidatedException) and "message_stop" in str(client_error):
-        return ProviderError("the model's stream ended before the response was complete; try again", retryable=True)
+    if (decision := classify_error(client_error)) is not None:
+        return _explain_decision(decision, client_error, (*hints, *_COMMON_HINTS))
+    if isinstance(client_error, ResponseInvalidatedException):
+        return _explain_truncation(client_error)
+    for cause in causes_of(client_error):
+        if hasattr(cause, "body"):  # an SDK's error with what the service sent in its stream
+            return response_failure(getattr(cause, "code", None), getattr(cause, "message", None))
     return None
 
 
-def is_explained(error: BaseException) -> bool:
-    """Return whether `explain_client_error` explains an error better than any SDK's error."""
-    has_provider_error = any(isinstance(cause, ProviderError) for cause in causes_of(error))
-    return has_provider_error or _is_invalid_json(error) or _is_redirect_loop(error)
-
-
-def _is_invalid_json(error: BaseException) -> bool:
-    causes = causes_of(error)
-    return isinstance(error, ChatClientException) and any(isinstance(cause, json.JSONDecodeError) for cause in causes)
-
-
-def _is_redirect_loop(error: BaseException) -> bool:
-    return any(type(cause).__name__ == "TooManyRedirects" for cause in causes_of(error))
-
-
-def _explain_decision(retry_decision: RetryDecision) -> ProviderError:
-    if retry_decision.status is None and not retry_decision.message:
-        return ProviderError(
-            "the model's endpoint cannot be reached, or broke the connection; try again", retryable=True
-        )
-    failure = (
-        f"rejected the call with {retry_decision.status}" if retry_decision.status else "failed during its response"
-    )
-    default = "try again" if retry_decision.retryable else "check the request and the model's name"
-    if retry_decision.status is not None and retry_decision.status < 400:  # noqa: PLR2004
-        default = REDIRECTED
-    hint = _HINTS.get(retry_decision.status or 0, default)
+def response_failure(code: Any, message: Any) -> ProviderError:
+    """Explain a failure that the service reports within its response."""
+    reason = ": ".join(str(part) for part in (code, message) if part) or "no reason was given"
+    is_transient = (code or "") in _TRANSIENT_CODES or _is_transient_status(code)
+    hint = "try again" if is_transient else "check the request"
     return ProviderError(
-        f"the model's service {failure}: {retry_decision.message.rstrip('. ') or 'no reason was given'} - {hint}",
-        retryable=retry_decision.retryable,
-        retry_after_seconds=retry_decision.retry_after_seconds,
+        f"the model's service failed during its response: {reason.rstrip('. ')} - {hint}", retryable=is_transient
     )
+
+
+def rejection_text(error: BaseException, statuses: Collection[int]) -> str:
+    """Return the service's code and message when it rejected a request with one of the statuses; otherwise empty."""
+    decision = classify_error(error)
+    if decision is None or decision.status not in statuses:
+        return ""
+    codes = (code for cause in causes_of(error) if isinstance(code := getattr(cause, "code", None), str))
+    return f"{next(codes, '')} {decision.message}"
+
+
+def _is_transient_status(code: object) -> bool:
+    """Return whether a code is a transient HTTP status, as sent by OpenRouter and vLLM in a stream."""
+    status = int(str(code)) if str(code).isdigit() else 0
+    return status >= 500 or status in RETRYABLE_STATUS  # noqa: PLR2004
+
+
+def _explain_truncation(error: ResponseInvalidatedException) -> ProviderError:
+    if "message_stop" in str(error):
+        return ProviderError("the model's stream ended before the response was complete; try again", retryable=True)
+    return ProviderError(
+        "the model's response ended within a tool call, so the tool is not run: raise max_tokens, or ask for less",
+        retryable=False,
+    )
+
+
+def _explain_decision(decision: RetryDecision, error: BaseException, hints: Hints) -> ProviderError:
+    if decision.status is None and not decision.message:
+        address = next((f" {url}" for cause in causes_of(error) if (url := _requested_url(cause))), "")
+        return ProviderError(
+            f"the model's endpoint{address} cannot be reached: {_find_hint(hints, 0, '')}; try again", retryable=True
+        )
+    message = decision.message.rstrip(". ") or "no reason was given"
+    failure = f"rejected the call with {decision.status}" if decision.status else "failed during its response"
+    default = "try again" if decision.retryable else "check the request and the model's name"
+    hint = (decision.status and _find_hint(hints, decision.status, message)) or default
+    return ProviderError(
+        f"the model's service {failure}: {message} - {hint}",
+        retryable=decision.retryable,
+        retry_after_seconds=decision.retry_after_seconds,
+    )
+
+
+def _find_hint(hints: Hints, status: int, message: str) -> str:
+    return next((hint for row, pattern, hint in hints if row == status and re.search(pattern, message)), "")
+
+
+def _requested_url(error: BaseException) -> Any:
+    """Return the address of a request, as the SDKs of OpenAI and Anthropic name it."""
+    url: Any = getattr(vars(error).get("request"), "url", None)
+    return url and url.copy_with(query=None)

@@ -2,23 +2,33 @@
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final, cast
 
 from agent_framework import ChatResponse, Content, Message
 
+from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.errors import NotFoundError, ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
 from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState, is_carrier
 from durable_agent_host.model.repair_rules import RepairRules
 from durable_agent_host.providers import http_client_guards, stream_completion
-from durable_agent_host.providers.client_errors import explain_client_error
+from durable_agent_host.providers.adapted_client import ItemUpdate, unwrap_update
+from durable_agent_host.providers.client_errors import Hints, explain_client_error
 from durable_agent_host.providers.cross_provider_history import ReplayTarget, rewrite_for
 
 _PROVIDERS: Final = "durable_agent_host.providers."
+_UNAVAILABLE_STATUSES: Final = frozenset({400, 403, 404, 410})
+"""Statuses of files that have expired, or that the service does not release."""
 
 
 class GenericProvider:
-    """Implements `agent.provider.ModelProvider` for any client; other providers derive from it."""
+    """Implements `agent.provider.ModelProvider` for any client; other providers derive from it.
+
+    Attributes:
+        hints: what to do about the service's errors.
+    """
+
+    hints: ClassVar[Hints] = ()
 
     @property
     def repair_rules(self) -> RepairRules:
@@ -55,8 +65,9 @@ class GenericProvider:
         del options
 
     def read_item(self, update: Any, /) -> ItemPart | None:
-        """Return None: no update is known to belong to an item."""
-        del update
+        """Return the item of an adapted client's update."""
+        raw = unwrap_update(update)
+        return raw.part if type(raw) is ItemUpdate else None
 
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Return the contents unchanged."""
@@ -97,11 +108,29 @@ class GenericProvider:
         return list(messages), dict(stored_losses)
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
-        """List hosted files, which all services have."""
-        if content.type == "hosted_file" and content.file_id:
-            yield ServiceFile(content.file_id, content.name, content.media_type)
+        """List hosted files, alone or in the outputs of a hosted tool."""
+        outputs: Any = content.outputs
+        for part in (content, *cast("list[Any]", outputs)) if isinstance(outputs, list) else (content,):
+            if isinstance(part, Content) and part.type == "hosted_file" and part.file_id:
+                yield ServiceFile(part.file_id, part.name, part.media_type)
 
     async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
+        """Download it from the service."""
+        try:
+            return await self.download_file(client, file)
+        except Exception as error:
+            decision = classify_error(error)
+            if decision is None:
+                raise
+            if decision.status in _UNAVAILABLE_STATUSES:
+                raise NotFoundError(
+                    f"the model's service does not provide the file {file.file_id!r}: {decision.message}"
+                ) from error
+            raise ProviderError(
+                f"the file {file.file_id!r} cannot be read: {decision.message}", retryable=decision.retryable
+            ) from error
+
+    async def download_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
         """Download nothing: only the service's provider knows how."""
         del client
         raise NotFoundError(f"the file {file.file_id!r} is with the model's service, and cannot be read from there")
@@ -115,8 +144,8 @@ class GenericProvider:
         del error
 
     def explain(self, error: BaseException, /) -> ProviderError | None:
-        """Explain the errors that all chat clients have in common."""
-        return explain_client_error(error)
+        """Explain it with the provider's hints."""
+        return explain_client_error(error, self.hints)
 
 
 def remove_carriers(messages: Iterable[Message]) -> list[Message]:

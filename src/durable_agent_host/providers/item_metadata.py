@@ -2,7 +2,8 @@
 
 Theory of operation. The first content of an item has *metadata* in its ``additional_properties``: the provider, the
 item's type and id, and those of its fields that the provider cannot rebuild from the contents. The other contents of
-the item are marked as parts of it. So an item is stored once, and restored verbatim.
+the item are marked as parts of it. So an item is stored once, and restored verbatim: either its fields are rebuilt
+from the contents, or they are stored with references to the contents in place of their texts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,3 +93,82 @@ def restore_item(metadata: Mapping[str, Any], rebuilt_fields: Mapping[str, Any])
     omitted_names = {"provider", "without"} if metadata.get("id") is not None else {"provider", "without", "id"}
     stored_fields = {name: value for name, value in metadata.items() if name not in omitted_names}
     return {name: v for name, v in rebuilt_fields.items() if name not in metadata.get("without", ())} | stored_fields
+
+
+_FROM: Final = "durable_agent_host.from"
+_MIN_CHARACTERS: Final = 24
+_REASONING: Final = "reasoning"
+_BYTES: Final = "bytes"
+_FIELDS: Final = (
+    *("text", "protected_data", "arguments", "uri", "stdout", "stderr", "commands"),
+    *("inputs", "outputs", "output", "result", "annotations"),
+)
+
+
+def encode_references(value: Any, contents: Sequence[Content]) -> Any:
+    """Replace the long texts and the lists of a JSON value that its contents hold. Inverse: `decode_references`."""
+    reasoning = "".join(content.text or "" for content in contents if content.type == "text_reasoning")
+    values: list[tuple[Any, Any]] = [(reasoning, _REASONING), *_find_values(list(contents), [])]
+    paths_by_text = {text: path for text, path in values if isinstance(text, str) and len(text) >= _MIN_CHARACTERS}
+    lists: list[tuple[Any, Any]] = [(element, path) for element, path in values if isinstance(element, list)]
+    return _replace_values(value, paths_by_text, lists)
+
+
+def _find_values(value: Any, path: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Return the texts and lists in contents with their places."""
+    if isinstance(value, str):
+        yield value, path
+    elif isinstance(value, Content):
+        for name in _FIELDS:
+            yield from _find_values(getattr(value, name), [*path, name])
+        if value.type == "data" and value.uri:
+            yield value.uri.partition(",")[2], [*path, _BYTES]
+    elif isinstance(value, Mapping):
+        for name, element in cast("Mapping[str, Any]", value).items():
+            yield from _find_values(element, [*path, name])
+    elif isinstance(value, list):
+        yield cast("Any", value), path
+        for index, element in enumerate(cast("list[Any]", value)):
+            yield from _find_values(element, [*path, index])
+
+
+def _replace_values(value: Any, paths_by_text: Mapping[str, Any], lists: Sequence[tuple[Any, Any]]) -> Any:
+    if isinstance(value, str):
+        return {_FROM: paths_by_text[value]} if value in paths_by_text else value
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return {name: _replace_values(element, paths_by_text, lists) for name, element in fields.items()}
+    if isinstance(value, list):
+        elements = cast("list[Any]", value)
+        path = next((path for candidate, path in lists if candidate is elements), None)
+        if path is not None:
+            return {_FROM: path}
+        return [_replace_values(element, paths_by_text, lists) for element in elements]
+    return value
+
+
+def decode_references(value: Any, contents: Sequence[Content]) -> Any:
+    """Put the values of contents back into a JSON value, which shares them and must not be changed.
+
+    Raises:
+        AttributeError, IndexError, KeyError or TypeError: the contents were changed.
+    """
+    if isinstance(value, list):
+        return [decode_references(element, contents) for element in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("dict[str, Any]", value)
+    if _FROM not in fields:
+        return {name: decode_references(element, contents) for name, element in fields.items()}
+    path: Any = fields[_FROM]
+    if path == _REASONING:
+        return "".join(content.text or "" for content in contents if content.type == "text_reasoning")
+    found: Any = contents
+    for step in path:
+        if step == _BYTES:
+            found = str(found.uri).partition(",")[2]
+        else:
+            found = getattr(found, step) if isinstance(found, Content) else found[step]
+    if not isinstance(found, str | list):
+        raise KeyError(path)
+    return cast("Any", found)

@@ -1,7 +1,8 @@
 """Selects the provider of an agent's chat client."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any, Final
 
 from agent_framework import Content, Message
@@ -9,28 +10,18 @@ from agent_framework import Content, Message
 from durable_agent_host.agent.provider import ModelProvider
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart, LostState
-from durable_agent_host.providers import anthropic, azure_ai_agents, chat_completions, gemini, openai
+from durable_agent_host.providers import anthropic, chat_completions, gemini, openai
 from durable_agent_host.providers.generic_provider import GenericProvider
-
-# The provider of agents with chat clients that the host cannot access: workflows, and the app's own agent classes.
-#
-# Each provider is tried in turn; the first that recognizes an update or an error is used. Clients inside such agents
-# are not adapted.
 
 
 class OpaqueProvider(GenericProvider):
-    """Delegates to other providers.
+    """For agents with chat clients that the host cannot access: workflows, and the app's own agent classes.
 
-    Args:
-        load: returns the providers, in order; called when the first of them is needed.
+    The first provider that recognizes an update or an error is used. Clients inside such agents are not adapted.
     """
 
-    def __init__(self, load: Callable[[], Sequence[ModelProvider]]) -> None:
-        self._load = load
-
-    @cached_property
-    def _providers(self) -> Sequence[ModelProvider]:
-        return self._load()
+    def __init__(self, providers: Sequence[ModelProvider]) -> None:
+        self._providers = providers
 
     def read_item(self, update: Any, /) -> ItemPart | None:
         """Return the result of the first provider that recognizes the update."""
@@ -82,13 +73,6 @@ class OpaqueProvider(GenericProvider):
         )
 
 
-class _UnknownClientProvider(GenericProvider):
-    """An unknown client may use a known SDK, so every provider is tried for its errors."""
-
-    def explain(self, error: BaseException, /) -> ProviderError | None:
-        return _opaque_provider().explain(error)
-
-
 def provider_for(client: Any) -> ModelProvider:
     """Return the provider of a chat client by its class, or by the nearest base class with a provider.
 
@@ -102,8 +86,8 @@ def provider_for(client: Any) -> ModelProvider:
     for kind in type(client).__mro__:
         if (provider := _REGISTERED.get(kind)) is not None:
             return provider
-        if (load := _OF_THIS_PACKAGE.get((kind.__module__.partition(".")[0], kind.__qualname__))) is not None:
-            return load()
+        if (place := _OF_THIS_PACKAGE.get((kind.__module__.partition(".")[0], kind.__qualname__))) is not None:
+            return _load(*place)
     return _NEUTRAL
 
 
@@ -118,53 +102,21 @@ def register_provider(client_class: type[Any], provider: ModelProvider) -> None:
 
 @cache
 def _opaque_provider() -> ModelProvider:
-    return OpaqueProvider(lambda: (_openai(), *_REGISTERED.values()))
+    return OpaqueProvider((_load("openai", "OPENAI"), *_REGISTERED.values()))
 
 
-def _responses() -> ModelProvider:
-    from durable_agent_host.providers.openai.provider import RESPONSES  # noqa: PLC0415 - loaded when used
-
-    return RESPONSES
+def _load(folder: str, name: str) -> ModelProvider:
+    return getattr(import_module(f"{__package__}.{folder}.provider"), name)
 
 
-def _openai() -> ModelProvider:
-    from durable_agent_host.providers.openai.provider import OPENAI  # noqa: PLC0415 - loaded when used
-
-    return OPENAI
-
-
-def _anthropic() -> ModelProvider:
-    from durable_agent_host.providers.anthropic.provider import ANTHROPIC  # noqa: PLC0415 - loaded when used
-
-    return ANTHROPIC
-
-
-def _chat_completions() -> ModelProvider:
-    from durable_agent_host.providers.chat_completions.provider import CHAT  # noqa: PLC0415 - loaded when used
-
-    return CHAT
-
-
-def _gemini() -> ModelProvider:
-    from durable_agent_host.providers.gemini.provider import GEMINI  # noqa: PLC0415 - loaded when used
-
-    return GEMINI
-
-
-def _azure_ai_agents() -> ModelProvider:
-    from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS  # noqa: PLC0415 - loaded when used
-
-    return AZURE_AI_AGENTS
-
-
-_OF_THIS_PACKAGE: Final[dict[tuple[str, str], Callable[[], ModelProvider]]] = {
-    openai.RESPONSES_CLIENT: _responses,
-    anthropic.CLIENT: _anthropic,
-    chat_completions.CLIENT: _chat_completions,
-    gemini.CLIENT: _gemini,
-    azure_ai_agents.CLIENT: _azure_ai_agents,
+_OF_THIS_PACKAGE: Final = {
+    openai.RESPONSES_CLIENT: ("openai", "RESPONSES"),
+    anthropic.CLIENT: ("anthropic", "ANTHROPIC"),
+    chat_completions.CLIENT: ("chat_completions", "CHAT"),
+    gemini.CLIENT: ("gemini", "GEMINI"),
+    ("durable_agent_host", "AzureAIAgentsChatClient"): ("azure_ai_agents", "AZURE_AI_AGENTS"),
 }
-"""Package and name of a client's class → its provider."""
+"""Package and name of the class from which a provider's clients derive → the provider's folder and name."""
 
 _REGISTERED: Final[dict[type[Any], ModelProvider]] = {}
-_NEUTRAL: Final = _UnknownClientProvider()
+_NEUTRAL: Final = GenericProvider()

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
-from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate
+from durable_agent_host.providers.adapted_client import ItemUpdate, unwrap_update
 
 
 def is_truncated(updates: Iterable[Any]) -> bool:
@@ -21,7 +21,8 @@ def is_truncated(updates: Iterable[Any]) -> bool:
     """
     is_recognized = has_output = False
     for update in updates:
-        raw = _unwrap(update)
+        raw = unwrap_update(update)
+        raw = raw.event if type(raw) is ItemUpdate else raw
         results = {is_end for row in _ENDINGS if (is_end := row(raw)) is not None}
         if True in results:
             return False
@@ -43,12 +44,6 @@ def _has_output(update: object) -> bool:
         update, "messages", None
     )  # of an update, of a response
     return bool(contents or getattr(update, "finish_reason", None))
-
-
-def _unwrap(raw: Any) -> Any:
-    while isinstance(raw, ChatResponseUpdate | AgentResponseUpdate | ChatResponse):
-        raw = cast("Any", raw).raw_representation
-    return raw
 
 
 _RESPONSES_FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "error"})
@@ -98,6 +93,18 @@ def _is_gemini_end(raw: Any) -> bool | None:
     return any(getattr(candidate, "finish_reason", None) for candidate in raw.candidates or ())
 
 
+_AGENTS_FINAL_EVENTS: Final = frozenset(
+    f"thread.run.{status}"
+    for status in ("completed", "incomplete", "requires_action", "failed", "cancelled", "expired")
+)
+
+
+def _is_agents_end(raw: Any) -> bool | None:
+    """Azure AI Agents: a run that has ended, or waits for the app."""
+    name = getattr(raw, "name", None)
+    return name in _AGENTS_FINAL_EVENTS if isinstance(name, str) and name.startswith("thread.") else None
+
+
 def _is_bedrock_end(raw: Any) -> bool | None:
     """Bedrock: the event ``messageStop``, or the ``stopReason`` of a response that was not streamed."""
     if not isinstance(raw, Mapping):
@@ -121,6 +128,7 @@ _ENDINGS: Final[tuple[Callable[[Any], bool | None], ...]] = (
     _is_chat_completions_end,
     _is_anthropic_end,
     _is_gemini_end,
+    _is_agents_end,
     _is_bedrock_end,
 )
 """A provider's object → whether it ends the response; None for objects of other providers."""

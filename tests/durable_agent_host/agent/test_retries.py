@@ -12,7 +12,7 @@ from agent_framework.exceptions import ChatClientException
 
 from durable_agent_host.agent.retry_classification import RetryPolicy
 from durable_agent_host.errors import ProviderError
-from durable_agent_host.providers.openai.errors import explain_error
+from durable_agent_host.providers.openai.provider import RESPONSES
 
 POLICY = RetryPolicy(retries=3, first_seconds=1, most_seconds=10)
 REQUEST = httpx.Request("POST", "http://model")
@@ -148,12 +148,12 @@ def service_failed(by: Exception) -> ChatClientException:
 )
 def test_what_can_pass_is_retried(error, seconds):
     """Throttling, server errors and broken connections are retried, as late as the service asks; nothing else is."""
-    assert POLICY.wait_before(0, error, explain_error, 1.0) == seconds
+    assert POLICY.wait_before(0, error, RESPONSES.explain, 1.0) == seconds
 
 
 def test_waits_grow_and_end():
     """Each wait is twice the one before, up to the longest, and half of it is chance; then it is enough."""
     policy = RetryPolicy(retries=5, first_seconds=1, most_seconds=5)
     error = ConnectionResetError()
-    assert [policy.wait_before(n, error, explain_error, 1.0) for n in range(6)] == [1, 2, 4, 5, 5, None]
-    assert [policy.wait_before(n, error, explain_error, 0.0) for n in range(3)] == [0.5, 1, 2]
+    assert [policy.wait_before(n, error, RESPONSES.explain, 1.0) for n in range(6)] == [1, 2, 4, 5, 5, None]
+    assert [policy.wait_before(n, error, RESPONSES.explain, 0.0) for n in range(3)] == [0.5, 1, 2]

@@ -17,12 +17,7 @@ from durable_agent_host.providers.azure_ai_agents.request_bodies import (
     parse_tool_outputs,
 )
 from durable_agent_host.providers.azure_ai_agents.run_events import RunReader
-from durable_agent_host.providers.azure_ai_agents.thread_messages import (
-    build_message_for_agents,
-    build_step_for_agents,
-    is_message,
-)
-from durable_agent_host.providers.azure_ai_agents.tool_call_types import METADATA, build_call_for_agents
+from durable_agent_host.providers.azure_ai_agents.thread_contents import METADATA, is_message, restore_block
 from durable_agent_host.stream.fold import Fold, fold_updates
 
 pytestmark = pytest.mark.recordings
@@ -63,11 +58,11 @@ def contents_of(response):
 def test_every_block_comes_back_as_the_service_wrote_it(events):
     """Messages, calls and steps are stored in full."""
     groups = list(METADATA.group(contents_of(fold_updates(read(events), AZURE_AI_AGENTS))))
-    messages = [build_message_for_agents(group) for group in groups if is_message(group[0])]
+    messages = [restore_block(group)[0] for group in groups if is_message(group[0])]
     said = [one["data"] for one in events if one["event"] in {"thread.message.completed", "thread.message.incomplete"}]
     assert messages == said
     calls = [
-        build_call_for_agents(group)
+        restore_block(group)
         for group in groups
         if (mark := METADATA.find(group[0])) and mark["type"] not in {"message", "step"}
     ]
@@ -78,7 +73,7 @@ def test_every_block_comes_back_as_the_service_wrote_it(events):
         rest = {name: value for name, value in step.items() if name != "step_details"}
         if details["type"] == "message_creation":
             group = next(one for one in groups if build_message_id(one) == details["message_creation"]["message_id"])
-            assert build_step_for_agents(group) == rest
+            assert restore_block(group)[1] == rest
             continue
         own = [call for call in details.get("tool_calls", []) if call["type"] != "function"]
         for call in own:
@@ -94,7 +89,7 @@ def test_every_block_comes_back_as_the_service_wrote_it(events):
 
 def build_message_id(group):
     """Give the id of a message, or None."""
-    return build_message_for_agents(group)["id"] if is_message(group[0]) else None
+    return restore_block(group)[0]["id"] if is_message(group[0]) else None
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -132,7 +127,7 @@ def test_citations_keep_their_spans_and_kinds():
     regions = [note["annotated_regions"][0]["start_index"] for note in content.annotations]
     kinds = [note["additional_properties"]["kind"] for note in content.annotations]
     assert (regions, kinds) == ([0, 4], ["file_path", "file_citation"])
-    assert build_message_for_agents([content]) == message
+    assert restore_block([content])[0] == message
 
 
 def recorded(name):

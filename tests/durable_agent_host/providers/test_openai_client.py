@@ -3,8 +3,8 @@
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.openai.client import adapt_client
 from durable_agent_host.providers.openai.item_mapping import group_by_item, rebuild_item
+from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.session.transcript import replay_messages
 from tests.durable_agent_host.golden import golden
 
@@ -13,12 +13,12 @@ def test_the_users_client_is_not_changed():
     """The copy has the overrides and shares the connection; the client and its class stay."""
     client = OpenAIChatClient(model="m", api_key="k")
     before = dict(vars(client))
-    hosted = adapt_client(client)
+    hosted = RESPONSES.adapt(client)
     assert isinstance(hosted, OpenAIChatClient)
     assert type(client) is OpenAIChatClient
     assert vars(client) == before
     assert hosted.client._client is client.client._client
-    assert adapt_client(hosted) is hosted
+    assert RESPONSES.adapt(hosted) is hosted
 
 
 def test_a_subclass_of_the_users_keeps_its_ways():
@@ -28,7 +28,7 @@ def test_a_subclass_of_the_users_keeps_its_ways():
         def service_url(self):
             return "mine"
 
-    hosted = adapt_client(Mine(model="m", api_key="k"))
+    hosted = RESPONSES.adapt(Mine(model="m", api_key="k"))
     assert isinstance(hosted, Mine)
     assert hosted.service_url() == "mine"
 

@@ -5,8 +5,8 @@ from agent_framework import Content, Message
 from agent_framework_openai import OpenAIChatClient
 
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.openai.client import adapt_client
 from durable_agent_host.providers.openai.item_mapping import attach_items
+from durable_agent_host.providers.openai.provider import RESPONSES
 from durable_agent_host.providers.openai.request_items import with_valid_ids
 from practice_model.rules.requests import Rules, check_request
 from practice_model.store import Store
@@ -31,7 +31,7 @@ SAID = {
 
 async def sent(*messages, **options):
     """Give what is sent before the new message; a strict model accepts it."""
-    client = adapt_client(OpenAIChatClient(model="m", api_key="k"))
+    client = RESPONSES.adapt(OpenAIChatClient(model="m", api_key="k"))
     prepared = await client._prepare_options([*messages, Message("user", ["go on"])], {"store": False} | options)
     body = {"model": "m", "input": prepared["input"], "store": False}
     assert check_request(body, Store(), Rules(annotations_required=True), now=0.0) is None
@@ -62,7 +62,7 @@ async def test_reasoning_before_something_that_is_not_sent_stays_out():
     """A hosted call that lost its stamp is not sent by the framework, and its reasoning would stand alone."""
     thought = Content("text_reasoning", id="rs_1", text="hm", protected_data="sealed")
     run = Content("code_interpreter_tool_call", call_id="ci_1", inputs=[Content.from_text("1")])
-    client = adapt_client(OpenAIChatClient(model="m", api_key="k"))
+    client = RESPONSES.adapt(OpenAIChatClient(model="m", api_key="k"))
     message = Message("assistant", [thought, run, Content.from_text("hi")])
     prepared = await client._prepare_options([message, Message("user", ["go on"])], {"store": False})
     assert [item["type"] for item in prepared["input"]] == ["message", "message"]
@@ -71,7 +71,7 @@ async def test_reasoning_before_something_that_is_not_sent_stays_out():
 async def test_reasoning_before_a_text_that_was_cut_off_stays_out():
     """A cancelled turn keeps the beginning of a message, which is no item and has no id; nobody refuses it."""
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
-    client = adapt_client(OpenAIChatClient(model="m", api_key="k"))
+    client = RESPONSES.adapt(OpenAIChatClient(model="m", api_key="k"))
     message = Message("assistant", [*response(thought), Content.from_text("let me")])
     prepared = await client._prepare_options([message, Message("user", ["go on"])], {"store": False})
     body = {"model": "m", "input": prepared["input"], "store": False}

@@ -4,6 +4,7 @@ The first content of a block has item metadata, see `providers.item_metadata`. A
 empty text with metadata of the type ``container``, which is not a block.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final, cast
@@ -11,9 +12,9 @@ from typing import Any, Final, cast
 from agent_framework import Annotation, Content
 
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_type
+from durable_agent_host.providers.anthropic.block_types import PROVIDER, block_contents
 from durable_agent_host.providers.anthropic.message_accumulator import Block
-from durable_agent_host.providers.item_metadata import ItemMetadata, restore_item
+from durable_agent_host.providers.item_metadata import ItemMetadata, decode_references, encode_references
 
 # Adjacent text blocks as one text with its citations, and back.
 #
@@ -132,7 +133,12 @@ def rebuild_blocks(group: Sequence[Content]) -> list[Block]:
         return []
     if metadata["type"] == "text":
         return split_text(group[0], metadata)
-    block = restore_item(metadata, _rebuild_fields(metadata["type"], group))
+    try:
+        block = decode_references(metadata["block"], group)
+        if group[0].type == "function_call" and "input" not in block:
+            block["input"] = _parse_arguments(group[0])
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return []  # the contents were changed
     if metadata["type"] == "tool_use" and not block.get("id"):
         block["id"] = group[0].call_id  # from the framework, for a call that the service never announced
     return [block]
@@ -152,17 +158,21 @@ def _to_contents(block: Block, streamed_contents: Sequence[Content]) -> list[Con
     if kind == "tool_use" and streamed_contents and streamed_contents[0].type == "function_call":
         group = list(streamed_contents)  # the framework renames some tools and does not change the arguments
     else:
-        group = block_type(kind).contents(block)
-    _METADATA.attach(group, {"type": kind, **block}, _rebuild_fields(kind, group))
+        group = block_contents(block)
+    stored = dict(block)
+    if group[0].type == "function_call" and _parse_arguments(group[0]) == block.get("input"):
+        del stored["input"]
+    _METADATA.attach(group, {"type": kind, "id": block.get("id")}, {}, {"block": encode_references(stored, group)})
     return group
 
 
-def _rebuild_fields(kind: str, group: Sequence[Content]) -> Block:
-    """Return a block's fields from its contents; only its type when they are malformed."""
+def _parse_arguments(call: Content) -> Any:
+    """Return the input in a call's arguments, which the framework may have left as text; None if it is not JSON."""
+    arguments = call.arguments
     try:
-        return {"type": kind, **block_type(kind).rebuild(group)}
-    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError):
-        return {"type": kind}
+        return (json.loads(arguments) if arguments else {}) if isinstance(arguments, str) else arguments or {}
+    except (ValueError, RecursionError):
+        return None
 
 
 def _text(blocks: Sequence[Block]) -> Content:

@@ -7,7 +7,6 @@ own class. They read the stream's events (`stream_events`), and send messages ba
 
 # ruff: noqa: SLF001 - the overrides call what they override
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -16,6 +15,7 @@ from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.model.response_normalization import with_text_names
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, ItemUpdate, start_in_thread
 from durable_agent_host.providers.anthropic.block_mapping import complete_item, find_container
 from durable_agent_host.providers.anthropic.lost_state import WITHOUT_THOUGHTS
 from durable_agent_host.providers.anthropic.message_accumulator import Block, complete_message
@@ -26,15 +26,13 @@ from durable_agent_host.providers.anthropic.request_messages import (
     with_valid_calls,
 )
 from durable_agent_host.providers.anthropic.stream_events import (
-    BLOCKS,
-    BlockUpdate,
     Reader,
     UpdateGroup,
     flatten_groups,
     is_truncated,
     plain_block,
 )
-from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter, start_in_thread
+from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 # Writes contents without metadata: from callers, tools, and other providers' models.
@@ -64,7 +62,7 @@ def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
 
     def write_run() -> None:
         if run:
-            request_messages.extend(prepare(_with(message, list(run))))
+            request_messages.extend(prepare(with_contents(message, list(run))))
             run.clear()
 
     for content in _without_foreign_calls(message.contents):
@@ -75,7 +73,7 @@ def plain_messages(message: Message, prepare: Prepare) -> list[Block]:
             continue
         write_run()
         own_message: list[Block] = [{"role": "user", "content": [block]}]
-        groups = prepare(_with(message, [content])) if block is None else own_message
+        groups = prepare(with_contents(message, [content])) if block is None else own_message
         if cache_control is not None and groups and groups[-1]["content"]:
             groups[-1]["content"][-1][CACHE_CONTROL] = cache_control
         request_messages += groups
@@ -121,31 +119,14 @@ def _without_foreign_calls(contents: Sequence[Content]) -> list[Content]:
     ]
 
 
-def _with(message: Message, contents: list[Content]) -> Message:
-    part = copy.copy(message)
-    part.contents = contents
-    return part
-
-
 PAUSE: Final = "pause_turn"
 """The stop reason, and the finish reason of such a response, which the framework calls ``stop``."""
 
 _READER: Final = "_durable_reader"
 
 
-def adapt_client(client: Any) -> Any:
-    """Copy a client of Anthropic so that it keeps the provider's blocks.
-
-    Returns:
-        A copy that shares its connections; the client itself when it is already adapted.
-    """
-    return create_adapter(client, _BlockPreservingMixin)
-
-
-class _BlockPreservingMixin(FoldedStreamMixin):
+class BlockPreservingMixin(FoldedStreamMixin):
     """The overrides; precedes the client's own class in the method resolution order."""
-
-    item_reader = BLOCKS
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
@@ -163,9 +144,7 @@ class _BlockPreservingMixin(FoldedStreamMixin):
             case "message_start" | "message_delta":
                 return self._message_event(reader, event, emitted_usage, request_state)
             case "message_stop":
-                return UpdateGroup(
-                    [*reader.end(event), ChatResponseUpdate(raw_representation=BlockUpdate(None, event))]
-                )
+                return ChatResponseUpdate(raw_representation=ItemUpdate(None, event))
             case _:
                 client: Any = super()
                 return client._process_stream_event(event, emitted_usage, request_state=request_state)
@@ -174,7 +153,7 @@ class _BlockPreservingMixin(FoldedStreamMixin):
         client: Any = super()
         update: ChatResponseUpdate = client._process_stream_event(event, emitted_usage, request_state=request_state)
         update.contents = [content for content in update.contents if content.type == "usage"]
-        update.raw_representation = BlockUpdate(None, event)
+        update.raw_representation = ItemUpdate(None, event)
         _set_pause(update, event.message if event.type == "message_start" else event.delta)
         if event.type == "message_start":
             return UpdateGroup([update, *reader.begin(event)])

@@ -17,8 +17,9 @@ from agent_framework import Content, Message
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.anthropic.block_mapping import find_item_metadata, group_by_item, rebuild_blocks
-from durable_agent_host.providers.anthropic.block_types import block_type
+from durable_agent_host.providers.anthropic.block_types import is_hosted_result
 from durable_agent_host.providers.anthropic.message_accumulator import Block
+from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.tool_call_names import accepted_name
 
 # Calls of the app's tools and their results, in the form that the service accepts.
@@ -136,7 +137,7 @@ def request_groups(message: Message, prepare: Prepare) -> list[Block]:
 
     def write_plain() -> None:
         if plain:
-            request_messages.extend(prepare(_with_contents(message, list(plain))))
+            request_messages.extend(prepare(with_contents(message, list(plain))))
             plain.clear()
 
     for group in group_by_item(message.contents):
@@ -176,7 +177,7 @@ def accepted_messages(messages: Iterable[Block]) -> list[Block]:
 
 def with_pause(messages: Sequence[Message]) -> list[Message]:
     """Mark messages after which the model paused."""
-    marked_messages = [_with_contents(message, list(message.contents)) for message in messages]
+    marked_messages = [with_contents(message, list(message.contents)) for message in messages]
     for message in marked_messages[-1:]:
         message.additional_properties = {**message.additional_properties, PAUSED: True}
     return marked_messages
@@ -210,7 +211,7 @@ def _is_user_request(message: Block) -> bool:
 def _hosted_call_ids(messages: Iterable[Block]) -> tuple[set[Any], set[Any]]:
     """Return the ids of the calls of the service's own tools: those with a result, and all of them."""
     blocks = [block for message in messages for block in message["content"]]
-    completed_call_ids = {block.get("tool_use_id") for block in blocks if _is_hosted_result(block)}
+    completed_call_ids = {block.get("tool_use_id") for block in blocks if is_hosted_result(block)}
     return completed_call_ids, {block.get("id") for block in blocks if block.get("type") in _HOSTED_CALLS}
 
 
@@ -219,24 +220,10 @@ def _remove_unpaired(blocks: list[Block], call_ids: set[Any], completed_call_ids
     return [
         block
         for block in blocks
-        if not (_is_hosted_result(block) and block.get("tool_use_id") not in call_ids)
+        if not (is_hosted_result(block) and block.get("tool_use_id") not in call_ids)
         and not (
             completed_call_ids is not None
             and block.get("type") in _HOSTED_CALLS
             and block.get("id") not in completed_call_ids
         )
     ]
-
-
-def _is_hosted_result(block: Mapping[str, Any]) -> bool:
-    return block_type(block.get("type")).is_result
-
-
-def _with_contents(message: Message, contents: list[Content]) -> Message:
-    return Message(
-        message.role,
-        contents,
-        author_name=message.author_name,
-        message_id=message.message_id,
-        additional_properties=dict(message.additional_properties or {}),
-    )

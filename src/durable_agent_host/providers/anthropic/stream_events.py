@@ -4,32 +4,21 @@ Nearly all events are deltas, so the frequent ones are parsed here and not by th
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
-from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Content
+from agent_framework import ChatResponseUpdate, Content
 
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.response_normalization import with_text_names
 from durable_agent_host.providers import stream_completion
-from durable_agent_host.providers.anthropic.block_mapping import complete_item, streamed_annotations
-from durable_agent_host.providers.anthropic.block_types import block_type
+from durable_agent_host.providers.adapted_client import ItemUpdate, unwrap_update
+from durable_agent_host.providers.anthropic.block_mapping import streamed_annotations
+from durable_agent_host.providers.anthropic.block_types import block_contents
 from durable_agent_host.providers.anthropic.message_accumulator import Block, MessageAccumulator, OpenBlock
 from durable_agent_host.providers.response_cleanup import closing_stream
 
 Parse = Callable[[Any], list[Content]]
 """A block of the SDK → the framework's contents of it."""
-
-
-class BlockUpdate(NamedTuple):
-    """The raw representation of an update.
-
-    Attributes:
-        part: the update's position in the output, or None.
-        event: of the SDK, unchanged.
-    """
-
-    part: ItemPart | None
-    event: Any
 
 
 class UpdateGroup(ChatResponseUpdate):
@@ -65,7 +54,7 @@ class Reader:
 
     def begin(self, event: Any) -> list[ChatResponseUpdate]:
         """Read the blocks and the container with which the message starts."""
-        self._container = _plain(container) if (container := getattr(event.message, "container", None)) else None
+        self._container = plain_block(container) if (container := getattr(event.message, "container", None)) else None
         updates: list[ChatResponseUpdate] = []
         for block in event.message.content:
             updates.append(self._start_block(event, None, block))
@@ -85,48 +74,47 @@ class Reader:
             text: Any = delta.text
             if isinstance(text, str):
                 open_block.fragments.setdefault("text", []).append(text)
-                return _update(Content("text", text=text, merge_mode="append"), BlockUpdate(open_block.part, event))
-        plain = _plain(delta)
+                return _update(Content("text", text=text, merge_mode="append"), ItemUpdate(open_block.part, event))
+        plain = plain_block(delta)
         open_block.add(plain)
         content = _LIVE[kind](plain, open_block) if kind in _LIVE else None
-        return _update(content, BlockUpdate(open_block.part, event))
+        return _update(content, ItemUpdate(open_block.part, event))
 
     def stop(self, event: Any) -> ChatResponseUpdate | None:
         """Read ``content_block_stop``."""
         part = self._accumulator.stop(event.index)
-        return None if part is None else _update(None, BlockUpdate(part, event))
+        return None if part is None else _update(None, ItemUpdate(part, event))
 
     def end(self, event: Any) -> list[ChatResponseUpdate]:
-        """Finish what is open, and report where code ran."""
-        if (container := getattr(getattr(event, "delta", None), "container", None)) is not None:
-            self._container = _plain(container)
-        parts = self._accumulator.stop_all()
-        if event.type == "message_stop":
-            parts += self._accumulator.set_container(self._container)
-        return self._item_updates(event, parts)
+        """Read ``message_delta``: finish what is open, and report where code ran."""
+        if (container := getattr(event.delta, "container", None)) is not None:
+            self._container = plain_block(container)
+        return self._item_updates(
+            event, [*self._accumulator.stop_all(), *self._accumulator.set_container(self._container)]
+        )
 
     def _start_block(self, event: Any, index: Any, block: Any) -> ChatResponseUpdate:
-        plain = with_text_names(_plain(block))
+        plain = with_text_names(plain_block(block))
         open_block = self._accumulator.start(index, plain)
         if plain.get("type") == "tool_use":
             contents = self._parse(block)
         elif plain.get("type") == "text":
             contents = [Content("text", text=str(plain.get("text") or ""), merge_mode="append")]
         else:
-            contents = block_type(plain.get("type")).contents(plain)
+            contents = block_contents(plain)
         for content in contents:
             if content.type in _APPENDED_TYPES:
                 content.merge_mode = "append"
-        return ChatResponseUpdate(contents=contents, raw_representation=BlockUpdate(open_block.part, event))
+        return ChatResponseUpdate(contents=contents, raw_representation=ItemUpdate(open_block.part, event))
 
     def _item_updates(self, event: Any, parts: Iterable[ItemPart]) -> list[ChatResponseUpdate]:
-        return [_update(None, BlockUpdate(part, event)) for part in parts]
+        return [_update(None, ItemUpdate(part, event)) for part in parts]
 
 
 _APPENDED_TYPES: Final = frozenset({"text", "text_reasoning", "function_call", "code_interpreter_tool_call"})
 
 
-def _update(content: Content | None, block_update: BlockUpdate) -> ChatResponseUpdate:
+def _update(content: Content | None, block_update: ItemUpdate) -> ChatResponseUpdate:
     return ChatResponseUpdate(contents=[] if content is None else [content], raw_representation=block_update)
 
 
@@ -162,42 +150,20 @@ _LIVE: Final[dict[str, Callable[[Block, OpenBlock], Content | None]]] = {
 """Type of delta → its streamed text; texts are handled separately."""
 
 
-def _plain(sdk_object: Any) -> Block:
+def plain_block(sdk_object: Any) -> Block:
     """Return an object of the SDK as received, without unset fields."""
     if isinstance(sdk_object, dict):
         return dict(cast("Block", sdk_object))
     return cast("Block", sdk_object.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False))
 
 
-plain_block: Final = _plain
-
-
-def read_item(update: Any) -> ItemPart | None:
-    """Return an update's position in the output; None for updates of other clients."""
-    raw: Any = update.raw_representation
-    while isinstance(raw, ChatResponseUpdate) or type(raw).__name__ == "AgentResponseUpdate":
-        raw = raw.raw_representation
-    if type(raw) is BlockUpdate:
-        return raw.part
-    return raw if type(raw) is ItemPart else None
-
-
 def is_truncated(updates: Iterable[Any]) -> bool:
-    """Return whether a response ended without ``message_stop``; without a stop reason, where the client hides that."""
+    """Return whether a response ended without ``message_stop``; without a stop reason, where the client hides that.
+
+    The framework judges at ``message_stop`` whether the calls of a response may run.
+    """
     for update in updates:
-        raw: Any = update
-        while isinstance(raw, ChatResponseUpdate | AgentResponseUpdate | ChatResponse):
-            raw = raw.raw_representation
-        if raw.event.type == "message_stop" if type(raw) is BlockUpdate else not stream_completion.is_truncated([raw]):
+        raw = unwrap_update(update)
+        if raw.event.type == "message_stop" if type(raw) is ItemUpdate else not stream_completion.is_truncated([raw]):
             return False
     return True
-
-
-class _Blocks:
-    """Reads and completes blocks, for the fold."""
-
-    read_item = staticmethod(read_item)
-    complete_item = staticmethod(complete_item)
-
-
-BLOCKS: Final = _Blocks()

@@ -21,23 +21,12 @@ from agent_framework import (
 
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.errors import RegistrationError
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin
+from durable_agent_host.providers.azure_ai_agents.provider import AZURE_AI_AGENTS
 from durable_agent_host.providers.azure_ai_agents.run_call import RunCall
-from durable_agent_host.providers.azure_ai_agents.run_events import complete_item, find_event, is_truncated
 from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService, connect
-from durable_agent_host.providers.provider_base import FoldedStreamMixin
 
 _MAX_STARTED_REQUESTS: Final = 1024
-
-
-class _Items:
-    """Reads and completes the service's blocks, for the fold."""
-
-    @staticmethod
-    def read_item(update: Any) -> Any:
-        event = find_event(update)
-        return event.part if event is not None else None
-
-    complete_item = staticmethod(complete_item)
 
 
 class RawAzureAIAgentsChatClient(FoldedStreamMixin, BaseChatClient[Any]):
@@ -45,7 +34,7 @@ class RawAzureAIAgentsChatClient(FoldedStreamMixin, BaseChatClient[Any]):
 
     OTEL_PROVIDER_NAME: ClassVar[str] = "azure.ai.agents"
     STORES_BY_DEFAULT: ClassVar[bool] = True
-    item_reader: ClassVar[Any] = _Items()
+    item_reader = AZURE_AI_AGENTS
 
     def __init__(
         self,
@@ -110,7 +99,7 @@ class RawAzureAIAgentsChatClient(FoldedStreamMixin, BaseChatClient[Any]):
             poll_seconds=self.poll_seconds,
             started_requests=self._started_requests,
         )
-        async with aclosing(until_its_end(call.updates(), is_truncated)) as updates:
+        async with aclosing(until_its_end(call.updates(), AZURE_AI_AGENTS.is_truncated)) as updates:
             async for update in updates:
                 yield update
 

@@ -1,18 +1,18 @@
 """The Azure AI Agents service behind the port."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import Content
 
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
-from durable_agent_host.errors import NotFoundError, ProviderError
+from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.conversation_file import ServedFile, ServiceFile
-from durable_agent_host.model.provider_item import ItemPart, LostState
+from durable_agent_host.model.provider_item import LostState
 from durable_agent_host.providers.azure_ai_agents.errors import explain_run, find_lost_state
-from durable_agent_host.providers.azure_ai_agents.run_events import complete_item, find_event, is_truncated
+from durable_agent_host.providers.azure_ai_agents.run_events import FAILED_STATUSES, complete_item
 from durable_agent_host.providers.azure_ai_agents.service_client import copy_with_limits
-from durable_agent_host.providers.azure_ai_agents.tool_call_types import PROVIDER
+from durable_agent_host.providers.azure_ai_agents.thread_contents import PROVIDER
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
 from durable_agent_host.providers.generic_provider import GenericProvider
 from durable_agent_host.redaction import add_known_secrets
@@ -36,48 +36,30 @@ class AzureAIAgentsProvider(GenericProvider):
         add_known_secrets([key for key in (client.api_key,) if isinstance(key, str)])
         return {"sdk": copy_with_limits(client.sdk)}
 
-    def read_item(self, update: Any, /) -> ItemPart | None:
-        """Read it from the service's event."""
-        event = find_event(update)
-        return event.part if event is not None else None
-
     def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
         """Make the contents of the finished block."""
         return complete_item(contents, item)
 
     def finished_calls(self, update: Any, /) -> Iterable[tuple[str, bool]]:
-        """Return the calls that the step's end finishes."""
-        event = find_event(update)
-        return event.finished_calls if event is not None else ()
-
-    def is_truncated(self, updates: Iterable[Any], /) -> bool:
-        """Check for a run that has ended, or waits for the app."""
-        return is_truncated(updates)
+        """Return the call that the end of its step finishes."""
+        part = self.read_item(update)
+        if part is None or part.item is None or not part.item.get("step") or "call" not in part.item:
+            return []
+        has_failed = part.item["step"].get("status") in FAILED_STATUSES
+        return [(str(part.item["call"].get("id") or ""), has_failed)]
 
     def service_files(self, content: Content, /) -> Iterable[ServiceFile]:
         """List images and files that code has created or a text cites."""
         yield from super().service_files(content)
         for annotation in content.annotations or ():
-            file_id = annotation.get("file_id")
-            if file_id:
-                kind = (annotation.get("additional_properties") or {}).get("text")
-                name = str(kind).rpartition("/")[2] if str(kind).startswith("sandbox:") else None
-                yield ServiceFile(file_id, name, None)
-        outputs: Any = content.outputs
-        for output in cast("list[Any]", outputs) if isinstance(outputs, list) else ():
-            if isinstance(output, Content):
-                yield from super().service_files(output)
+            if file_id := annotation.get("file_id"):
+                marker = str((annotation.get("additional_properties") or {}).get("text"))
+                yield ServiceFile(file_id, marker.rpartition("/")[2] if marker.startswith("sandbox:") else None)
 
-    async def read_service_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
-        """Download it."""
-        try:
-            file_fields = await client.service.file(file.file_id)
-            return ServedFile(await client.service.read_file(file.file_id), file_fields.get("filename"))
-        except Exception as error:
-            status = getattr(error, "status_code", None)
-            if status in {400, 403, 404}:
-                raise NotFoundError(f"the service does not provide the file {file.file_id!r}: {error}") from error
-            raise ProviderError(f"the file {file.file_id!r} cannot be read: {error}", retryable=True) from error
+    async def download_file(self, client: Any, file: ServiceFile, /) -> ServedFile:
+        """Download it with its name."""
+        file_fields = await client.service.file(file.file_id)
+        return ServedFile(await client.service.read_file(file.file_id), file_fields.get("filename"))
 
     async def cancel(self, client: Any, continuation: Mapping[str, Any], /) -> None:
         """Cancel the run, unless it has ended."""

@@ -8,17 +8,17 @@ from typing import Any, Final, cast
 
 from agent_framework import Content, FunctionTool, Message
 
+from durable_agent_host.codec.tool_result_text import result_text, value_text
 from durable_agent_host.model.provider_item import STAMP
-from durable_agent_host.providers.azure_ai_agents.text_rendering import (
-    describe_content_for_thread,
-    result_text,
-    role_in_thread,
-)
-from durable_agent_host.providers.azure_ai_agents.tool_call_types import METADATA, PROVIDER
+from durable_agent_host.providers.azure_ai_agents.thread_contents import PROVIDER
+from durable_agent_host.providers.cross_provider_history import describe_content
+from durable_agent_host.providers.json_values import within
 
 Json = dict[str, Any]
 
 _MAX_METADATA_CHARACTERS: Final = 512
+_INSTRUCTING_ROLES: Final = frozenset({"system", "developer"})
+_APPROVALS: Final = frozenset({"function_approval_request", "function_approval_response"})
 _ATTACHED_FOR: Final = ({"type": "file_search"}, {"type": "code_interpreter"})
 _SETTINGS: Final = {
     "model": "model",
@@ -64,10 +64,10 @@ def parse_tool_outputs(messages: Sequence[Message]) -> ToolOutputs:
     tool_outputs = ToolOutputs()
     for content in (content for message in messages for content in message.contents):
         if content.type == "function_result":
-            tool_outputs.outputs.append({"tool_call_id": content.call_id, "output": result_text(content)})
-            metadata: Any = content.additional_properties.get(STAMP)  # the framework copies the call's metadata
-            if isinstance(metadata, dict):
-                tool_outputs.run_id = str(cast("Json", metadata).get("run_id") or tool_outputs.run_id)
+            output = value_text(content.items) or value_text(content.result) or str(content.exception or "")
+            tool_outputs.outputs.append({"tool_call_id": content.call_id, "output": output})
+            run_id = within(content.additional_properties, STAMP, "block", "run_id")  # copied from the call
+            tool_outputs.run_id = str(run_id or tool_outputs.run_id)
         elif content.type == "function_approval_response" and content.function_call and content.function_call.hosted:
             tool_outputs.approvals[str(content.id)] = content.approved is True
     return tool_outputs
@@ -110,13 +110,19 @@ def build_metadata(turn_id: str, bodies: Sequence[Json]) -> dict[str, str]:
     return {"turn_id": name, "request": digest}
 
 
+def instructions_text(messages: Sequence[Message]) -> str:
+    """Collect the app's instructions to the model, which are sent with the run."""
+    contents = (content for message in messages if message.role in _INSTRUCTING_ROLES for content in message.contents)
+    return "\n".join(content.text for content in contents if content.text)
+
+
 def build_messages(messages: Sequence[Message], file_ids: Mapping[int, str]) -> list[Json]:
     """Build messages for a thread; adjacent ones of the assistant become one."""
     bodies: list[Json] = []
     for message in messages:
-        if message.role in {"system", "developer"}:
+        if message.role in _INSTRUCTING_ROLES:
             continue
-        body: Json = {"role": role_in_thread(message), "content": list[Json]()}
+        body: Json = {"role": "user" if message.role == "user" else "assistant", "content": list[Json]()}
         for content in message.contents:
             _add_content(body, content, file_ids)
         if bodies and body["role"] == bodies[-1]["role"] == "assistant":
@@ -144,10 +150,9 @@ def _add_content(body: Json, content: Content, file_ids: Mapping[int, str]) -> N
         body["content"].append({"type": "image_file", "image_file": {"file_id": file_id}})
     elif file_id and is_own_file:
         body.setdefault("attachments", []).append({"file_id": file_id, "tools": list(_ATTACHED_FOR)})
-    elif (METADATA.find(content) is None or content.text or content.type != "text") and (
-        description := describe_content_for_thread(content)
-    ):
-        body["content"].append({"type": "text", "text": description})
+    elif content.type not in _APPROVALS:
+        description = result_text(content) if content.type in {"uri", "data"} else describe_content(content)
+        body["content"] += [{"type": "text", "text": description}] if description else []
 
 
 def files_to_upload(messages: Sequence[Message]) -> list[Content]:

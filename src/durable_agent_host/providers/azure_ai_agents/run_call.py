@@ -27,11 +27,11 @@ from durable_agent_host.providers.azure_ai_agents.request_bodies import (
     build_run,
     build_tool_outputs,
     files_to_upload,
+    instructions_text,
     parse_tool_outputs,
 )
 from durable_agent_host.providers.azure_ai_agents.run_events import FINAL_STATUSES, FINAL_STEP_STATUSES, RunReader
 from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService
-from durable_agent_host.providers.azure_ai_agents.text_rendering import instructions_text
 
 Json = dict[str, Any]
 Updates = AsyncGenerator[ChatResponseUpdate]
@@ -153,12 +153,9 @@ class RunCall:
 
     async def _continue(self, thread_id: str, tool_outputs: ToolOutputs, token: Mapping[str, Any]) -> Updates:
         """Send the results that a run waits for, unless it has them, and yield the updates that follow."""
-        run_id = str(token.get("run_id") or tool_outputs.run_id)
-        run = Json()
-        if token or tool_outputs.approvals or not run_id:
-            run = await self._find_pending_run(thread_id, tool_outputs, run_id)
-            run_id = str(run["id"])
+        run_id = str(token.get("run_id") or tool_outputs.run_id or await self._newest_run_id(thread_id))
         reader = RunReader(thread_id, run_id, completed_call_ids=tool_outputs.call_ids)
+        run = await self.service.run(thread_id, run_id) if token or tool_outputs.approvals else Json()
         if run and not _needs_outputs(run, tool_outputs):
             async with aclosing(self._follow(reader, run)) as updates:
                 async for update in updates:
@@ -169,6 +166,13 @@ class RunCall:
         async with aclosing(self._submit(reader, tool_outputs, run)) as updates:
             async for update in updates:
                 yield update
+
+    async def _newest_run_id(self, thread_id: str) -> str:
+        """Return the only run of a thread that can wait: approvals, and results of clients, do not name it."""
+        runs = await self.service.runs(thread_id, 1)
+        if not runs:
+            raise RunEndedError("expired", {"message": f"thread {thread_id} has no run that waits"}, "", has_acted=True)
+        return str(runs[0]["id"])
 
     async def _submit(self, reader: RunReader, tool_outputs: ToolOutputs, run: Json) -> Updates:
         """Send the results; a run that no longer accepts them has ended, and reports how."""
@@ -193,18 +197,6 @@ class RunCall:
             run_state = await self.service.run(reader.thread_id, reader.run_id)
             reader.read_ending(run_state)
             raise rejection
-
-    async def _find_pending_run(self, thread_id: str, tool_outputs: ToolOutputs, run_id: str) -> Json:
-        """Return the run that waits for the results."""
-        if run_id:
-            return await self.service.run(thread_id, run_id)
-        runs = await self.service.runs(thread_id, _MAX_RUNS_SEARCHED)
-        match = next((run for run in runs if _needs_outputs(run, tool_outputs)), None)
-        if match is None and runs:
-            match = runs[0]
-        if match is None:
-            raise RunEndedError("expired", {"message": f"thread {thread_id} has no run that waits"}, "", has_acted=True)
-        return match
 
     async def _follow(self, reader: RunReader, run: Json) -> Updates:
         """Wait for a run to end, and yield its steps and messages like its stream."""

@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.model.provider_item import LOST_RESULT
-from durable_agent_host.providers.azure_ai_agents.run_events import build_carrier
+from durable_agent_host.providers.azure_ai_agents.run_events import complete_item
 from durable_agent_host.providers.azure_ai_agents.service_client import AgentsService
-from durable_agent_host.providers.azure_ai_agents.thread_messages import parse_message_from_agents
-from durable_agent_host.providers.azure_ai_agents.tool_call_types import hosted_file, parse_call_from_agents
+from durable_agent_host.providers.azure_ai_agents.thread_contents import hosted_file
+from durable_agent_host.providers.json_values import within
 
 Json = dict[str, Any]
 
@@ -68,7 +68,7 @@ class _ThreadReader:
                 self._add("user" if entry.get("role") == "user" else "assistant", await self._message(entry, {}))
             else:
                 await self._read_run(entry, by_id)
-        for store in cast("list[str]", _within(thread, "tool_resources", "file_search", "vector_store_ids") or []):
+        for store in cast("list[str]", within(thread, "tool_resources", "file_search", "vector_store_ids") or []):
             self.imported_thread.missing.append(f"vector store {store}: what was found in it is kept, the store is not")
         return self.imported_thread
 
@@ -76,18 +76,18 @@ class _ThreadReader:
         contents_so_far: list[Content] = []
         for step in await self.service.steps(self.imported_thread.thread_id, str(run["id"])):
             step_fields = {name: value for name, value in step.items() if name != "step_details"}
-            message = by_id.get(str(_within(step, "step_details", "message_creation", "message_id")))
-            calls = cast("list[Json]", _within(step, "step_details", "tool_calls") or [])
+            message = by_id.get(str(within(step, "step_details", "message_creation", "message_id")))
+            calls = cast("list[Json]", within(step, "step_details", "tool_calls") or [])
             if message is not None:
                 contents_so_far += await self._message(message, step_fields)
             elif not calls:
-                contents_so_far.append(build_carrier(step))
+                contents_so_far += complete_item([], {"step": step})
             results: list[Content] = []
             for index, call in enumerate(calls):
-                contents = parse_call_from_agents(call, {"id": step.get("id")} if index else step_fields)
+                contents = complete_item([], {"call": call, "step": {"id": step.get("id")} if index else step_fields})
                 contents_so_far += [await self._with_files(content) for content in contents]
                 if call.get("type") == "function":
-                    output = _within(call, "function", "output")
+                    output = within(call, "function", "output")
                     result = LOST_RESULT if output is None else str(output)
                     results.append(Content.from_function_result(str(call.get("id")), result=result))
             if results:
@@ -103,7 +103,7 @@ class _ThreadReader:
             self.imported_thread.messages.append(Message(role, contents))
 
     async def _message(self, message: Json, step: Json) -> list[Content]:
-        contents = [await self._with_files(item) for item in parse_message_from_agents(message, step or None)]
+        contents = [await self._with_files(item) for item in complete_item([], {"message": message, "step": step})]
         file_ids = [str(item.get("file_id")) for item in cast("list[Json]", message.get("attachments") or [])]
         annotations = [annotation for item in contents for annotation in item.annotations or ()]
         file_ids += [
@@ -144,9 +144,3 @@ class _ThreadReader:
 
 def _status(error: Exception) -> Any:
     return getattr(error, "status_code", "")
-
-
-def _within(value: Any, *names: str) -> Any:
-    for name in names:
-        value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
-    return value

@@ -7,11 +7,12 @@ The app's client is not changed: the class of the adapter adds a few overrides t
 import time
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from agent_framework import Content, Message
 
-from durable_agent_host.providers.chat_completions.completion_stream import ITEMS, CompletionReader
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin, start_in_thread
+from durable_agent_host.providers.chat_completions.completion_stream import CompletionReader
 from durable_agent_host.providers.chat_completions.message_accumulator import complete_message
 from durable_agent_host.providers.chat_completions.message_metadata import complete_item
 from durable_agent_host.providers.chat_completions.request_messages import (
@@ -20,19 +21,14 @@ from durable_agent_host.providers.chat_completions.request_messages import (
     pair_messages,
     with_valid_names,
 )
-from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter, start_in_thread
+from durable_agent_host.providers.json_values import within
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
 _AUDIO_FORMAT: Final[ContextVar[str]] = ContextVar("audio_format", default="")
 
 
-def adapt_client(client: Any) -> Any:
-    """Copy a client of Chat Completions so that it keeps the service's data besides text and calls.
-
-    Returns:
-        A copy that shares its connections; the client itself when it is already adapted.
-    """
-    return create_adapter(client, _MessagePreservingMixin)
+def _audio_format(options: Mapping[str, Any]) -> str:
+    return str(within(options, "audio", "format") or "")
 
 
 def _with_time(response: Any) -> Any:
@@ -42,7 +38,7 @@ def _with_time(response: Any) -> Any:
     return response
 
 
-class _MessagePreservingMixin(FoldedStreamMixin):
+class MessagePreservingMixin(FoldedStreamMixin):
     """The overrides; precedes the client's own class in the method resolution order."""
 
     response_parser: Any
@@ -57,12 +53,10 @@ class _MessagePreservingMixin(FoldedStreamMixin):
     def _inner_get_response(
         self, *, messages: Sequence[Message], options: Mapping[str, Any], stream: bool = False, **kwargs: Any
     ) -> Any:
-        audio: Any = options.get("audio")
-        audio_options = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}
         client: Any = super()
 
         def begin() -> Any:
-            token = _AUDIO_FORMAT.set(str(audio_options.get("format") or ""))
+            token = _AUDIO_FORMAT.set(_audio_format(options))
             try:
                 return client._inner_get_response(messages=messages, options=options, stream=stream, **kwargs)
             finally:
@@ -82,8 +76,6 @@ class _MessagePreservingMixin(FoldedStreamMixin):
         client: Any = super()
         return client._build_response_stream(self._reader(_AUDIO_FORMAT.get()).read(stream), **kwargs)
 
-    item_reader = ITEMS
-
     def _parse_response_update_from_openai(self, chunk: Any) -> Any:
         client: Any = super()
         return client._parse_response_update_from_openai(_with_time(chunk))
@@ -92,9 +84,7 @@ class _MessagePreservingMixin(FoldedStreamMixin):
         client: Any = super()
         response = _with_time(response)
         chat_response = client._parse_response_from_openai(response, options)
-        audio: Any = options.get("audio")
-        audio_options = cast("dict[str, Any]", audio) if isinstance(audio, dict) else {}
-        reader = self._reader(str(audio_options.get("format") or ""))
+        reader = self._reader(_audio_format(options))
         contents: list[Content] = []
         for choice, message in zip(response.choices, chat_response.messages, strict=True):
             reader.record(response, choice)

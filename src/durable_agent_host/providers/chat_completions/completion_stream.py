@@ -9,9 +9,12 @@ from agent_framework import ChatResponseUpdate, Content
 from durable_agent_host.agent.response_limits import until_its_end
 from durable_agent_host.errors import ProviderError
 from durable_agent_host.model.provider_item import ItemPart
-from durable_agent_host.providers.chat_completions.content_mapping import is_refusal, reasoning_text, spoken_text
+from durable_agent_host.providers.chat_completions.content_mapping import reasoning_text, spoken_text
 from durable_agent_host.providers.chat_completions.message_accumulator import MessageAccumulator
-from durable_agent_host.providers.chat_completions.message_metadata import call_name, complete_item, finished_item
+from durable_agent_host.providers.chat_completions.message_metadata import call_name, finished_item
+from durable_agent_host.providers.client_errors import response_failure
+from durable_agent_host.providers.json_values import within
+from durable_agent_host.providers.neutral_contents import is_refusal
 from durable_agent_host.providers.stream_completion import is_truncated
 
 _IGNORED_FIELDS: Final = frozenset(
@@ -35,16 +38,6 @@ def read_item(update: Any) -> ItemPart | None:
     """Return the message that an update belongs to; None for those of other clients."""
     part_update = update if type(update) is PartUpdate else update.raw_representation
     return part_update.item_part if type(part_update) is PartUpdate else None
-
-
-class CompletionItemReader:
-    """Reads and completes messages of Chat Completions, for the fold."""
-
-    read_item = staticmethod(read_item)
-    complete_item = staticmethod(complete_item)
-
-
-ITEMS: Final = CompletionItemReader()
 
 
 class CompletionReader:
@@ -104,7 +97,7 @@ class CompletionReader:
         if choice.finish_reason:
             self._finish_reasons[choice.index or 0] = choice.finish_reason
             if choice.finish_reason == "error":
-                raise _build_failure(fields.get("error"))
+                raise response_failure(within(fields, "error", "code"), within(fields, "error", "message"))
         extra_fields = {
             name: value for name, value in fields.items() if value is not None and name not in _IGNORED_FIELDS
         }
@@ -199,14 +192,3 @@ def _parse_ignored_fields(delta: Mapping[str, Any]) -> Iterator[Content]:
 
 def _text(text: str) -> list[Content]:
     return [Content("text", text=text, merge_mode="append")] if text else []
-
-
-def _build_failure(error: Any) -> ProviderError:
-    error_fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-    reason = (
-        ": ".join(str(error_fields[name]) for name in ("code", "message") if error_fields.get(name))
-        or "no reason was given"
-    )
-    return ProviderError(
-        f"the model's service failed during its response: {reason.rstrip('. ')} - try again", retryable=True
-    )

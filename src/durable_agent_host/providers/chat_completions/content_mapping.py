@@ -7,9 +7,8 @@ from typing import Any, Final, cast
 
 from agent_framework import Annotation, Content
 
-_KIND: Final = "model_output_kind"
-_REFUSAL: Final = {"core": {_KIND: "refusal"}, _KIND: "refusal"}
-"""The framework's mark of a refusal, in both of its forms."""
+from durable_agent_host.providers.json_values import as_objects, within
+from durable_agent_host.providers.neutral_contents import is_refusal, refusal
 
 TRANSCRIPT: Final = "audio_transcript"
 """Key in a text's ``additional_properties``: the text is the transcript of the message's audio."""
@@ -39,18 +38,17 @@ def to_contents(message: Mapping[str, Any], audio_format: str = "") -> list[Cont
 
 def reasoning_text(message: Mapping[str, Any]) -> str:
     """Return the reasoning of a message or a delta, from the first of the fields that has any."""
-    details = "".join(_first_text(detail, _DETAIL_TEXTS) for detail in _objects(message.get("reasoning_details")))
+    details = "".join(_first_text(detail, _DETAIL_TEXTS) for detail in as_objects(message.get("reasoning_details")))
     plain = (message.get(name) for name in ("reasoning_content", "reasoning"))
-    parts = "".join(_thought(part) for part in _objects(message.get("content")))
+    parts = "".join(_thought(part) for part in as_objects(message.get("content")))
     return details or next((text for text in plain if isinstance(text, str) and text), "") or parts
 
 
 def spoken_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message or delta that the framework's client does not read: parts of a list, and audio."""
-    audio: Any = message.get("audio")
-    parts = _objects(message.get("content"))
+    parts = as_objects(message.get("content"))
     text = "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
-    return text or (str(cast("dict[str, Any]", audio).get("transcript") or "") if isinstance(audio, dict) else "")
+    return text or str(within(message, "audio", "transcript") or "")
 
 
 def standard_message(contents: Iterable[Content]) -> dict[str, Any]:
@@ -83,13 +81,6 @@ def to_tool_call(content: Content) -> dict[str, Any]:
     return {"id": content.call_id, "type": "function", "function": {"name": content.name, "arguments": text}}
 
 
-def is_refusal(content: Content) -> bool:
-    """Return whether a content is a text with the model's refusal."""
-    core: Any = content.additional_properties.get("core")
-    nested_kind = cast("dict[str, Any]", core).get(_KIND) if isinstance(core, dict) else None
-    return content.type == "text" and (nested_kind or content.additional_properties.get(_KIND)) == "refusal"
-
-
 def transcripts(contents: Iterable[Content]) -> str:
     """Return the transcript of the audio among contents."""
     return "".join(content.text or "" for content in contents if _is_transcript(content))
@@ -100,7 +91,7 @@ def _is_transcript(content: Content) -> bool:
 
 
 def _reasoning(message: Mapping[str, Any]) -> list[Content]:
-    details = _objects(message.get("reasoning_details"))
+    details = as_objects(message.get("reasoning_details"))
     contents: list[Content] = []
     for detail in details:
         text = _first_text(detail, _DETAIL_TEXTS)
@@ -122,14 +113,16 @@ def _thought(part: Mapping[str, Any]) -> str:
         return ""
     inner: Any = part.get("thinking")
     return (
-        inner if isinstance(inner, str) else "".join(str(text_part.get("text") or "") for text_part in _objects(inner))
+        inner
+        if isinstance(inner, str)
+        else "".join(str(text_part.get("text") or "") for text_part in as_objects(inner))
     )
 
 
 def _texts(message: Mapping[str, Any]) -> list[Content]:
     content: Any = message.get("content")
     text = content if isinstance(content, str) else spoken_text({"content": content})
-    annotations = [_citation(annotation) for annotation in _objects(message.get("annotations"))]
+    annotations = [_citation(annotation) for annotation in as_objects(message.get("annotations"))]
     texts = [Content("text", text=text, annotations=annotations or None)] if text or annotations else []
     return [*texts, *_images(content)]
 
@@ -153,10 +146,8 @@ def _citation(annotation: Mapping[str, Any]) -> Annotation:
 
 
 def _refusal(message: Mapping[str, Any]) -> list[Content]:
-    refusal = message.get("refusal")
-    if not isinstance(refusal, str) or not refusal:
-        return []
-    return [Content("text", text=refusal, additional_properties=dict(_REFUSAL))]
+    text = message.get("refusal")
+    return [refusal(text)] if isinstance(text, str) and text else []
 
 
 def _audio(audio: Any, audio_format: str) -> list[Content]:
@@ -174,9 +165,8 @@ def _audio(audio: Any, audio_format: str) -> list[Content]:
 
 def _images(parts: Any) -> list[Content]:
     contents: list[Content] = []
-    for part in _objects(parts):
-        link: Any = part.get("image_url")
-        url: Any = cast("dict[str, Any]", link).get("url") if isinstance(link, dict) else link
+    for part in as_objects(parts):
+        url: Any = within(part, "image_url", "url") or part.get("image_url")
         if not isinstance(url, str) or not url:
             continue
         is_data = url.startswith("data:")
@@ -187,7 +177,7 @@ def _images(parts: Any) -> list[Content]:
 
 def _calls(message: Mapping[str, Any]) -> list[Content]:
     contents: list[Content] = []
-    for call in _objects(message.get("tool_calls")):
+    for call in as_objects(message.get("tool_calls")):
         raw_function: Any = call.get("function") or call.get("custom") or {}
         function = cast("dict[str, Any]", raw_function)
         arguments = function.get("arguments", function.get("input"))
@@ -200,8 +190,3 @@ def _calls(message: Mapping[str, Any]) -> list[Content]:
             )
         )
     return contents
-
-
-def _objects(values: Any) -> list[Mapping[str, Any]]:
-    elements = cast("list[Any]", values) if isinstance(values, list) else []
-    return [cast("Mapping[str, Any]", element) for element in elements if isinstance(element, Mapping)]

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from durable_agent_host.model.response_normalization import with_text_names
+from durable_agent_host.providers.json_values import as_object
 
 _NAMES: Final = frozenset({"type", "id", "index", "format", "role", "name", "object", "mime_type", "media_type"})
 """Fields with texts that are not streamed in fragments."""
@@ -155,8 +156,7 @@ def derive_call_id(seed: str, call_index: int) -> str:
 
 
 def _get_function(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    function: Any = call.get("function") or call.get("custom")
-    return cast("Mapping[str, Any]", function) if isinstance(function, Mapping) else {}
+    return as_object(call.get("function") or call.get("custom"))
 
 
 def _is_complete(arguments: Any) -> bool:
@@ -187,7 +187,7 @@ def _merge(target: dict[str, Any], name: str, value: Any) -> None:
             current_value = target[name] = _Fragments()
         current_value.append(value)
     elif isinstance(value, Mapping):
-        nested_target = target[name] = cast("dict[str, Any]", current_value) if isinstance(current_value, dict) else {}
+        nested_target = target[name] = as_object(current_value)
         for inner, part in cast("Mapping[str, Any]", value).items():
             _merge(nested_target, inner, part)
     elif isinstance(value, list):

@@ -7,23 +7,19 @@ it. So nothing is stored twice, and the service receives exactly what it sent.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from agent_framework import Content
 
 from durable_agent_host.providers.chat_completions.content_mapping import OF_MESSAGES, standard_message, to_contents
-from durable_agent_host.providers.item_metadata import ItemMetadata
+from durable_agent_host.providers.item_metadata import ItemMetadata, decode_references, encode_references
 
 METADATA: Final = ItemMetadata("chat_completions")
 
 MAX_CALL_ID_CHARACTERS: Final = 40
 """OpenAI's limit; a longer id is sent back only to the service that created it."""
 
-_FROM: Final = "durable_agent_host.from"
-_MIN_CHARACTERS: Final = 24
-_TEXTS: Final = ("text", "protected_data", "arguments", "uri")
-_BYTES: Final = "bytes"
 _STANDARD: Final = ("role", "content", "refusal", "tool_calls")
 
 
@@ -98,8 +94,8 @@ def rebuild_message(group: Sequence[Content], service: str) -> dict[str, Any]:
         name: value for name, value in stored_fields.items() if is_same_service or name in _STANDARD
     }
     try:
-        rebuilt_message = cast("dict[str, Any]", _decode_references(rebuilt_message, group))
-    except (IndexError, KeyError, TypeError):  # the contents were changed
+        rebuilt_message = cast("dict[str, Any]", decode_references(rebuilt_message, group))
+    except (AttributeError, IndexError, KeyError, TypeError):  # the contents were changed
         return standard_fields
     if not _has_same_calls(standard_fields, rebuilt_message):
         rebuilt_message = {name: value for name, value in rebuilt_message.items() if name != "tool_calls"}
@@ -135,61 +131,8 @@ def _standard_call(call: Mapping[str, Any]) -> dict[str, Any]:
 def _missing_fields(
     message: Mapping[str, Any], standard_fields: Mapping[str, Any], contents: Sequence[Content]
 ) -> dict[str, Any]:
-    paths_by_text = {text: path for text, path in _list_text_paths(contents) if len(text) >= _MIN_CHARACTERS}
     absent = object()
     different_fields = {name: value for name, value in message.items() if standard_fields.get(name, absent) != value}
     without = [name for name in standard_fields if name not in message]
-    missing_fields = {"message": _encode_references(different_fields, paths_by_text.get)} if different_fields else {}
+    missing_fields = {"message": encode_references(different_fields, contents)} if different_fields else {}
     return missing_fields | ({"without": without} if without else {})
-
-
-def _list_text_paths(contents: Sequence[Content]) -> Iterable[tuple[str, Any]]:
-    """List the texts of contents with their locations, including the full reasoning."""
-    yield "".join(content.text or "" for content in contents if content.type == "text_reasoning"), "reasoning"
-    for index, content in enumerate(contents):
-        for name in _TEXTS:
-            if isinstance(text := getattr(content, name), str):
-                yield text, [index, name]
-        if content.type == "data" and content.uri:
-            yield content.uri.partition(",")[2], [index, _BYTES]
-        for annotation_index, annotation in enumerate(content.annotations or ()):
-            for name in ("url", "title", "snippet"):
-                if isinstance(text := annotation.get(name), str):
-                    yield text, [index, annotation_index, name]
-
-
-def _encode_references(value: Any, find: Callable[[str], Any]) -> Any:
-    if isinstance(value, str):
-        path = find(value)
-        return value if path is None else {_FROM: path}
-    if isinstance(value, dict):
-        return {name: _encode_references(element, find) for name, element in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [_encode_references(element, find) for element in cast("list[Any]", value)]
-    return value
-
-
-def _decode_references(value: Any, contents: Sequence[Content]) -> Any:
-    if isinstance(value, list):
-        return [_decode_references(element, contents) for element in cast("list[Any]", value)]
-    if not isinstance(value, dict):
-        return value
-    fields = cast("dict[str, Any]", value)
-    if _FROM not in fields:
-        return {name: _decode_references(element, contents) for name, element in fields.items()}
-    path: Any = fields[_FROM]
-    if path == "reasoning":
-        return "".join(content.text or "" for content in contents if content.type == "text_reasoning")
-    index, *content_path = cast("list[Any]", path)
-    text = _read_text(content_path, contents[int(index)])
-    if not isinstance(text, str):
-        raise KeyError(path)
-    return text
-
-
-def _read_text(content_path: Sequence[Any], content: Content) -> Any:
-    if content_path[0] == _BYTES:
-        return str(content.uri).partition(",")[2]
-    if isinstance(content_path[0], str):
-        return getattr(content, content_path[0])
-    return cast("Any", content.annotations)[content_path[0]][content_path[1]]

@@ -5,18 +5,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from agent_framework import Message
+from agent_framework import Content, Message
 
-from durable_agent_host.agent.retry_classification import causes_of, classify_error
-from durable_agent_host.model.provider_item import STAMP, LostState
-from durable_agent_host.providers.chat_completions.client import adapt_client
-from durable_agent_host.providers.chat_completions.completion_stream import CompletionItemReader
-from durable_agent_host.providers.chat_completions.message_metadata import METADATA
+from durable_agent_host.agent.retry_classification import causes_of
+from durable_agent_host.model.provider_item import STAMP, ItemPart, LostState
+from durable_agent_host.providers.adapted_client import create_adapter
+from durable_agent_host.providers.chat_completions.client import MessagePreservingMixin
+from durable_agent_host.providers.chat_completions.completion_stream import read_item
+from durable_agent_host.providers.chat_completions.message_metadata import METADATA, complete_item
+from durable_agent_host.providers.client_errors import rejection_text
 from durable_agent_host.providers.cross_provider_history import TOOLS_OF_SERVICES, ReplayTarget
-from durable_agent_host.providers.generic_provider import remove_completed_approvals
-from durable_agent_host.providers.openai.errors import explain_error
+from durable_agent_host.providers.generic_provider import GenericProvider, remove_completed_approvals
+from durable_agent_host.providers.openai.errors import HINTS
 from durable_agent_host.providers.openai.media_inputs import check_chat
-from durable_agent_host.providers.provider_base import ProviderBase, ProviderHooks
 
 # Message fields that a service sends but does not accept back: known after it has rejected them.
 #
@@ -26,7 +27,6 @@ from durable_agent_host.providers.provider_base import ProviderBase, ProviderHoo
 # fields.
 
 _REJECTED_FIELDS: Final = "refused_fields"
-_STATUS: Final = frozenset({400, 422})
 _STANDARD: Final = frozenset({"role", "content", "tool_calls", "tool_call_id", "name", "refusal"})
 _WORDINGS: Final = tuple(
     re.compile(wording)
@@ -38,24 +38,6 @@ _WORDINGS: Final = tuple(
         r"['\"]extra_forbidden['\"].*?['\"]loc['\"]: ?[\[(][^\])]*['\"](\w+)['\"][\])]",  # Mistral
     )
 )
-
-
-def find_rejected_field(error: BaseException) -> LostState | None:
-    """Return which field of a message a service has rejected.
-
-    Args:
-        error: raised by the agent.
-
-    Returns:
-        The field by its name; None when the request was rejected for another reason.
-    """
-    retry_decision = classify_error(error)
-    if retry_decision is None or retry_decision.status not in _STATUS:
-        return None
-    message = " ".join(str(cause) for cause in causes_of(error))
-    names = (match[1] for wording in _WORDINGS if (match := wording.search(message)))
-    name = next((name for name in names if name not in _STANDARD), None)
-    return LostState("field", name) if name else None
 
 
 def mark_rejected_fields(
@@ -94,16 +76,42 @@ def _mark_rejected(message: Message, rejected_fields: Sequence[str]) -> Message:
     return clone
 
 
-class ChatCompletionsProvider(CompletionItemReader, ProviderBase):
+class ChatCompletionsProvider(GenericProvider):
     """Clients of Chat Completions. Messages are stored in full; other services' tools are described as text."""
 
-    hooks = ProviderHooks(
-        target=ReplayTarget(METADATA.provider, unsent=TOOLS_OF_SERVICES),
-        adapt=adapt_client,
-        carry=mark_rejected_fields,
-        lost_state=find_rejected_field,
-        explain=explain_error,
-    )
+    hints = HINTS
+
+    @property
+    def target(self) -> ReplayTarget:
+        """Messages are the provider's own."""
+        return ReplayTarget(METADATA.provider, unsent=TOOLS_OF_SERVICES)
+
+    def adapt(self, client: Any, /) -> Any:
+        """Copy the client so that it keeps the service's data besides text and calls."""
+        return create_adapter(client, MessagePreservingMixin, self)
+
+    def read_item(self, update: Any, /) -> ItemPart | None:
+        """Return the message that an update belongs to."""
+        return read_item(update)
+
+    def complete_item(self, contents: list[Content], item: Mapping[str, Any] | None, /) -> list[Content]:
+        """Make the contents of the finished message."""
+        return complete_item(contents, item)
+
+    def carry(
+        self, messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState], /
+    ) -> tuple[list[Message], dict[str, Any]]:
+        """Mark the fields that are no longer sent."""
+        return mark_rejected_fields(messages, stored_losses, new_losses)
+
+    def lost_state(self, error: BaseException, /) -> LostState | None:
+        """Return which field of a message the service has rejected."""
+        if not rejection_text(error, {400, 422}):
+            return None
+        text = " ".join(str(cause) for cause in causes_of(error))  # some services say it beside their message
+        names = (match[1] for wording in _WORDINGS if (match := wording.search(text)))
+        name = next((name for name in names if name not in _STANDARD), None)
+        return LostState("field", name) if name else None
 
     def check_message(self, message: Message, /) -> None:
         """Reject files that the client would omit."""

@@ -17,11 +17,10 @@ from durable_agent_host.codec.strict_json import is_nested_too_deeply
 from durable_agent_host.concurrency.thread_offload import MANY
 from durable_agent_host.model.budget import TOOL_INPUT
 from durable_agent_host.model.provider_item import SERVICE_TIER
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin
 from durable_agent_host.providers.gemini.lost_signatures import parts_to_send
-from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part, with_raw_json
+from durable_agent_host.providers.gemini.raw_json_transport import long_data_part, raw_json, raw_part
 from durable_agent_host.providers.gemini.response_reader import ResponseReader
-from durable_agent_host.providers.generic_provider import GenericProvider
-from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import UNNAMED
 from durable_agent_host.stream.fold import Fold
@@ -29,26 +28,9 @@ from durable_agent_host.stream.fold import Fold
 _RESULT: Final = "result"
 """Field in which the framework sends a result that is not an object."""
 
-_ITEMS: Final = GenericProvider()
-"""Reports that no update has an item: contents get metadata when they are read."""
 
-
-def adapt_client(client: Any) -> Any:
-    """Copy a client of Gemini so that it keeps the provider's parts.
-
-    Returns:
-        A copy that shares its connections; the client itself when it is already adapted.
-    """
-    adapter = create_adapter(client, _PartPreservingMixin)
-    if adapter is not client:
-        adapter._genai_client = with_raw_json(adapter._genai_client)
-    return adapter
-
-
-class _PartPreservingMixin(FoldedStreamMixin):
+class PartPreservingMixin(FoldedStreamMixin):
     """The overrides; precedes the client's own class in the method resolution order."""
-
-    item_reader = _ITEMS
 
     def _build_response_stream(self, stream: Any, **kwargs: Any) -> Any:
         client: Any = super()
@@ -84,7 +66,7 @@ class _PartPreservingMixin(FoldedStreamMixin):
         response_json = raw_json(response)
         reader = ResponseReader(streaming=False)
         update = ChatResponseUpdate(role="assistant", contents=reader.read(response_json))
-        chat_response.messages = Fold([update], _ITEMS).response().messages or chat_response.messages
+        chat_response.messages = Fold([update], self.item_reader).response().messages or chat_response.messages
         chat_response.response_id = reader.response_id
         _add_response_fields(chat_response, response_json)
         return chat_response

@@ -11,10 +11,9 @@ from typing import Any, Final
 from agent_framework import Content, Message
 
 from durable_agent_host.model.provider_item import LostState
-from durable_agent_host.providers.encrypted_reasoning import count_unreadable, payload_fingerprint
 from durable_agent_host.providers.gemini.part_mapping import Part, to_parts
+from durable_agent_host.providers.lost_state import apply_losses
 
-_UNREADABLE: Final = "unreadable_signatures"
 _UNSIGNED: Final = "durable_agent_host.unsigned"
 """Key in a content's ``additional_properties``: its signatures are not sent. On copies for one request."""
 
@@ -36,34 +35,18 @@ def parts_to_send(content: Content) -> list[Part] | None:
 def mark_lost_signatures(
     messages: Sequence[Message], stored_losses: Mapping[str, Any], new_losses: Iterable[LostState]
 ) -> tuple[list[Message], dict[str, Any]]:
-    """Mark the parts whose signatures are no longer sent.
-
-    Returns:
-        The messages, with copies of the changed ones, and the losses to store with the session.
-    """
-    last_unreadable: Any = stored_losses.get(_UNREADABLE)
-    signatures = [
-        signature for message in messages for content in message.contents for signature in _list_signatures(content)
-    ]
-    if any(loss.kind == "reasoning" for loss in new_losses) and signatures:
-        last_unreadable = payload_fingerprint(signatures[-1])
-    unreadable_count = count_unreadable(signatures, last_unreadable)
-    losses_to_store = {**stored_losses} | ({_UNREADABLE: last_unreadable} if last_unreadable else {})
-    if not unreadable_count:
-        return list(messages), losses_to_store
-    marked_messages: list[Message] = []
-    for message in messages:
-        clone = copy.copy(message)
-        clone.contents = list(message.contents)
-        for index, content in enumerate(message.contents):
-            if unreadable_count > 0 and (signature_count := len(_list_signatures(content))):
-                unreadable_count -= signature_count
-                clone.contents[index] = _without_signatures(content)
-        marked_messages.append(clone)
-    return marked_messages, losses_to_store
+    """Mark the parts whose signatures are no longer sent."""
+    return apply_losses(
+        messages,
+        stored_losses,
+        new_losses,
+        payloads=_list_signatures,
+        containers=lambda _contents: (),
+        change=_without_signatures,
+    )
 
 
-def _without_signatures(content: Content) -> Content:
+def _without_signatures(content: Content, _is_unreadable: bool, _is_expired: bool) -> Content:
     clone = copy.copy(content)
     clone.additional_properties = content.additional_properties | {_UNSIGNED: True}
     clone.protected_data = None

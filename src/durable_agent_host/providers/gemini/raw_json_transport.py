@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
 from durable_agent_host.concurrency.thread_offload import run_in_thread_if_many
 from durable_agent_host.model.provider_item import LOST_RESULT
+from durable_agent_host.providers.json_values import as_object
 from durable_agent_host.providers.tool_call_names import accepted_name
 
 # Signatures for function calls that Gemini 3 did not make itself.
@@ -149,8 +150,7 @@ def raw_json(response: Any) -> dict[str, Any]:
     """Return the JSON of a response, or of a chunk."""
     http: Any = getattr(response, "sdk_http_response", None)
     body: Any = getattr(http, "body", None)
-    response_json = json.loads(body) if body else response.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return cast("dict[str, Any]", response_json) if isinstance(response_json, dict) else {}
+    return as_object(json.loads(body) if body else response.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 def raw_part(part_json: Mapping[str, Any]) -> Any:

@@ -23,6 +23,7 @@ from durable_agent_host.providers.gemini.part_mapping import (
     metadata_content,
     to_content,
 )
+from durable_agent_host.providers.json_values import as_object, as_objects, within
 
 _FILTER: Final = "say it in another way, or change the agent's safety_settings", False
 _NEVER: Final = "say it in another way: no setting allows it", False
@@ -232,9 +233,7 @@ class ResponseMetadata:
         """Record a candidate that is not the response: it is stored, and not emitted."""
         other_candidate = self._other_candidates.setdefault(str(candidate.get("index")), {"content": {"parts": []}})
         parts: list[Any] = other_candidate["content"]["parts"]
-        content: Any = candidate.get("content")
-        raw_parts: Any = cast("Json", content).get("parts") if isinstance(content, dict) else None
-        for part in cast("list[Any]", raw_parts) if isinstance(raw_parts, list) else ():
+        for part in _parts(candidate):
             if parts and _is_plain_text(part) and _is_plain_text(parts[-1]):
                 parts[-1] = {"text": parts[-1]["text"] + part["text"]}
             else:
@@ -308,11 +307,8 @@ def _search(call_id: str, name: str, grounding: Json) -> list[Content]:
 
 def _grounding_annotations(grounding: Any, text: str) -> Iterator[tuple[Any, Annotation]]:
     """Read the sources of a response: each with the text that it supports, or alone."""
-    if not isinstance(grounding, dict):
-        return
-    grounding_fields = cast("Json", grounding)
-    chunks = cast("list[Any]", grounding_fields.get("groundingChunks") or [])
-    supports = cast("list[Json]", grounding_fields.get("groundingSupports") or [])
+    chunks = cast("list[Any]", within(grounding, "groundingChunks") or [])
+    supports = cast("list[Json]", within(grounding, "groundingSupports") or [])
     used: set[int] = set()
     for support in supports:
         segment: Json = support.get("segment") or {}
@@ -333,9 +329,7 @@ def _citation_annotations(candidate: Mapping[str, Any], text: str) -> Iterator[t
 
 def _source(chunk: Any) -> Json:
     """Return the source in a chunk, of any kind."""
-    kinds = cast("Json", chunk).values() if isinstance(chunk, dict) else ()
-    sources = (cast("Json", value) for value in kinds if isinstance(value, dict))
-    return next(sources, Json())
+    return next(iter(as_objects([*as_object(chunk).values()])), Json())
 
 
 def _build_annotation(source: Json, segment: Json, text: str) -> Annotation:
@@ -512,16 +506,13 @@ def _annotate(contents: list[Content], annotations: list[Any], *, streaming: boo
 
 def _split_candidates(candidates: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the candidate that is the response, and the others; a stream's chunk may have any of them."""
-    elements = cast("list[Any]", candidates) if isinstance(candidates, list) else []
-    candidate_list = [cast("dict[str, Any]", candidate) for candidate in elements if isinstance(candidate, dict)]
+    candidate_list = as_objects(candidates)
     first = next((candidate for candidate in candidate_list if not candidate.get("index")), dict[str, Any]())
     return first, [candidate for candidate in candidate_list if candidate is not first]
 
 
 def _parts(candidate: Mapping[str, Any]) -> list[Part]:
-    content: Any = candidate.get("content")
-    parts: Any = cast("dict[str, Any]", content).get("parts") if isinstance(content, dict) else None
-    return [part for part in cast("list[Any]", parts) if isinstance(part, dict)] if isinstance(parts, list) else []
+    return as_objects(within(candidate, "content", "parts"))
 
 
 def _as_text(value: Any) -> str | None:

@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 from agent_framework import Content, Message
 
 from durable_agent_host.model.provider_item import STAMP
+from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.item_mapping import PROVIDER, find_item_metadata, rebuild_item
-from durable_agent_host.providers.openai.lost_state import with_contents
 
 REQUEST: Final = "mcp_approval_request"
 RESPONSE: Final = "mcp_approval_response"

@@ -24,6 +24,7 @@ from durable_agent_host.agent.retry_classification import classify_error
 from durable_agent_host.codec.journal_entry import replayed_updates
 from durable_agent_host.concurrency.thread_offload import await_in_thread_if_many, run_in_thread_if_many
 from durable_agent_host.model.provider_item import SERVICE_TIER, ItemPart
+from durable_agent_host.providers.adapted_client import FoldedStreamMixin
 from durable_agent_host.providers.openai.errors import parse_failure
 from durable_agent_host.providers.openai.item_mapping import (
     attach_items,
@@ -39,8 +40,7 @@ from durable_agent_host.providers.openai.request_items import (
     with_valid_ids,
     with_valid_names,
 )
-from durable_agent_host.providers.openai.stream_events import ITEMS, plain_item
-from durable_agent_host.providers.provider_base import FoldedStreamMixin, create_adapter
+from durable_agent_host.providers.openai.stream_events import plain_item
 from durable_agent_host.providers.stream_completion import is_truncated
 from durable_agent_host.providers.tool_call_names import declared_tool_names
 
@@ -79,6 +79,13 @@ class _FastEventParsingMixin:
                     return kind.construct(**data)
         client: Any = super()
         return client._process_response_data(data=data, cast_to=cast_to, response=response)
+
+
+def build_event_parsers() -> None:
+    """Build the parsers of all events, which the SDK's models otherwise do when the first event of a kind arrives."""
+    kinds, _ = _kinds()
+    for kind in kinds.values():
+        kind.model_rebuild()
 
 
 @cache
@@ -139,22 +146,8 @@ async def stream_or_retrieve(
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
-def adapt_client(client: Any) -> Any:
-    """Copy a chat client of the Responses API so that it keeps the provider's items.
-
-    Returns:
-        A copy that shares its connections; the client itself when it is already adapted.
-    """
-    adapter = create_adapter(client, _ItemPreservingMixin)
-    if adapter is not client:
-        adapter.__dict__.update({name: with_fast_event_parsing(value) for name, value in adapter.__dict__.items()})
-    return adapter
-
-
-class _ItemPreservingMixin(FoldedStreamMixin):
+class ItemPreservingMixin(FoldedStreamMixin):
     """The overrides; precedes the client's own class in the method resolution order."""
-
-    item_reader = ITEMS
 
     def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
         client: Any = super()

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from agent_framework import Annotation, Content
 
-from durable_agent_host.providers.openai.item_rebuild import is_refusal
+from durable_agent_host.providers.neutral_contents import approval_request, is_refusal, refusal
 
 
 def complete_message(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
@@ -26,8 +26,7 @@ def complete_message(item: Mapping[str, Any], contents: list[Content]) -> list[C
         matches = (content for content in remaining if content.text == text and is_refusal(content) == is_refusal_part)
         text_content = next(matches, None)
         if text_content is None:
-            kind = {"core": {"model_output_kind": "refusal"}, "model_output_kind": "refusal"}
-            text_content = Content("text", text=text, additional_properties=kind if is_refusal_part else None)
+            text_content = refusal(text) if is_refusal_part else Content("text", text=text)
         else:
             remaining = [content for content in remaining if content is not text_content]
         streamed_annotations = [_strip_annotation_index(annotation) for annotation in text_content.annotations or ()]
@@ -183,14 +182,7 @@ def complete_search(item: Mapping[str, Any], contents: list[Content]) -> list[Co
 
 def complete_approval(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:
     """Add the request if the stream was joined after the event that starts the item."""
-    if contents:
-        return contents
-    server = item.get("server_label")
-    call = Content("function_call", hosted=True, server_name=server, additional_properties={"server_label": server})
-    call.call_id = item.get("id")
-    call.name = item.get("name")
-    call.arguments = item.get("arguments")
-    return [Content.from_function_approval_request(id=str(item.get("id") or ""), function_call=call)]
+    return contents or [approval_request(item)]
 
 
 def complete_image(item: Mapping[str, Any], contents: list[Content]) -> list[Content]:

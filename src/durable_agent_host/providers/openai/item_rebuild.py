@@ -10,23 +10,14 @@ from typing import Any, cast
 
 from agent_framework import Annotation, Content
 
+from durable_agent_host.providers.neutral_contents import is_refusal
+
 Item = dict[str, Any]
 
 
 def message_fields(group: Sequence[Content], _by_type: Mapping[str, Content]) -> Item:
     """Read a message."""
     return {"role": "assistant", "status": "completed", "content": [_text_part(content) for content in group]}
-
-
-def is_refusal(content: Content) -> bool:
-    """Return whether a text is the model's refusal.
-
-    Returns:
-        True when it has the framework's mark of one, in either place.
-    """
-    core: Any = content.additional_properties.get("core")
-    nested_kind = cast("dict[str, Any]", core).get("model_output_kind") if isinstance(core, dict) else None
-    return "refusal" in {content.additional_properties.get("model_output_kind"), nested_kind}
 
 
 def _text_part(content: Content) -> Item:

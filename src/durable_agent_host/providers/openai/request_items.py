@@ -17,11 +17,12 @@ from agent_framework import Content, Message
 
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.provider_item import LOST_RESULT, PART_OF, STAMP
+from durable_agent_host.providers.lost_state import with_contents
 from durable_agent_host.providers.openai.approval_items import approval_request_id, approval_response_id
 from durable_agent_host.providers.openai.item_mapping import find_item_metadata, group_by_item, rebuild_item
 from durable_agent_host.providers.openai.item_rebuild import Item
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES, MAX_ID_CHARACTERS, item_type
-from durable_agent_host.providers.openai.lost_state import LOST, with_contents
+from durable_agent_host.providers.openai.lost_state import LOST
 from durable_agent_host.providers.tool_call_names import accepted_name
 
 # Closes open calls in a transcript that is sent in full: the API rejects a call without its result.

@@ -5,11 +5,9 @@ Only its position in the output identifies an item: some proxies give it another
 
 from typing import Any, Final
 
-from agent_framework import AgentResponseUpdate, ChatResponseUpdate
-
 from durable_agent_host.model.provider_item import ItemPart
 from durable_agent_host.model.response_normalization import with_text_names
-from durable_agent_host.providers.openai.item_mapping import complete_item
+from durable_agent_host.providers.adapted_client import unwrap_update
 from durable_agent_host.providers.openai.item_types import ITEM_TYPES
 
 
@@ -21,9 +19,7 @@ def read_item(update: Any) -> ItemPart | None:
     Returns:
         The position, or None for updates of other providers and events without an item.
     """
-    event: Any = update.raw_representation
-    while type(event) in _UPDATES:  # an agent's update wraps the client's
-        event = event.raw_representation
+    event = unwrap_update(update)
     event_type = getattr(event, "type", None)
     position = getattr(event, "output_index", None)
     if not isinstance(event_type, str) or not event_type.startswith("response."):
@@ -41,8 +37,6 @@ def read_item(update: Any) -> ItemPart | None:
     return ItemPart(position, f"{index}:{getattr(event, index, None)}" if index else "")
 
 
-_UPDATES: Final = frozenset({ChatResponseUpdate, AgentResponseUpdate})
-
 _EVENTS_OF_ITEMS: Final = frozenset({"response.output_item.added", "response.output_item.done"})
 _INDEX_FIELDS: Final = {
     f"response.{event}": index
@@ -51,16 +45,6 @@ _INDEX_FIELDS: Final = {
     for event in events
 }
 """Type of event → the field with the number of the item's part; empty for events about the item as such."""
-
-
-class ResponsesItemReader:
-    """Reads and completes items of the Responses API, for the fold."""
-
-    read_item = staticmethod(read_item)
-    complete_item = staticmethod(complete_item)
-
-
-ITEMS: Final = ResponsesItemReader()
 
 
 def plain_item(item: Any) -> dict[str, Any]:

@@ -1,0 +1,80 @@
+"""What adapted clients have in common: the fold of their streams, and requests that are written in a thread."""
+
+# ruff: noqa: SLF001 - the overrides call what they override
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+from agent_framework import AgentResponseUpdate, ChatResponse, ChatResponseUpdate, Message, ResponseStream
+
+from durable_agent_host.agent.dynamic_subclass import copy_with_mixin
+from durable_agent_host.concurrency.thread_offload import MANY
+from durable_agent_host.model.provider_item import ItemPart
+from durable_agent_host.stream.fold import Fold, ItemReader
+
+
+class ItemUpdate(NamedTuple):
+    """The raw representation of an update.
+
+    Attributes:
+        part: which item it belongs to, or None.
+        event: of the service or its SDK, unchanged.
+    """
+
+    part: ItemPart | None
+    event: Any
+
+
+def unwrap_update(update: Any) -> Any:
+    """Return what an update or a response was made from: agents' updates wrap those of clients."""
+    raw = update
+    while isinstance(raw, ChatResponseUpdate | AgentResponseUpdate | ChatResponse):
+        raw = cast("Any", raw).raw_representation
+    return raw
+
+
+class FoldedStreamMixin:
+    """Overrides that take a stream's response from the fold; they precede the client's own class in the MRO.
+
+    Attributes:
+        item_reader: the provider.
+    """
+
+    item_reader: ItemReader
+
+    def _finalize_response_updates(self, updates: Sequence[Any], **kwargs: Any) -> Any:
+        client: Any = super()
+        response = client._finalize_response_updates(updates, **kwargs)
+        response.messages = self.fold_call(updates).response().messages
+        return response
+
+    def fold_call(self, updates: Sequence[Any]) -> Fold:
+        """Fold the updates of one call; a run replaces this by its own fold, so that they are read once."""
+        return Fold(updates, self.item_reader)
+
+
+def create_adapter(client: Any, overrides: type[FoldedStreamMixin], provider: ItemReader) -> Any:
+    """Copy a chat client with the overrides of its provider.
+
+    Returns:
+        A copy that shares its connections; the client itself when it is already hosted.
+    """
+    if isinstance(client, overrides):
+        return client
+    adapter = copy_with_mixin(client, overrides)
+    adapter.item_reader = provider
+    return adapter
+
+
+def start_in_thread(messages: Sequence[Message], begin: Callable[[], Any], *, stream: bool) -> Any:
+    """Start a model call in a thread if it sends many messages, which take long to write, otherwise directly."""
+    if len(messages) <= MANY:
+        return begin()
+    if stream:
+        return ResponseStream[Any, Any].from_awaitable(asyncio.to_thread(begin))
+
+    async def await_response() -> Any:
+        return await (await asyncio.to_thread(begin))
+
+    return await_response()

@@ -1,0 +1,224 @@
+"""The messages of a thread and the calls of a run's steps as neutral contents.
+
+A message has a content for each of its parts. A call and its result are one block of the service: ``{"id": …, "type":
+"code_interpreter", "code_interpreter": {"input": …, "outputs": […]}}``; its contents are a call and a result with the
+service's id. Item metadata of the first content has the block and the step as received, with references to the texts
+that the contents have. A call of a kind without a row is a hosted function of that name, with its payload as arguments.
+
+Source: recorded threads and streams, and the classes ``RunStep…ToolCall``, ``MessageContent`` and
+``MessageTextAnnotation`` of azure-ai-agents 1.1.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from agent_framework import Annotation, Content
+
+from durable_agent_host.providers.item_metadata import ItemMetadata, decode_references, encode_references
+from durable_agent_host.providers.json_values import as_object
+
+PROVIDER: Final = "azure_ai_agents"
+METADATA: Final = ItemMetadata(PROVIDER)
+
+_MESSAGE: Final = "message"
+_CITATIONS: Final = frozenset({"file_citation", "file_path", "url_citation"})
+
+
+@dataclass(frozen=True)
+class CallKind:
+    """How calls of one kind become contents.
+
+    Attributes:
+        family: the contents that represent it.
+        payload: the key of its fields; empty when they are on the level of the type.
+        argument: the field with the input; empty when there is none.
+        output: the field with the result.
+    """
+
+    family: Literal["code", "search", "mcp", "function", "hosted"]
+    payload: str
+    argument: str
+    output: str
+
+
+_SEARCHES: Final = {
+    "file_search": ("", "results"),
+    "bing_grounding": ("requesturl", "response_metadata"),
+    "bing_custom_search": ("requesturl", "response_metadata"),
+    "azure_ai_search": ("input", "output"),
+    "sharepoint_grounding": ("input", "output"),
+    "fabric_dataagent": ("input", "output"),
+}
+_HOSTED: Final = {
+    "openapi": ("function", "arguments"),
+    "azure_function": ("azure_function", "arguments"),
+    "connected_agent": ("connected_agent", "arguments"),
+    "deep_research": ("deep_research", "input"),
+    "browser_automation": ("browser_automation", "input"),
+}
+_CALL_KINDS: Final[Mapping[str, CallKind]] = {
+    "code_interpreter": CallKind("code", "code_interpreter", "input", "outputs"),
+    "function": CallKind("function", "function", "arguments", "output"),
+    "mcp": CallKind("mcp", "", "arguments", "output"),
+    **{kind: CallKind("search", kind, argument, output) for kind, (argument, output) in _SEARCHES.items()},
+    **{kind: CallKind("hosted", payload, argument, "output") for kind, (payload, argument) in _HOSTED.items()},
+}
+"""Type of a tool call → how it becomes contents."""
+
+
+def find_call_kind(call: Mapping[str, Any]) -> CallKind:
+    """Return the row for a call."""
+    kind = str(call.get("type") or "")
+    return _CALL_KINDS.get(kind) or CallKind("hosted", kind, "", "output")
+
+
+def read_payload(call: Mapping[str, Any], row: CallKind) -> Mapping[str, Any]:
+    """Return the fields of a call, or of a delta of one."""
+    return as_object(call.get(row.payload)) if row.payload else call
+
+
+def call_contents(call: Mapping[str, Any]) -> list[Content]:
+    """Return the contents of a call: the call, and its result when there is one."""
+    row = find_call_kind(call)
+    fields = read_payload(call, row)
+    call_id: Any = call.get("id")
+    argument = fields.get(row.argument) if row.argument else None
+    output = fields.get(row.output)
+    match row.family:
+        case "code":
+            outputs = [_output_content(element) for element in cast("list[Any]", output or ())]
+            return [
+                code_call(call_id, argument),
+                Content("code_interpreter_tool_result", call_id=call_id, outputs=outputs),
+            ]
+        case "search":
+            arguments = {row.argument: argument} if argument is not None else {}
+            return [search_call(call, arguments), Content("search_tool_result", call_id=call_id, result=output)]
+        case "mcp":
+            names: Any = {"tool_name": call.get("name"), "server_name": call.get("server_label")}
+            content = Content("mcp_server_tool_call", call_id=call_id, arguments=argument, **names)
+            result = Content("mcp_server_tool_result", call_id=call_id, output=[Content.from_text(_as_text(output))])
+        case "function":
+            return [function_call(call_id, fields.get("name"), argument)]
+        case _:
+            kind = str(call.get("type") or "tool")
+            other_fields = {name: value for name, value in fields.items() if name not in {"name", row.output}}
+            content = function_call(call_id, str(fields.get("name") or kind), argument or other_fields or None)
+            content.hosted = content.informational_only = True
+            result = Content("function_result", call_id=call_id, result=_as_text(output))
+    return [content] if output is None else [content, result]
+
+
+def code_call(call_id: Any, code: Any) -> Content:
+    """Return the content of a run of code, or of a part of its code."""
+    script = Content.from_text(_as_text(code), additional_properties={"language": "python"})
+    return Content("code_interpreter_tool_call", call_id=call_id, inputs=[script])
+
+
+def search_call(call: Mapping[str, Any], arguments: Mapping[str, Any]) -> Content:
+    """Return the content of a search."""
+    return Content("search_tool_call", call_id=call.get("id"), tool_name=str(call.get("type")), arguments=arguments)
+
+
+def function_call(call_id: Any, name: Any, arguments: Any) -> Content:
+    """Return the content of a function's call, with an id: the framework's own would differ between processes."""
+    return Content("function_call", id=call_id, call_id=call_id, name=name, arguments=arguments)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _output_content(output: Any) -> Content:
+    """Return the logs or the image of a code run; an empty text for another output."""
+    fields = as_object(output)
+    if file_id := as_object(fields.get("image")).get("file_id"):
+        return hosted_file(str(file_id), kind="image")
+    return Content.from_text(_as_text(fields.get("logs")))
+
+
+def hosted_file(file_id: str, **properties: Any) -> Content:
+    """Return the content of a file stored by the service."""
+    return Content("hosted_file", file_id=file_id, additional_properties={"provider": PROVIDER, **properties})
+
+
+def message_contents(message: Mapping[str, Any]) -> list[Content]:
+    """Return the contents of a message: at least one, one for each of its parts."""
+    return [_part_content(as_object(part)) for part in message.get("content") or ()] or [Content.from_text("")]
+
+
+def _part_content(part: Mapping[str, Any]) -> Content:
+    """Return the content of a part; an empty text for a part of unknown kind."""
+    payload = as_object(part.get(str(part.get("type"))))
+    match part.get("type"):
+        case "image_file" if "file_id" in payload:
+            return hosted_file(str(payload["file_id"]), kind="image")
+        case "image_url" if isinstance(payload.get("url"), str):
+            return Content("uri", uri=payload["url"], media_type="image/*")
+        case _:
+            text = Content.from_text(_as_text(payload.get("value")))
+            text.annotations = parse_annotations(payload.get("annotations")) or None
+            return text
+
+
+def parse_annotations(annotations: Any) -> list[Annotation]:
+    """Return a citation for each annotation of a text; those without a field have it in ``additional_properties``."""
+    return [_parse_annotation(as_object(annotation)) for annotation in annotations or ()]
+
+
+def _parse_annotation(annotation: Mapping[str, Any]) -> Annotation:
+    kind = str(annotation.get("type"))
+    payload = as_object(annotation.get(kind))
+    names = {"file_id": "file_id", "url": "url", "title": "title", "quote": "snippet"} if kind in _CITATIONS else {}
+    fields = {names[name]: value for name, value in payload.items() if name in names and isinstance(value, str)}
+    citation = Annotation(type="citation", **cast("Any", fields))
+    start = annotation.get("start_index")
+    end = annotation.get("end_index")
+    if isinstance(start, int) and isinstance(end, int):
+        citation["annotated_regions"] = [{"type": "text_span", "start_index": start, "end_index": end}]
+    citation["additional_properties"] = {"kind": kind} | ({"text": annotation["text"]} if "text" in annotation else {})
+    return citation
+
+
+def with_message(contents: list[Content], message: Mapping[str, Any], step: Mapping[str, Any]) -> list[Content]:
+    """Attach a message, and the step that created it."""
+    return _attach(contents, _MESSAGE, message, step)
+
+
+def with_call(contents: list[Content], call: Mapping[str, Any], step: Mapping[str, Any]) -> list[Content]:
+    """Attach a call, and its step without the calls."""
+    return _attach(contents, str(call.get("type") or "call"), call, step)
+
+
+def step_carrier(step: Mapping[str, Any]) -> Content:
+    """Return an empty text that carries a step that no other content represents."""
+    [carrier] = _attach([Content.from_text("")], "step", step, {})
+    return carrier
+
+
+def _attach(contents: list[Content], kind: str, block: Mapping[str, Any], step: Mapping[str, Any]) -> list[Content]:
+    fields = {"block": encode_references(block, contents)} | ({"step": dict(step)} if step else {})
+    METADATA.attach(contents, {"type": kind, "id": block.get("id")}, {}, fields)
+    return contents
+
+
+def restore_block(contents: Sequence[Content]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a message, a call or a step as received, and the step of a message or a call."""
+    metadata = METADATA.find(contents[0]) or {}
+    return decode_references(metadata.get("block"), contents), metadata.get("step") or {}
+
+
+def is_message(content: Content) -> bool:
+    """Return whether a content starts a message of a thread."""
+    return (METADATA.find(content) or {}).get("type") == _MESSAGE
+
+
+def merge_call(call: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a finished call with later data."""
+    merged = dict(call)
+    for name, value in delta.items():
+        if name != "index" and value is not None:
+            current_value = merged.get(name)
+            merged[name] = merge_call(as_object(current_value), value) if isinstance(current_value, Mapping) else value
+    return merged
