@@ -29,8 +29,8 @@ from functions_host.web.streaming import LoopBridge, is_streaming_app, make_web_
 class AppContext:
     """Settings, data directory, address and options of an app.
 
-    ``keys`` are required of callers when given; ``always_replay`` caches no orchestrator; ``names`` are the host names
-    that the host accepts, by default those of its ``origin``; pages of ``page_origins`` may call it.
+    ``keys`` are required of callers when given; ``names`` are the host names that the host accepts, by default
+    those of its ``origin``; pages of ``page_origins`` may call it.
     """
 
     settings: HostSettings
@@ -38,7 +38,6 @@ class AppContext:
     origin: str
     keys: Keys | None = None
     clock: Callable[[], float] = time.time
-    always_replay: bool = False
     names: HostNames | None = None
     page_origins: tuple[str, ...] = ()
 
@@ -64,12 +63,8 @@ class AppHost:
         settings = context.settings
         addresses = context.addresses
         self._invoker = Invoker(settings.timeout_seconds)
-        durable = AppDurableFunctions(
-            functions, self._invoker, addresses=addresses, always_replay=context.always_replay
-        )
-        self.worker = Worker(
-            store, durable, settings.durable_limits, context.clock, always_replay=context.always_replay
-        )
+        durable = AppDurableFunctions(functions, self._invoker, addresses)
+        self.worker = Worker(store, durable, settings.durable_limits, context.clock)
         self.hub = TaskHub(self.worker, replaces_running=settings.replaces_running)
         self.timers = Timers(functions, self._invoker, addresses, context.data_dir, context.clock)
         has_tools = any(function.trigger == "mcpToolTrigger" for function in functions)

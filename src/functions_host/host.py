@@ -112,7 +112,6 @@ def _prepare(options: StartOptions) -> _Prepared:
         options.data_dir,
         origin,
         keys=keys,
-        always_replay=os.environ.get("FUNCTIONS_HOST_ALWAYS_REPLAY", "").lower() in {"1", "true"},
         names=HostNames(origin, options.host, (*options.allowed_hosts, *local.allowed_hosts)),
         page_origins=local.cors_origins,
     )

@@ -10,7 +10,7 @@ import logging
 import threading
 import traceback
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,12 +91,6 @@ class Invoker:
         _WORKER_LOGGER.addFilter(_FAILURE_FILTER)
         self._thread = threading.Thread(target=self._run_loop, name="app-loop", daemon=True)
         self._thread.start()
-
-    def wrap_handle(self, function: AppFunction, wrap: Callable[[Any], Any]) -> None:
-        """Wrap the callable that the library calls for a function."""
-        registry: Any = importlib.import_module("azure_functions_runtime.handle_event")._functions._functions  # noqa: SLF001 - the runtime's registry
-        found = registry[function.function_id]
-        registry[function.function_id] = found._replace(func=wrap(found.func))
 
     def stop(self) -> None:
         """Stop the app's loop; running functions are abandoned."""

@@ -11,7 +11,6 @@ import sys
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import chdir, suppress
-from dataclasses import replace
 from datetime import datetime, tzinfo
 from functools import partial
 from pathlib import Path
@@ -112,18 +111,6 @@ def _index(app_dir: Path, script: str) -> Sequence[worker_messages.RpcFunctionMe
     except Exception as error:
         raise StartupError(explain_refusal(error)) from error
     return found or ()
-
-
-def copy_functions(functions: Iterable[AppFunction]) -> tuple[AppFunction, ...]:
-    """Register copies of functions under new ids, so wrapping a copy does not affect the original."""
-    runtime: Any = importlib.import_module("azure_functions_runtime.handle_event")
-    registry: Any = runtime._functions._functions  # noqa: SLF001 - the runtime's registry
-    copies: list[AppFunction] = []
-    for function in functions:
-        copy = replace(function, function_id=str(uuid.uuid4()))
-        registry[copy.function_id] = registry[function.function_id]
-        copies.append(copy)
-    return tuple(copies)
 
 
 def _describe(metadata: worker_messages.RpcFunctionMetadata) -> AppFunction:

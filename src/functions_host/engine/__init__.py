@@ -8,7 +8,4 @@ work never does. ``crash_points`` names the points at which tests kill the proce
 
 Text that was deleted leaves the files, and freed space goes back to the disk (``Worker.clean_up``, ``checkpoints``, and
 the package ``sqlite_store``). Nothing is deleted unless a client asks for it.
-
-An orchestrator may stay in memory between episodes and receive only new events (``run_cache``). This saves time
-and changes no answer. ``FUNCTIONS_HOST_ALWAYS_REPLAY=1`` turns it off.
 """

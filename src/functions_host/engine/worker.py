@@ -37,9 +37,6 @@ _SHRINK_PAUSE_SECONDS = 0.02
 _STORE = "the store"
 _BUSY_SECONDS = 300.0
 """How long an outcome waits for a file that another program holds locked; after that, its function runs again."""
-_MIN_CACHED_EVENTS = 16
-"""The history from which an orchestrator is kept in memory: a shorter one is replayed in less time than keeping takes,
-and its end, which is replayed in any case, is not computed twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +77,17 @@ class Worker:
         limits: Limits,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
-        *,
-        always_replay: bool = False,
     ) -> None:
         self.store = store
         self.functions = functions
         self.clock = clock
         self.new_id = new_id
         self._batch_size = limits.entity_batch_size
-        self._always_replay = always_replay
         self._instances = KeyedJobs[str]("Orchestration", limits.orchestrators, self._run_instance)
         self._activities = KeyedJobs[ActivityItem]("Activity", limits.activities, self._run_activity)
         self._entities = KeyedJobs[str]("Entity", limits.entities, self._run_entity)
         self._clean_up = KeyedJobs[str]("Clean-up of", 1, self._shrink)
-        self._runs = RunCache(store, functions.release_orchestrator)
+        self._runs = RunCache(store)
         self._alarm = Alarm(clock, self._instances.wake)
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self._settling: dict[str, set[asyncio.Future[None]]] = {}
@@ -194,7 +188,7 @@ class Worker:
             try:
                 await self._run_episode(episode)
             except BaseException:
-                # Nothing was committed; a generator that has gone on cannot be asked again.
+                # Read it again: an error of the disk leaves open what was committed.
                 if self._runs.find(instance_id) is run:
                     self._runs.drop(instance_id)
                 raise
@@ -205,15 +199,13 @@ class Worker:
     async def _run_episode(self, episode: Episode) -> None:
         run = episode.run
         reach("orchestrator.before_call")
-        answer = await self._call_orchestrator(episode)
+        result = await self.functions.run_orchestrator(run.record.name, episode.encode_context())
         reach("orchestrator.after_call")
         if run.is_closed:
-            if run.token is not None:
-                self.functions.release_orchestrator(run.token)
             return
         commit = close_episode(
             episode,
-            answer,
+            _read(result),
             catalog=self.functions.catalog,
             new_id=self.new_id,
             find_instance=self.store.find_instance,
@@ -223,26 +215,6 @@ class Worker:
             return
         self._advance(episode, commit)
         self._hand_out(run.record.instance_id, commit, items)
-
-    async def _call_orchestrator(self, episode: Episode) -> OrchestratorResult:
-        run = episode.run
-        name = episode.run.record.name
-        token = run.token
-        run.token = None
-        if token is not None and not run.is_replay_due and not episode.needs_replay:
-            resume_result = await self.functions.resume_orchestrator(name, token, episode.encode_news())
-            if resume_result is not None:
-                answer = _read(resume_result[0])
-                if not answer.is_done and answer.error is None:
-                    run.token = resume_result[1]
-                    return answer
-                # An end is not taken from memory: what is committed is what a replay gives.
-        elif token is not None:
-            self.functions.release_orchestrator(token)
-        keep = run.length >= _MIN_CACHED_EVENTS and not self._always_replay
-        result, run.token = await self.functions.run_orchestrator(name, episode.encode_context(), keep=keep)
-        run.replayed_length = run.length + len(episode.events)
-        return _read(result)
 
     def _open_next_episode(self, instance_id: str) -> Episode | None:
         run = self._runs.load(instance_id)
@@ -263,10 +235,8 @@ class Worker:
         run = episode.run
         instance_id = episode.run.record.instance_id
         if commit.renewal is None and commit.status == "Running":
-            run.fed_count = len(run.replay) + episode.news_count
             for event, text in zip(episode.events, episode.texts, strict=True):
                 run.append(event, text)
-            run.retried_actions.update(episode.retried_actions)
             for task_id in commit.cancelled_timers:
                 run.ledger.close(task_id)
             return

@@ -10,7 +10,6 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from functions_host.app.function import AppFunction
-from functions_host.app.loader import copy_functions
 from functions_host.app_host import AppContext, AppHost
 from functions_host.data_dir import DATABASE_NAME
 from functions_host.engine.crash_points import arm
@@ -67,8 +66,7 @@ class RunningApp:
     def _open_host(self) -> None:
         keep_sessions_apart()
         self._store = MortalStore(self._data_dir / DATABASE_NAME, self._begin_again)
-        # A host wraps what it calls; copies leave the originals to the next one.
-        self._host = AppHost(copy_functions(self._functions), self._store, self._context)
+        self._host = AppHost(self._functions, self._store, self._context)
         self._host.start_functions()
         self._host.start_work()
 
