@@ -1,6 +1,5 @@
 """One app on one store: engine, HTTP and timers, for the host process and for tests of apps."""
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -81,11 +80,6 @@ class AppHost:
             keys=context.keys,
             pages=PageRules(addresses.names, context.page_origins),
         )
-
-    @property
-    def app_loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of the app's ``async`` functions."""
-        return self._invoker.loop
 
     def start_functions(self) -> None:
         """Start the threads that run the app's functions."""

@@ -17,13 +17,11 @@ from functions_host.engine.task_hub import TaskHub
 from functions_host.engine.worker import Limits
 from functions_host.errors import StartupError
 from functions_host.host_json import HostSettings
-from functions_host.testing.client_sessions import close_session, keep_sessions_apart
 from functions_host.testing.crashes import CrashError, MortalStore
 from functions_host.web.own_calls import OwnCalls
 from functions_host.web.server import HostServer, open_listener
 
 _POLL_SECONDS = 0.001
-_CLOSE_SECONDS = 1.0
 _AT_ONCE = Limits(activities=8, orchestrators=8, entities=8, entity_batch_size=5000)
 
 
@@ -64,7 +62,6 @@ class RunningApp:
         await ready.wait()
 
     def _open_host(self) -> None:
-        keep_sessions_apart()
         self._store = MortalStore(self._data_dir / DATABASE_NAME, self._begin_again)
         self._host = AppHost(self._functions, self._store, self._context)
         self._host.start_functions()
@@ -85,9 +82,6 @@ class RunningApp:
         await self._close_host()
 
     async def _close_host(self) -> None:
-        closing = asyncio.run_coroutine_threadsafe(close_session(), self._host.app_loop)
-        with contextlib.suppress(TimeoutError):  # a function may block the loop
-            await asyncio.wait_for(asyncio.wrap_future(closing), _CLOSE_SECONDS)
         await self._host.stop()
         self._host.close()
         self._store.close()
