@@ -1,7 +1,7 @@
 """What all services share, and one request in progress: its entry in the log, from arrival to the last byte."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,11 +9,17 @@ from typing import Any
 
 from starlette.requests import Request
 
+from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import Json
 from practice_model.json_text import JsonResponse
 from practice_model.play.plans import Plan
 from practice_model.request_log import RequestLog
+
+
+def get_error_body(error: HttpError) -> Json:
+    """Return the body of an error in OpenAI's format."""
+    return error.body
 
 
 @dataclass(frozen=True)
@@ -25,14 +31,12 @@ class SharedState:
         plans: posted by tests; each service's player takes its steps from them.
         request_log: requests of all services.
         recordings_folder: recorded traffic, with a subfolder for each provider; None if there is none.
-        is_strict: whether inferred rules are enforced as well.
     """
 
     id_generator: IdGenerator
     plans: list[Plan]
     request_log: RequestLog
     recordings_folder: Path | None
-    is_strict: bool
 
 
 @dataclass
@@ -43,6 +47,7 @@ class Exchange:
         body: parsed body of the request; None if it is not JSON.
         response_id: id of the response, set by the service.
         output: final items of the response, set by the service.
+        encode_error: encodes an error in the service's format.
     """
 
     request_log: RequestLog
@@ -51,9 +56,12 @@ class Exchange:
     body: Any
     response_id: str | None = None
     output: list[Json] | None = None
+    encode_error: Callable[[HttpError], Json] = get_error_body
 
     @classmethod
-    async def start(cls, request: Request, request_log: RequestLog) -> "Exchange":
+    async def start(
+        cls, request: Request, request_log: RequestLog, encode_error: Callable[[HttpError], Json] = get_error_body
+    ) -> "Exchange":
         """Read a request and record it."""
         start_time = time.perf_counter()
         try:
@@ -67,12 +75,17 @@ class Exchange:
             headers=dict(request.headers),
             body=body,
         )
-        return cls(request_log, entry, start_time, body)
+        return cls(request_log, entry, start_time, body, encode_error=encode_error)
 
-    def reject(self, status: int, body: Json, retry_after: float | None = None) -> JsonResponse:
+    def reject(self, error: HttpError) -> JsonResponse:
         """Respond with an error."""
+        headers = {} if error.retry_after is None else {"retry-after": f"{error.retry_after:g}"}
+        return self.fail(error.status, self.encode_error(error), headers)
+
+    def fail(self, status: int, body: Json, headers: Mapping[str, str] | None = None) -> JsonResponse:
+        """Respond with the body of an error."""
         self._close_entry("refused", status=status, error=body.get("error", body))
-        return error_response(status, body, retry_after)
+        return JsonResponse(body, status, headers)
 
     def respond(self, body: Any, headers: Mapping[str, str] | None = None) -> JsonResponse:
         """Respond with JSON."""
@@ -87,8 +100,3 @@ class Exchange:
     def _close_entry(self, outcome: str, **details: Any) -> None:
         elapsed_milliseconds = (time.perf_counter() - self.start_time) * 1000
         self.request_log.close_entry(self.entry, outcome=outcome, milliseconds=elapsed_milliseconds, **details)
-
-
-def error_response(status: int, body: Json, retry_after: float | None = None) -> JsonResponse:
-    """Return the response for an error."""
-    return JsonResponse(body, status, {} if retry_after is None else {"retry-after": f"{retry_after:g}"})

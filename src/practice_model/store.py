@@ -1,7 +1,6 @@
 """Responses, items, containers and conversations that the server has issued; in memory.
 
-It implements `ServiceState` for the rules, and holds the transcripts that `previous_response_id` and `conversation`
-continue.
+The rules read it, and `previous_response_id` and `conversation` continue its transcripts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,7 +43,6 @@ class Store:
     responses: dict[str, StoredResponse] = field(default_factory=dict[str, StoredResponse])
     issued: dict[str, IssuedItem] = field(default_factory=dict[str, IssuedItem])
     known_encrypted: set[str] = field(default_factory=set[str])
-    foreign_encrypted: set[str] = field(default_factory=set[str])
     conversations: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
     containers: dict[str, float] = field(default_factory=dict[str, float])
     files: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
@@ -101,7 +99,7 @@ class Store:
 
     def is_genuine_encrypted(self, value: str) -> bool:
         """Return whether an encrypted value was issued here or is known from a recording."""
-        return value not in self.foreign_encrypted and (value in self.known_encrypted or sealed.is_genuine(value))
+        return value in self.known_encrypted or sealed.is_genuine(value)
 
     def is_container_expired(self, container_id: str, now: float) -> bool:
         """Return whether a container of this server has expired; unknown containers never do."""
@@ -118,11 +116,6 @@ class Store:
         """Expire all containers; return their number."""
         self.containers = dict.fromkeys(self.containers, float("-inf"))
         return len(self.containers)
-
-    def expire_encrypted(self) -> int:
-        """Reject all earlier encrypted values; return their number."""
-        self.foreign_encrypted |= self.known_encrypted
-        return len(self.foreign_encrypted)
 
     def delete_response(self, response_id: str) -> bool:
         """Delete a stored response; return whether it existed."""

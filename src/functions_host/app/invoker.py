@@ -192,7 +192,14 @@ def _read_outputs(function: AppFunction, return_value: Any, outputs: dict[str, A
 def _describe_failure(error: BaseException | None, text: str, trace: str) -> Raised:
     if error is None:
         return Raised("Exception", text, trace)
-    return Raised(type(error).__name__, str(error), trace or "".join(traceback.format_exception(error)))
+    return Raised(type(error).__name__, _get_message(error), trace or "".join(traceback.format_exception(error)))
+
+
+def _get_message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as second:  # noqa: BLE001 - the text of an app's exception is the app's code
+        return f"<its text cannot be written: {type(second).__name__}>"
 
 
 def client_inputs(function: AppFunction, addresses: ClientAddresses) -> list[tuple[str, Datum]]:

@@ -145,11 +145,7 @@ def run_step(
     recordings: Recordings | None,
     get_container: Callable[[], str],
 ) -> FakeResponse | HttpError:
-    """Return the response to a request from a plan's step.
-
-    Raises:
-        PlanError: the step names an unknown recording.
-    """
+    """Return the response to a request from a plan's step; an error for an unknown recording."""
     error = step.get("error")
     if error:
         status = int(error.get("status", 500))
@@ -172,26 +168,27 @@ def replay(
     id_generator: IdGenerator,
     recordings: Recordings | None,
     delivery: Delivery,
-) -> FakeResponse:
+) -> FakeResponse | HttpError:
     """Return a recording as a response: its stream for a streaming request, else its body.
 
     With `new_ids`, new ids of the same format replace all of its ids, so it can be played more than once in one
     conversation.
-
-    Raises:
-        PlanError: the recording does not exist.
     """
     name = step["recording"]
     if recordings is None:
-        raise PlanError(f"No recording {name!r}: the practice model was started without --recordings DIR.")
+        return _plan_error(f"No recording {name!r}: the practice model was started without --recordings DIR.")
     try:
         recording = recordings.find(name)
     except KeyError:
-        raise PlanError(f"No recording {name!r} in the recordings folder.") from None
+        return _plan_error(f"No recording {name!r} in the recordings folder.")
     version = recording.stream_version if parsed_request.body.get("stream") else recording.body_version
     if step.get("new_ids"):
         version = version.with_new_ids(id_generator)
     return FakeResponse(version.output, delivery, recorded_response=version.response, recorded_events=version.events)
+
+
+def _plan_error(message: str) -> HttpError:
+    return HttpError(400, message, "practice_plan")
 
 
 def _items_from_part(

@@ -32,11 +32,7 @@ class Player:
     plans: list[Plan] = field(default_factory=list[Plan])
 
     def respond(self, parsed_request: ParsedRequest) -> FakeResponse | HttpError:
-        """Respond to a valid request.
-
-        Raises:
-            PlanError: the plan's step cannot be performed.
-        """
+        """Respond to a valid request."""
         plan = next((plan for plan in self.plans if plan.matches(parsed_request)), None)
         if plan:
             get_container = cache(lambda: self._get_container(parsed_request))

@@ -7,7 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from practice_model.dialects.responses.errors import HttpError
+from practice_model.dialects.responses.errors import (
+    HttpError,
+    invalid_value_error,
+    missing_parameter_error,
+    wrong_type_error,
+)
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import get_item_type, get_role
 from practice_model.rules.input_parts import check_parts
@@ -170,40 +175,3 @@ def _find_message_violations(item: Json, path: str, *, annotations_required: boo
             yield HttpError(400, reason, "invalid_value", part_path)
         if annotations_required and kind == "output_text" and "annotations" not in part:
             yield missing_parameter_error(f"{part_path}.annotations")
-
-
-def missing_parameter_error(path: str) -> HttpError:
-    """Return the error for a missing required parameter."""
-    return HttpError(400, f"Missing required parameter: '{path}'.", "missing_required_parameter", path)
-
-
-_JSON_TYPES: dict[type, str] = {
-    dict: "an object",
-    list: "an array",
-    str: "a string",
-    bool: "a boolean",
-    int: "an integer",
-    float: "a decimal",
-}
-
-
-def wrong_type_error(path: str, types: Sequence[type], value: Any) -> HttpError:
-    """Return the error for a value of the wrong JSON type."""
-    expected_types = " or ".join(
-        _JSON_TYPES[expected_type].split()[-1] if len(types) > 1 else _JSON_TYPES[expected_type]
-        for expected_type in types
-    )
-    expected_types = f"one of {expected_types}" if len(types) > 1 else expected_types
-    actual_type = next((name for json_type, name in _JSON_TYPES.items() if type(value) is json_type), "null")
-    return HttpError(
-        400,
-        f"Invalid type for '{path}': expected {expected_types}, but got {actual_type} instead.",
-        "invalid_type",
-        path,
-    )
-
-
-def invalid_value_error(value: str, values: Sequence[str], path: str) -> HttpError:
-    """Return the error for a value outside a closed set."""
-    supported_values = ", ".join(f"'{name}'" for name in values[:-1]) + f", and '{values[-1]}'"
-    return HttpError(400, f"Invalid value: '{value}'. Supported values are: {supported_values}.", "invalid_value", path)
