@@ -21,7 +21,7 @@ from practice_model.dialects.responses.reading import ParsedRequest
 from practice_model.event_stream import EventStream
 from practice_model.exchange import Exchange, SharedState
 from practice_model.json_text import JsonResponse, encode_json
-from practice_model.play.agent_recordings import AgentRecordings, with_run_ids
+from practice_model.play.agent_recordings import load_recordings, with_run_ids
 from practice_model.play.answer import FakeResponse
 from practice_model.play.player import Player
 from practice_model.rules import threads as rules
@@ -48,8 +48,8 @@ class AgentsService:
         self._shared_state = shared_state
         self._id_generator = shared_state.id_generator
         self._store = AgentStore(shared_state.id_generator)
-        recordings = AgentRecordings(shared_state.recordings_folder)
-        self._player = Player(shared_state.id_generator, cast("Any", recordings), shared_state.plans)
+        recordings = load_recordings(shared_state.recordings_folder)
+        self._player = Player(shared_state.id_generator, recordings, shared_state.plans)
 
     def routes(self) -> list[Route]:
         """List the routes."""
