@@ -1,20 +1,152 @@
-"""What all services share, and one request in progress: its entry in the log, from arrival to the last byte."""
+"""What all services share: the log of requests, JSON and event streams, and one request in progress."""
 
+import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import Json
-from practice_model.json_text import JsonResponse
+from practice_model.play.answer import Delivery
 from practice_model.play.plans import Plan
-from practice_model.request_log import RequestLog
+
+
+def encode_json(value: Any) -> bytes:
+    """Return a value as JSON."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()
+
+
+class JsonResponse(JSONResponse):
+    """A JSON response; strings may contain lone surrogates."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return encode_json(content)
+
+
+_SECRET_HEADERS = frozenset({"authorization", "api-key", "cookie"})
+
+
+@dataclass
+class RequestLog:
+    """Requests in order of arrival; an entry is complete once its response has been sent.
+
+    Args:
+        file: receives complete entries as JSON lines; None for memory only.
+    """
+
+    file: Path | None = None
+    entries: list[Json] = field(default_factory=list[Json])
+    count: int = 0
+
+    def open_entry(self, request: Request, body: Any) -> Json:
+        """Record a request; return its entry."""
+        self.count += 1
+        entry: Json = {
+            "n": self.count,
+            "at": datetime.now(UTC).isoformat(),
+            "method": request.method,
+            "path": request.url.path,
+            "headers": {name: value for name, value in request.headers.items() if name not in _SECRET_HEADERS},
+            "body": body,
+            "status": None,
+            "error": None,
+            "response_id": None,
+            "output": None,
+            "events": None,
+            "ended": None,
+            "milliseconds_streaming": None,
+        }
+        self.entries.append(entry)
+        return entry
+
+    def close_entry(self, entry: Json, *, outcome: str, milliseconds: float, **details: Any) -> None:
+        """Complete an entry."""
+        entry.update(details, ended=outcome, milliseconds_streaming=round(milliseconds, 3))
+        if self.file:
+            with self.file.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+
+
+HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+
+
+def encode_event(event: Json) -> bytes:
+    """Encode an event as bytes; its event line equals the type in the data."""
+    return b"event: " + str(event["type"]).encode() + b"\ndata: " + encode_json(event) + b"\n\n"
+
+
+class EventStream:
+    """An ASGI response that streams events, then reports its end and the number of events.
+
+    Args:
+        on_end: called once with `complete`, `broken` or `disconnected`, the number of events sent, and the POSIX time
+            of each delta (empty unless the delivery enables `clock`).
+        encode: encodes an event in the service's format.
+        terminator: bytes after the last event of a complete stream.
+    """
+
+    def __init__(
+        self,
+        events: Sequence[Json],
+        delivery: Delivery,
+        request: Request,
+        on_end: Callable[[str, int, Sequence[float]], None],
+        encode: Callable[[Json], bytes] = encode_event,
+        *,
+        terminator: bytes = b"",
+    ) -> None:
+        self._events = events
+        self._delivery = delivery
+        self._request = request
+        self._on_end = on_end
+        self._encode = encode
+        self._terminator = terminator
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        """Send the stream; omit the last chunk if a plan interrupts it."""
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        event_limit = self._delivery.break_after_events
+        sent_count = 0
+        sent_at: list[float] = []
+        for event in self._events if event_limit is None else self._events[:event_limit]:
+            if self._delivery.delay_milliseconds:
+                await asyncio.sleep(self._delivery.delay_milliseconds / 1000)
+                if await self._request.is_disconnected():
+                    self._on_end("disconnected", sent_count, sent_at)
+                    return
+            if event is self._events[-1] and not await self._wait_for_file():
+                self._on_end("disconnected", sent_count, sent_at)
+                return
+            if self._delivery.clock and str(event.get("type")).endswith("delta"):
+                sent_at.append(time.time())
+            await send({"type": "http.response.body", "body": self._encode(event), "more_body": True})
+            sent_count += 1
+        if event_limit is not None:
+            self._on_end("broken", sent_count, sent_at)
+            return
+        self._on_end("complete", sent_count, sent_at)
+        await send({"type": "http.response.body", "body": self._terminator, "more_body": False})
+
+    async def _wait_for_file(self) -> bool:
+        """Wait for the delivery's file; return False if the client disconnects in the meantime."""
+        while self._delivery.until_file and not Path(self._delivery.until_file).exists():  # noqa: ASYNC240 (quick)
+            await asyncio.sleep(0.01)
+            if await self._request.is_disconnected():
+                return False
+        return True
 
 
 def get_error_body(error: HttpError) -> Json:
@@ -68,14 +200,7 @@ class Exchange:
             body: Any = await request.json()
         except ValueError:
             body = None
-        entry = request_log.open_entry(
-            at=datetime.now(UTC).isoformat(),
-            method=request.method,
-            path=request.url.path,
-            headers=dict(request.headers),
-            body=body,
-        )
-        return cls(request_log, entry, start_time, body, encode_error=encode_error)
+        return cls(request_log, request_log.open_entry(request, body), start_time, body, encode_error=encode_error)
 
     def reject(self, error: HttpError) -> JsonResponse:
         """Respond with an error."""

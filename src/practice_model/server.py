@@ -1,7 +1,7 @@
 """The practice model's application: the routes of its services, and `/practice/...` for tests to control and read it.
 
-For tests: `/practice/plans` (POST a plan, GET, DELETE), `/practice/requests` (GET, DELETE), `/practice/recordings`
-(GET), and `/practice/containers/expire` (POST). They need no key.
+For tests: `/practice/plans` (POST a plan, GET, DELETE), `/practice/requests` (GET, DELETE), and
+`/practice/containers/expire` (POST). They need no key.
 """
 
 import secrets
@@ -14,11 +14,9 @@ from starlette.routing import Route
 
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.ids import IdGenerator
-from practice_model.exchange import SharedState
-from practice_model.json_text import JsonResponse
+from practice_model.exchange import JsonResponse, RequestLog, SharedState
 from practice_model.play.plans import Plan, PlanError
 from practice_model.play.recordings import Recordings
-from practice_model.request_log import RequestLog
 from practice_model.rules.requests import Rules
 from practice_model.services.agents import AgentsService
 from practice_model.services.anthropic import AnthropicService

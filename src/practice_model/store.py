@@ -43,6 +43,7 @@ class Store:
     responses: dict[str, StoredResponse] = field(default_factory=dict[str, StoredResponse])
     issued: dict[str, IssuedItem] = field(default_factory=dict[str, IssuedItem])
     known_encrypted: set[str] = field(default_factory=set[str])
+    foreign_encrypted: set[str] = field(default_factory=set[str])
     conversations: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
     containers: dict[str, float] = field(default_factory=dict[str, float])
     files: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
@@ -84,22 +85,9 @@ class Store:
         """Accept these values, such as those of recordings."""
         self.known_encrypted.update(value for value in values if isinstance(value, str))
 
-    def find_transcript(self, response_id: str) -> Transcript | None:
-        """Return the transcript up to and including this response; None if it is not stored."""
-        stored_response = self.responses.get(response_id)
-        return stored_response.transcript if stored_response else None
-
-    def find_conversation(self, conversation_id: str) -> Transcript | None:
-        """Return the items of a conversation; None if it is unknown."""
-        return self.conversations.get(conversation_id)
-
-    def find_issued_item(self, item_id: str) -> IssuedItem | None:
-        """Return the item issued under this id."""
-        return self.issued.get(item_id)
-
     def is_genuine_encrypted(self, value: str) -> bool:
         """Return whether an encrypted value was issued here or is known from a recording."""
-        return value in self.known_encrypted or sealed.is_genuine(value)
+        return value not in self.foreign_encrypted and (value in self.known_encrypted or sealed.is_genuine(value))
 
     def is_container_expired(self, container_id: str, now: float) -> bool:
         """Return whether a container of this server has expired; unknown containers never do."""
@@ -117,6 +105,6 @@ class Store:
         self.containers = dict.fromkeys(self.containers, float("-inf"))
         return len(self.containers)
 
-    def delete_response(self, response_id: str) -> bool:
-        """Delete a stored response; return whether it existed."""
-        return self.responses.pop(response_id, None) is not None
+    def expire_encrypted(self) -> None:
+        """Reject all earlier encrypted values, as a service with another key does."""
+        self.foreign_encrypted |= self.known_encrypted

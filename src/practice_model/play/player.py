@@ -41,8 +41,7 @@ class Player:
             )
         recording = self.recordings.find_matching(parsed_request) if self.recordings else None
         if recording:
-            step = {"recording": recording.name}
-            return plans.replay(step, parsed_request, self.id_generator, self.recordings, Delivery())
+            return plans.replay(recording.name, parsed_request, self.recordings, Delivery())
         return FakeResponse(self._think(self._derive_items(parsed_request), parsed_request))
 
     def _derive_items(self, parsed_request: ParsedRequest) -> list[Json]:

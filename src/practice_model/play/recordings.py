@@ -5,13 +5,11 @@ Layout: `name.jsonl`, `name.response.json`, `name.request.json`, and `multiturn/
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import ParsedRequest, get_item_type, input_items
 
@@ -59,16 +57,6 @@ class Recording:
             return None
         return compute_signature(ParsedRequest(self.request or {}, self.transcript))
 
-    @property
-    def user_text(self) -> str | None:
-        """The last user message of the recorded request."""
-        return self.signature[0] if self.signature else None
-
-
-_ANY_ID = re.compile(
-    r'(?<=")(?:resp|msg|toolu|srvtoolu|mcptoolu|rs|fc|call|ci|ws|fs|mcpl?|mcpr|ig|ctc|sho?|apc|tsc|tso|cmo?)_[0-9A-Za-z]{20,}(?=")'
-)
-
 
 @dataclass(frozen=True)
 class Version:
@@ -77,16 +65,6 @@ class Version:
     response: Json
     output: list[Json]
     events: list[Json] | None
-
-    def with_new_ids(self, id_generator: IdGenerator) -> "Version":
-        """Return the version with new ids."""
-        new_ids: dict[str, str] = {}
-
-        def renew(match: re.Match[str]) -> str:
-            return new_ids.setdefault(match[0], id_generator.new_like(match[0]))
-
-        with_replacements = json.loads(_ANY_ID.sub(renew, json.dumps([self.response, self.output, self.events])))
-        return Version(*with_replacements)
 
 
 def compute_signature(parsed_request: ParsedRequest) -> tuple[str, int]:

@@ -43,11 +43,8 @@ def check_parts(parts: list[Any], path: str) -> Iterator[HttpError]:
             yield HttpError(
                 400, f"Unknown parameter: '{part_path}.{name}'.", "unknown_parameter", f"{part_path}.{name}"
             )
-        yield from _CHECKS.get(part_type, _check_nothing)(part_fields, part_path)
-
-
-def _check_nothing(_part: Mapping[str, Any], _path: str) -> Iterator[HttpError]:
-    yield from ()
+        if part_type in _CHECKS:
+            yield from _CHECKS[part_type](part_fields, part_path)
 
 
 def _check_text(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:

@@ -10,7 +10,9 @@ from typing import Any, cast
 from practice_model.dialects.responses.errors import (
     HttpError,
     invalid_value_error,
+    length_error,
     missing_parameter_error,
+    pattern_error,
     wrong_type_error,
 )
 from practice_model.dialects.responses.items import Json
@@ -111,8 +113,7 @@ def _find_violations(item: Json, path: str, *, annotations_required: bool) -> It
     if item_type == "reasoning" and not item.get("encrypted_content") and item.get("id") is None:
         yield missing_parameter_error(f"{path}.id")
     if item_type == "function_call" and not (isinstance(item.get("name"), str) and _FUNCTION.fullmatch(item["name"])):
-        reason = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-        yield HttpError(400, f"Invalid '{path}.name': {reason}", "invalid_value", f"{path}.name")
+        yield pattern_error(f"{path}.name")
     yield from _find_id_violations(item, item_type, path)
     if item_type == "function_call_output" and isinstance(item.get("output"), list):
         yield from check_parts(item["output"], f"{path}.output")
@@ -144,18 +145,13 @@ def _find_character_violations(value: Any, path: str) -> Iterator[HttpError]:
 
 def _find_length_violations(value: str, path: str) -> Iterator[HttpError]:
     if len(value) > MAX_ID_CHARACTERS:
-        reason = (
-            f"Invalid '{path}': string too long. Expected a string with maximum length {MAX_ID_CHARACTERS}, "
-            f"but got a string with length {len(value)} instead."
-        )
-        yield HttpError(400, reason, "string_above_max_length", path)
+        yield length_error(path, value, MAX_ID_CHARACTERS)
 
 
 def _find_message_violations(item: Json, path: str, *, annotations_required: bool) -> Iterator[HttpError]:
     role = get_role(item)
     if role not in ROLES:
-        reason = f"Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
-        yield HttpError(400, reason, "invalid_value", path)
+        yield invalid_value_error(role, ROLES, path)
     content: Any = item["content"]
     if not isinstance(content, str | list):
         yield wrong_type_error(f"{path}.content", (str, list), content)

@@ -157,10 +157,10 @@ def _find_continuation_violations(body: Json, service_state: Store) -> Iterator[
             "Ensure you are only providing one of: 'previous_response_id' or 'conversation'."
         )
         yield HttpError(400, reason, "mutually_exclusive_parameters")
-    if previous and service_state.find_transcript(previous) is None:
+    if previous and previous not in service_state.responses:
         reason = f"Previous response with id '{previous}' not found."
         yield HttpError(400, reason, "previous_response_not_found", "previous_response_id")
-    if conversation and service_state.find_conversation(conversation) is None:
+    if conversation and conversation not in service_state.conversations:
         yield HttpError(404, f"Conversation with id '{conversation}' not found.")
 
 
@@ -195,19 +195,19 @@ def _not_persisted_message(item_id: str) -> str:
 
 
 def _is_stored(item_id: str, service_state: Store) -> bool:
-    issued_item = service_state.find_issued_item(item_id)
+    issued_item = service_state.issued.get(item_id)
     return issued_item is not None and issued_item.is_stored
 
 
 def resolve_reference(item: Json, service_state: Store) -> Json:
     """Return the stored item of a reference, any other item unchanged."""
-    issued_item = service_state.find_issued_item(item["id"]) if get_item_type(item) == "item_reference" else None
+    issued_item = service_state.issued.get(item["id"]) if get_item_type(item) == "item_reference" else None
     return issued_item.item if issued_item else item
 
 
 def get_previous_items(body: Json, service_state: Store) -> Transcript:
     """Return the items that the service prepends to the input."""
     if body.get("previous_response_id"):
-        return service_state.find_transcript(body["previous_response_id"]) or Transcript()
+        return service_state.responses[body["previous_response_id"]].transcript
     conversation = get_conversation_id(body)
-    return (service_state.find_conversation(conversation) if conversation else None) or Transcript()
+    return service_state.conversations[conversation] if conversation else Transcript()

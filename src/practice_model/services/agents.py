@@ -18,9 +18,7 @@ from practice_model.dialects.agents.run_events import RunScript
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import ParsedRequest
-from practice_model.event_stream import EventStream
-from practice_model.exchange import Exchange, SharedState
-from practice_model.json_text import JsonResponse, encode_json
+from practice_model.exchange import EventStream, Exchange, JsonResponse, SharedState, encode_json
 from practice_model.play.agent_recordings import load_recordings, with_run_ids
 from practice_model.play.answer import FakeResponse
 from practice_model.play.player import Player

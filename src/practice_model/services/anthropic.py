@@ -22,9 +22,7 @@ from practice_model.dialects.anthropic.reading import find_issued_values, parse_
 from practice_model.dialects.responses import sealed
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import PIXEL, Json
-from practice_model.event_stream import EventStream
-from practice_model.exchange import Exchange, SharedState
-from practice_model.json_text import JsonResponse
+from practice_model.exchange import EventStream, Exchange, JsonResponse, SharedState
 from practice_model.play.answer import FakeResponse
 from practice_model.play.anthropic_recordings import find_genuine_values, list_containers, load_recordings
 from practice_model.play.player import Player
@@ -62,9 +60,7 @@ class AnthropicService:
     async def create_message(self, request: Request) -> ASGIApp:
         """Answer `POST /v1/messages`, streaming or not."""
         exchange = await Exchange.start(request, self._shared_state.request_log, error_body)
-        refusal = rules.check_key(request.headers) or rules.check_request(
-            exchange.body, self._issued_blocks, now=time.time()
-        )
+        refusal = rules.check_key(request.headers) or rules.check_request(exchange.body, self._issued_blocks)
         if refusal is not None:
             return exchange.reject(refusal)
         fake_response = self._player.respond(parse_request(exchange.body))
@@ -190,9 +186,8 @@ class IssuedBlocks:
         """Return whether a block of this type was issued."""
         return kind in self._block_types
 
-    def container_error(self, container_id: str, now: float) -> str | None:
+    def container_error(self, container_id: str) -> str | None:
         """Return why a container cannot be used, or None; containers of earlier server runs are accepted."""
-        del now
         if self._is_usable_by_container.get(container_id, container_id.startswith("container_")):
             return None
         return f"Container '{container_id}' not found or expired."

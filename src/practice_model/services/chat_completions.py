@@ -14,9 +14,7 @@ from practice_model.dialects.responses import response_object
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import ParsedRequest
-from practice_model.event_stream import EventStream
-from practice_model.exchange import Exchange, SharedState
-from practice_model.json_text import encode_json
+from practice_model.exchange import EventStream, Exchange, SharedState, encode_json
 from practice_model.play.answer import FakeResponse
 from practice_model.play.player import Player
 from practice_model.rules.chat_requests import check_request

@@ -20,9 +20,7 @@ from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import PIXEL, Json
 from practice_model.dialects.responses.reading import ParsedRequest, input_items
 from practice_model.dialects.responses.transcript import Transcript
-from practice_model.event_stream import EventStream
-from practice_model.exchange import Exchange, SharedState
-from practice_model.json_text import JsonResponse
+from practice_model.exchange import EventStream, Exchange, JsonResponse, SharedState
 from practice_model.play.answer import Delivery, FakeResponse
 from practice_model.play.player import Player
 from practice_model.play.recordings import Recordings
@@ -52,7 +50,6 @@ class ResponsesService:
         self.rules = rules
         self.store = Store()
         self._player = Player(shared_state.id_generator, recordings, shared_state.plans)
-        self._recordings = recordings
         if recordings:
             self.store.accept_encrypted(recordings.encrypted_values)
 
@@ -70,7 +67,6 @@ class ResponsesService:
             ]
         return [
             *routes,
-            Route("/practice/recordings", self.list_recordings, methods=["GET"]),
             Route("/practice/containers/expire", self.expire_containers, methods=["POST"]),
         ]
 
@@ -152,7 +148,7 @@ class ResponsesService:
     async def delete_response(self, request: Request) -> JsonResponse:
         """Answer `DELETE /responses/{id}`."""
         response_id = request.path_params["response_id"]
-        if not self.store.delete_response(response_id):
+        if self.store.responses.pop(response_id, None) is None:
             return _build_error_response(_not_found_error(response_id))
         return JsonResponse({"id": response_id, "object": "response", "deleted": True})
 
@@ -178,21 +174,6 @@ class ResponsesService:
         self.store.conversations[conversation_id] = Transcript()
         created_at = int(time.time())
         return JsonResponse({"id": conversation_id, "object": "conversation", "created_at": created_at, "metadata": {}})
-
-    async def list_recordings(self, _request: Request) -> JsonResponse:
-        """List the recordings: name, model, number of events, the request's user text."""
-        recordings = list(self._recordings.by_name.values()) if self._recordings else []
-        return JsonResponse(
-            [
-                {
-                    "name": recording.name,
-                    "model": recording.stream_version.response.get("model"),
-                    "events": len(recording.events or []),
-                    "user_text": recording.user_text,
-                }
-                for recording in recordings
-            ]
-        )
 
     async def expire_containers(self, _request: Request) -> JsonResponse:
         """Expire all containers, as after twenty idle minutes."""

@@ -398,3 +398,13 @@ def test_the_name_of_a_call_has_letters_digits_underscores_and_dashes(name):
     where = "Invalid 'input[1].name': string does not match pattern."
     assert get_error_message(USER, CALL_ITEM | {"name": name}, OUTPUT).startswith(where)
     assert check(USER, CALL_ITEM | {"name": "x" * 128}, OUTPUT) is None
+
+
+def test_encrypted_content_of_another_key_is_rejected():
+    """Values issued before the key changed are rejected."""
+    service_state = build_store(REASONING, OWN_RESPONSE, is_stored=False)
+    assert check(USER, REASONING, OWN_RESPONSE, USER, store=False, service_state=service_state) is None
+    service_state.expire_encrypted()
+    assert "could not be verified" in get_error_message(
+        USER, REASONING, OWN_RESPONSE, USER, store=False, service_state=service_state
+    )

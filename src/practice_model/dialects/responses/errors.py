@@ -60,3 +60,18 @@ def invalid_value_error(value: str, values: Sequence[str], path: str) -> HttpErr
     """Return the error for a value outside a closed set."""
     supported_values = ", ".join(f"'{name}'" for name in values[:-1]) + f", and '{values[-1]}'"
     return HttpError(400, f"Invalid value: '{value}'. Supported values are: {supported_values}.", "invalid_value", path)
+
+
+def pattern_error(path: str) -> HttpError:
+    """Return the error for a function name with other characters than the API allows."""
+    reason = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+    return HttpError(400, f"Invalid '{path}': {reason}", "invalid_value", path)
+
+
+def length_error(path: str, value: str, maximum: int) -> HttpError:
+    """Return the error for a string that is too long."""
+    reason = (
+        f"string too long. Expected a string with maximum length {maximum}, "
+        f"but got a string with length {len(value)} instead."
+    )
+    return HttpError(400, f"Invalid '{path}': {reason}", "string_above_max_length", path)
