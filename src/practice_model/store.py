@@ -41,7 +41,7 @@ class Store:
     """Everything issued since the start of the process."""
 
     responses: dict[str, StoredResponse] = field(default_factory=dict[str, StoredResponse])
-    issued: dict[str, IssuedItem] = field(default_factory=dict[str, IssuedItem])
+    issued_items: dict[str, IssuedItem] = field(default_factory=dict[str, IssuedItem])
     known_encrypted: set[str] = field(default_factory=set[str])
     foreign_encrypted: set[str] = field(default_factory=set[str])
     conversations: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
@@ -76,10 +76,10 @@ class Store:
             self.accept_encrypted([item.get("encrypted_content")])
             if get_item_type(item) == "reasoning":
                 follower = output[index + 1] if index + 1 < len(output) else None
-                self.issued[item_id] = IssuedItem(item, is_stored, follower=follower)
+                self.issued_items[item_id] = IssuedItem(item, is_stored, follower=follower)
                 reasoning_id = item_id
             else:
-                self.issued[item_id] = IssuedItem(item, is_stored, reasoning_id=reasoning_id)
+                self.issued_items[item_id] = IssuedItem(item, is_stored, reasoning_id=reasoning_id)
 
     def accept_encrypted(self, values: Iterable[Any]) -> None:
         """Accept these values, such as those of recordings."""

@@ -93,7 +93,7 @@ def check_reasoning(
     """Return the error for reasoning without its follower, or a stored item without its reasoning."""
     earlier_ids: set[Any] = set()
     for item, next_item in zip(replayed_items, [*replayed_items, None][1:], strict=True):
-        issued_item = service_state.issued.get(str(item.get("id")))
+        issued_item = service_state.issued_items.get(str(item.get("id")))
         if get_item_type(item) == "reasoning" and item.get("id"):
             must_pair = is_stored or bool(issued_item and issued_item.is_stored)
             follower = issued_item.follower if issued_item else None

@@ -195,13 +195,13 @@ def _not_persisted_message(item_id: str) -> str:
 
 
 def _is_stored(item_id: str, service_state: Store) -> bool:
-    issued_item = service_state.issued.get(item_id)
+    issued_item = service_state.issued_items.get(item_id)
     return issued_item is not None and issued_item.is_stored
 
 
 def resolve_reference(item: Json, service_state: Store) -> Json:
     """Return the stored item of a reference, any other item unchanged."""
-    issued_item = service_state.issued.get(item["id"]) if get_item_type(item) == "item_reference" else None
+    issued_item = service_state.issued_items.get(item["id"]) if get_item_type(item) == "item_reference" else None
     return issued_item.item if issued_item else item
 
 
