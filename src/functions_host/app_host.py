@@ -1,6 +1,5 @@
 """One app on one store: engine, HTTP and timers, for the host process and for tests of apps."""
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,8 +28,8 @@ from functions_host.web.streaming import LoopBridge, is_streaming_app, make_web_
 class AppContext:
     """Settings, data directory, address and options of an app.
 
-    ``keys`` are required of callers when given; ``always_replay`` caches no orchestrator; ``names`` are the host names
-    that the host accepts, by default those of its ``origin``; pages of ``page_origins`` may call it.
+    ``keys`` are required of callers when given; ``names`` are the host names that the host accepts, by default
+    those of its ``origin``; pages of ``page_origins`` may call it.
     """
 
     settings: HostSettings
@@ -38,7 +37,6 @@ class AppContext:
     origin: str
     keys: Keys | None = None
     clock: Callable[[], float] = time.time
-    always_replay: bool = False
     names: HostNames | None = None
     page_origins: tuple[str, ...] = ()
 
@@ -64,12 +62,8 @@ class AppHost:
         settings = context.settings
         addresses = context.addresses
         self._invoker = Invoker(settings.timeout_seconds)
-        durable = AppDurableFunctions(
-            functions, self._invoker, addresses=addresses, always_replay=context.always_replay
-        )
-        self.worker = Worker(
-            store, durable, settings.durable_limits, context.clock, always_replay=context.always_replay
-        )
+        durable = AppDurableFunctions(functions, self._invoker, addresses)
+        self.worker = Worker(store, durable, settings.durable_limits, context.clock)
         self.hub = TaskHub(self.worker, replaces_running=settings.replaces_running)
         self.timers = Timers(functions, self._invoker, addresses, context.data_dir, context.clock)
         has_tools = any(function.trigger == "mcpToolTrigger" for function in functions)
@@ -86,11 +80,6 @@ class AppHost:
             keys=context.keys,
             pages=PageRules(addresses.names, context.page_origins),
         )
-
-    @property
-    def app_loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of the app's ``async`` functions."""
-        return self._invoker.loop
 
     def start_functions(self) -> None:
         """Start the threads that run the app's functions."""

@@ -33,16 +33,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Arguments(prog=program, description="A local host for Python function apps.")
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser(
-        "start", help="run the app of a folder", description="Run the function app of a folder."
+        "start", help="run the app of a folder", description="Run the function app of a folder.", allow_abbrev=False
     )
-    add_start_arguments(start)
+    _add_start_arguments(start)
     options, unknown = parser.parse_known_args(remaining_arguments)
     if unknown:
         start.reject_option(unknown[0])
-    return run_start(options)
+    return _run_start(options, remaining_arguments[1:])
 
 
-def add_start_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_start_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``start`` to a parser."""
     parser.add_argument("--app", type=Path, default=Path(), metavar="DIR", help="the app's folder (default: .)")
     parser.add_argument(
@@ -63,15 +63,15 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_start(options: argparse.Namespace) -> int:
+def _run_start(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Run the host until it stops; a failed start prints one sentence on stderr and returns 1."""
     try:
-        return _start(options)
+        return _start(options, arguments)
     except KeyboardInterrupt:  # while the host or the app was imported
         return 130
 
 
-def _start(options: argparse.Namespace) -> int:
+def _start(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     if sys.version_info < _REQUIRED_PYTHON:
         version = ".".join(str(part) for part in sys.version_info[:3])
         print(f"Error: Python 3.13 or later is needed, this is {version}; make the environment anew.", file=sys.stderr)
@@ -91,7 +91,7 @@ def _start(options: argparse.Namespace) -> int:
     data_dir = (options.data or app_dir / DEFAULT_NAME).resolve()
     try:
         if options.reload and app_dir.is_dir():
-            return _run_reloading(options, app_dir, data_dir)
+            return _run_reloading(options, arguments, app_dir, data_dir)
         run_host(
             StartOptions(
                 app_dir,
@@ -114,7 +114,7 @@ def _start(options: argparse.Namespace) -> int:
     return 0
 
 
-def _run_reloading(options: argparse.Namespace, app_dir: Path, data_dir: Path) -> int:
+def _run_reloading(options: argparse.Namespace, arguments: Sequence[str], app_dir: Path, data_dir: Path) -> int:
     from functions_host.app.reload import run_reloading  # noqa: PLC0415
     from functions_host.web.server import open_listener  # noqa: PLC0415 - after the checks
 
@@ -122,12 +122,8 @@ def _run_reloading(options: argparse.Namespace, app_dir: Path, data_dir: Path) -
     if port == 0:  # the same one for every run
         with open_listener(options.host, 0) as listener:
             port = listener.getsockname()[1]
-    arguments = ["--app", str(app_dir), "--data", str(data_dir), "--host", options.host]
+    arguments = [argument for argument in arguments if argument != "--reload"]
     arguments += [] if port is None else ["--port", str(port)]
-    arguments += ["--verbose"] if options.verbose else []
-    arguments += ["--enable-auth"] if options.enable_auth else []
-    arguments += ["--show-keys"] if options.show_keys else []
-    arguments += [part for name in options.allow_host for part in ("--allow-host", name)]
     return run_reloading(arguments, app_dir, data_dir)
 
 

@@ -7,8 +7,6 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -23,46 +21,24 @@ _OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 _OWN_FILES = ("host.*", "host-*.db*", ".gitignore", "keys.json", "timers", "timers/*", "turn-log.sqlite*")
 _IGNORE_NAME = ".gitignore"
 _IGNORE_ALL = "*\n"
-_OWN_BEFORE_THE_APP = (_LOCK_NAME, "host.reserve", _IGNORE_NAME, "keys.json", "host.hub", "host*.db*")
 _FIRST_HUB_NAME = "host.hub"
 
 
-@dataclass(slots=True)
-class DataDir:
-    """A data directory locked by this process; ``created_folders`` are the folders it created, outermost first."""
-
-    path: Path
-    lock: TextIO
-    created_folders: Sequence[Path]
-
-    def keep(self) -> None:
-        """Keep the directory from now on: the app is loaded."""
-        self.created_folders = ()
-
-    def close(self) -> None:
-        """Unlock it; removes what a failed start created, unless the app has added files."""
-        own_files = {own_file for pattern in _OWN_BEFORE_THE_APP for own_file in self.path.glob(pattern)}
-        if self.created_folders and set(self.path.iterdir()) <= own_files:
-            for own_file in own_files:
-                own_file.unlink()
-            with contextlib.suppress(OSError):  # something has been put there
-                for folder in reversed(self.created_folders):
-                    folder.rmdir()
-        self.lock.close()
-
-
-def claim_data_dir(path: Path, app_dir: Path) -> DataDir:
+def claim_data_dir(path: Path, app_dir: Path) -> TextIO:
     """Create and lock the directory; a new one gets a ``.gitignore``.
+
+    Returns:
+        The file that locks it until it is closed.
 
     Raises:
         StartupError: it is not writable, or another host process runs on it.
     """
-    created_folders = [folder for folder in reversed([path, *path.parents]) if not folder.exists()]
+    is_new = not path.exists()
     try:
         path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
         lock = open_private(path / _LOCK_NAME, "a+")
         ignore = path / _IGNORE_NAME
-        if (created_folders or path.name == DEFAULT_NAME) and not ignore.exists():
+        if (is_new or path.name == DEFAULT_NAME) and not ignore.exists():
             with open_private(ignore, "w") as file:
                 file.write(_IGNORE_ALL)
     except OSError as error:
@@ -83,7 +59,7 @@ def claim_data_dir(path: Path, app_dir: Path) -> DataDir:
     with contextlib.suppress(OSError):  # the disk is full
         os.write(lock.fileno(), str(os.getpid()).encode())
     _remove_access_of_others(path, app_dir)
-    return DataDir(path, lock, created_folders)
+    return lock
 
 
 def open_private(path: Path, mode: str) -> TextIO:

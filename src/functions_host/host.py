@@ -16,7 +16,7 @@ from functions_host.app.loader import load_app
 from functions_host.app.logs import show_app
 from functions_host.app.sdk_version import check_durable_sdk_version
 from functions_host.app_host import AppContext, AppHost
-from functions_host.data_dir import DataDir, claim_data_dir, database_path, make_private
+from functions_host.data_dir import claim_data_dir, database_path, make_private
 from functions_host.engine.crash_points import arm
 from functions_host.engine.database import StoreError
 from functions_host.engine.sqlite_store import SqliteStore
@@ -68,7 +68,7 @@ def run_host(options: StartOptions) -> None:
         raise StartupError(f"There is no folder {options.app_dir}; pass the app's folder with --app DIR.")
     mask_log_output()
     return_large_blocks()
-    with contextlib.closing(claim_data_dir(options.data_dir, options.app_dir)) as data:
+    with contextlib.closing(claim_data_dir(options.data_dir, options.app_dir)):
         reserve = DiskReserve(options.data_dir)
         if not reserve.has_free_space():
             reserve.release()
@@ -81,7 +81,7 @@ def run_host(options: StartOptions) -> None:
         with contextlib.closing(
             open_store(database_path(options.data_dir, prepared_host.context.settings.hub_name))
         ) as store:
-            asyncio.run(_serve(options, prepared_host, store, data))
+            asyncio.run(_serve(options, prepared_host, store))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,6 @@ def _prepare(options: StartOptions) -> _Prepared:
         options.data_dir,
         origin,
         keys=keys,
-        always_replay=os.environ.get("FUNCTIONS_HOST_ALWAYS_REPLAY", "").lower() in {"1", "true"},
         names=HostNames(origin, options.host, (*options.allowed_hosts, *local.allowed_hosts)),
         page_origins=local.cors_origins,
     )
@@ -159,12 +158,11 @@ def open_store(path: Path) -> SqliteStore:
         raise StartupError(f"{error}; or pass another data directory with --data DIR.") from error
 
 
-async def _serve(options: StartOptions, prepared_host: _Prepared, store: SqliteStore, data: DataDir) -> None:
+async def _serve(options: StartOptions, prepared_host: _Prepared, store: SqliteStore) -> None:
     middleware = prepared_host.middleware
     context = prepared_host.context
     functions = prepared_host.functions
     host = AppHost(functions, store, context)
-    data.keep()
     host.start_functions()
 
     http_app = add_middleware(host.http, middleware)

@@ -1,9 +1,8 @@
-"""``host.json``: its known keys, those that this host uses, and warnings about the rest.
+"""``host.json``: the keys that this host uses.
 
 Source: the documentation of ``host.json`` of the Functions host and of the Durable Task extension.
 """
 
-import difflib
 import logging
 import re
 from collections.abc import Iterable, Mapping
@@ -33,21 +32,15 @@ _LOG_LEVELS = {
 }
 _LOG_LEVEL_NUMBERS = {str(number) for number in range(len(_LOG_LEVELS))}
 _OVERRIDABLE = "overridableExistingInstanceStates"
-_SUPPORTED_KEYS = {
-    "": "$schema aggregator applicationInsights concurrency customHandler extensionBundle extensions functions"
-    " functionTimeout healthMonitor http id logging managedDependency queues retry sendGrid serviceBus singleton"
-    " telemetryMode tracing version watchDirectories watchFiles",
-    "extensions.http": "customHeaders dynamicThrottlesEnabled hsts maxConcurrentRequests maxOutstandingRequests"
-    " routePrefix",
-    "extensions.durableTask": "defaultVersion entityMessageReorderWindowInMinutes extendedSessionIdleTimeoutInSeconds"
-    " extendedSessionsEnabled grpcListenerMode httpSettings hubName localRpcEndpointEnabled logReplayEvents"
-    " maxConcurrentActivityFunctions maxConcurrentEntityFunctions maxConcurrentOrchestratorFunctions"
-    " maxEntityOperationBatchSize maxGrpcMessageSizeInBytes maxOrchestrationActions notifications"
-    " overridableExistingInstanceStates rollbackEntityOperationsOnExceptions storageProvider"
-    " storeInputsInOrchestrationHistory throwStatusExceptionOnRaiseEvent traceInputsAndOutputs tracing"
-    " useAppLease useGracefulShutdown useTablePartitionManagement versionFailureStrategy versionMatchStrategy"
-    " azureStorageConnectionStringName controlQueueBatchSize partitionCount",
-}
+_KEYS = (
+    *("extensions", "functionTimeout", "logging", "logLevel", "version", "http", "routePrefix"),
+    *("mcp", "serverName", "serverVersion", "instructions"),
+    *("durableTask", "hubName", "storageProvider", "type", "maxConcurrentActivityFunctions"),
+    *("maxConcurrentOrchestratorFunctions", "maxConcurrentEntityFunctions", "maxEntityOperationBatchSize"),
+    _OVERRIDABLE,
+)
+_SPELLINGS = {key.lower(): key for key in _KEYS}
+"""The keys that are read here; settings that override them ignore case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +87,6 @@ def read_host_settings(app_dir: Path, environment: Mapping[str, str]) -> HostSet
     for name, value in environment.items():
         if name.lower().startswith(_OVERRIDE):
             _override(body, name[len(_OVERRIDE) :].split("__"), value)
-    _warn_of_unknown_keys(path, body)
     extensions = section(body, "extensions")
     durable = section(extensions, "durableTask")
     default = Limits.default()
@@ -141,7 +133,7 @@ def _override(body: dict[str, Any], path: list[str], value: str) -> None:
     for index, part in enumerate(path):
         key = next(
             (existing_key for existing_key in here if existing_key.lower() == part.lower()),
-            _spelling(path[:index], part),
+            _SPELLINGS.get(part.lower(), part),
         )
         if index == len(path) - 1:
             here[key] = value
@@ -149,39 +141,6 @@ def _override(body: dict[str, Any], path: list[str], value: str) -> None:
         inner: Any = here.get(key)
         here[key] = inner = dict(cast("dict[str, Any]", inner)) if isinstance(inner, dict) else {}
         here = cast("dict[str, Any]", inner)
-
-
-def _spelling(parents: list[str], part: str) -> str:
-    """Return a key in the spelling of ``host.json``: settings ignore case."""
-    section_path = ".".join(parents).lower()
-    supported_keys = [
-        key for path, keys in _SUPPORTED_KEYS.items() if path.lower() == section_path for key in keys.split()
-    ]
-    supported_keys += ["http", "durableTask", "mcp"] if section_path == "extensions" else []
-    supported_keys += ["serverName", "serverVersion", "instructions"] if section_path == "extensions.mcp" else []
-    return next((key for key in supported_keys if key.lower() == part.lower()), part)
-
-
-def _warn_of_unknown_keys(path: Path, body: Mapping[str, Any]) -> None:
-    for section_path, supported_keys in _SUPPORTED_KEYS.items():
-        here: Mapping[str, Any] = body
-        for part in section_path.split("."):
-            here = section(here, part) if part else here
-        for key in here:
-            if key not in supported_keys.split() and not key.startswith("_"):
-                full_key = f"{section_path}.{key}" if section_path else key
-                _logger.warning(
-                    "%s: %s is no setting of the host and is ignored%s.",
-                    path,
-                    full_key,
-                    _suggest_key(key, supported_keys),
-                )
-
-
-def _suggest_key(key: str, supported_keys: str) -> str:
-    by_lower = {name.lower(): name for name in supported_keys.split()}
-    close: Iterable[str] = difflib.get_close_matches(key.lower(), by_lower, n=1)
-    return "".join(f" (did you mean {by_lower[name]}?)" for name in close)
 
 
 def _positive(path: Path, values: Mapping[str, Any], key: str, default: int) -> int:

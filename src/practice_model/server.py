@@ -1,11 +1,10 @@
 """The practice model's application: the routes of its services, and `/practice/...` for tests to control and read it.
 
-For tests: `/practice/plans` (POST a plan, GET, DELETE), `/practice/requests` (GET, DELETE), `/practice/recordings`
-(GET), `/practice/containers/expire` and `/practice/encrypted/expire` (POST). They need no key.
+For tests: `/practice/plans` (POST a plan, GET, DELETE), `/practice/requests` (GET, DELETE), and
+`/practice/containers/expire` (POST). They need no key.
 """
 
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -15,25 +14,18 @@ from starlette.routing import Route
 
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.ids import IdGenerator
-from practice_model.exchange import SharedState
-from practice_model.json_text import JsonResponse
+from practice_model.exchange import JsonResponse, RequestLog, SharedState
 from practice_model.play.plans import Plan, PlanError
 from practice_model.play.recordings import Recordings
-from practice_model.request_log import RequestLog
 from practice_model.rules.requests import Rules
-from practice_model.services.agents import agents_routes
-from practice_model.services.anthropic import anthropic_routes
-from practice_model.services.chat_completions import chat_completions_routes
-from practice_model.services.gemini import gemini_routes
+from practice_model.services.agents import AgentsService
+from practice_model.services.anthropic import AnthropicService
+from practice_model.services.chat_completions import ChatCompletionsService
+from practice_model.services.gemini import GeminiService
 from practice_model.services.responses import ResponsesService
 
-SERVICES: Final[tuple[Callable[[SharedState], list[Route]], ...]] = (
-    agents_routes,
-    anthropic_routes,
-    chat_completions_routes,
-    gemini_routes,
-)
-"""The functions that build the routes of each service other than OpenAI's Responses."""
+SERVICES: Final = (AgentsService, AnthropicService, ChatCompletionsService, GeminiService)
+"""The services other than OpenAI's Responses."""
 
 
 class PracticeModel:
@@ -55,19 +47,17 @@ class PracticeModel:
         seed: str | None = None,
         recordings_folder: Path | None = None,
     ) -> None:
-        rules = rules or Rules()
         self._shared_state = SharedState(
             IdGenerator(seed or secrets.token_hex(8)),
             [],
             RequestLog(requests_file),
             recordings_folder,
-            is_strict=rules == Rules.strict(),
         )
         self.request_log = self._shared_state.request_log
         self.plans = self._shared_state.plans
-        self.responses = ResponsesService(self._shared_state, recordings, rules)
+        self.responses = ResponsesService(self._shared_state, recordings, rules or Rules())
         self.store = self.responses.store
-        other_routes = [route for routes in SERVICES for route in routes(self._shared_state)]
+        other_routes = [route for service in SERVICES for route in service(self._shared_state).routes()]
         routes = [*self.responses.routes(), *other_routes, *self._control_routes()]
         self.app = Starlette(routes=routes, exception_handlers={Exception: _handle_failure})
 

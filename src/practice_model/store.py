@@ -1,7 +1,6 @@
 """Responses, items, containers and conversations that the server has issued; in memory.
 
-It implements `ServiceState` for the rules, and holds the transcripts that `previous_response_id` and `conversation`
-continue.
+The rules read it, and `previous_response_id` and `conversation` continue its transcripts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +41,7 @@ class Store:
     """Everything issued since the start of the process."""
 
     responses: dict[str, StoredResponse] = field(default_factory=dict[str, StoredResponse])
-    issued: dict[str, IssuedItem] = field(default_factory=dict[str, IssuedItem])
+    issued_items: dict[str, IssuedItem] = field(default_factory=dict[str, IssuedItem])
     known_encrypted: set[str] = field(default_factory=set[str])
     foreign_encrypted: set[str] = field(default_factory=set[str])
     conversations: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
@@ -77,27 +76,14 @@ class Store:
             self.accept_encrypted([item.get("encrypted_content")])
             if get_item_type(item) == "reasoning":
                 follower = output[index + 1] if index + 1 < len(output) else None
-                self.issued[item_id] = IssuedItem(item, is_stored, follower=follower)
+                self.issued_items[item_id] = IssuedItem(item, is_stored, follower=follower)
                 reasoning_id = item_id
             else:
-                self.issued[item_id] = IssuedItem(item, is_stored, reasoning_id=reasoning_id)
+                self.issued_items[item_id] = IssuedItem(item, is_stored, reasoning_id=reasoning_id)
 
     def accept_encrypted(self, values: Iterable[Any]) -> None:
         """Accept these values, such as those of recordings."""
         self.known_encrypted.update(value for value in values if isinstance(value, str))
-
-    def find_transcript(self, response_id: str) -> Transcript | None:
-        """Return the transcript up to and including this response; None if it is not stored."""
-        stored_response = self.responses.get(response_id)
-        return stored_response.transcript if stored_response else None
-
-    def find_conversation(self, conversation_id: str) -> Transcript | None:
-        """Return the items of a conversation; None if it is unknown."""
-        return self.conversations.get(conversation_id)
-
-    def find_issued_item(self, item_id: str) -> IssuedItem | None:
-        """Return the item issued under this id."""
-        return self.issued.get(item_id)
 
     def is_genuine_encrypted(self, value: str) -> bool:
         """Return whether an encrypted value was issued here or is known from a recording."""
@@ -119,11 +105,6 @@ class Store:
         self.containers = dict.fromkeys(self.containers, float("-inf"))
         return len(self.containers)
 
-    def expire_encrypted(self) -> int:
-        """Reject all earlier encrypted values; return their number."""
+    def expire_encrypted(self) -> None:
+        """Reject all earlier encrypted values, as a service with another key does."""
         self.foreign_encrypted |= self.known_encrypted
-        return len(self.foreign_encrypted)
-
-    def delete_response(self, response_id: str) -> bool:
-        """Delete a stored response; return whether it existed."""
-        return self.responses.pop(response_id, None) is not None

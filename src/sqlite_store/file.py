@@ -158,7 +158,6 @@ class SqliteContent:
         after_damage: what happens to the contents when the file is moved away.
         survives_power_failures: whether a commit waits for the disk; otherwise a power failure may lose the last ones.
         has_short_rows: whether rows with text share pages, of which SQLite leaves copies.
-        keeps_free_pages: whether `SqliteFile.clean` leaves free pages to whoever writes.
     """
 
     description: str
@@ -167,7 +166,6 @@ class SqliteContent:
     after_damage: str = ""
     survives_power_failures: bool = False
     has_short_rows: bool = False
-    keeps_free_pages: bool = False
 
 
 class SqliteFile:
@@ -334,8 +332,7 @@ class SqliteFile:
         pause = _BUSY_PAUSE_SECONDS
         while True:
             try:
-                if not self._content.keeps_free_pages:
-                    self._free_pages()
+                self._free_pages()
                 if self._fold_log() and self._clear_traces(deadline):  # a running checkpoint began before that
                     return
                 reason = "another program reads or writes it"

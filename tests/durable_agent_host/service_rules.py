@@ -23,8 +23,8 @@ class _KnowsNothing:
         del kind
         return False
 
-    def container_error(self, container_id: str, now: float) -> str | None:
-        del container_id, now
+    def container_error(self, container_id: str) -> str | None:
+        del container_id
 
 
 def objection(client: str, body: Any) -> Any:
@@ -38,6 +38,6 @@ def objection(client: str, body: Any) -> Any:
         case "Completions":
             return chat_requests.check_request(body)
         case "Claude":
-            return anthropic_messages.check_request(body, _KnowsNothing(), now=0.0)
+            return anthropic_messages.check_request(body, _KnowsNothing())
         case _:
             return gemini_contents.check_request("m", body, bool, ())

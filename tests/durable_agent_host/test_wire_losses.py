@@ -102,7 +102,7 @@ async def test_a_continuation_and_its_reasoning_can_both_be_lost(mode):
     cold.service.store.expire_encrypted()
     cold.service.store.expire_containers()
     cold.service.store.responses.clear()
-    cold.service.store.issued.clear()
+    cold.service.store.issued_items.clear()
     outcome = await cold.cold_turn("second")
     assert outcome.error is None
     assert outcome.stats.calls_refused == 2
@@ -156,5 +156,5 @@ async def test_whatever_is_lost_before_a_turn_it_is_answered(scenario, mode):
                 service.expire_encrypted()
             if loss == "everything":
                 service.responses.clear()
-                service.issued.clear()
+                service.issued_items.clear()
             assert (await cold.cold_turn(text)).error is None

@@ -58,17 +58,6 @@ def test_settings_override_host_json(start_host: StartHost, tmp_path: Path):
     host.stop()
 
 
-def test_unknown_keys_of_host_json_are_told(start_host: StartHost, tmp_path: Path):
-    """A key that the host does not know is told in a warning, with the one that may be meant."""
-    host_json = {"version": "2.0", "extensions": {"durableTask": {"hubname": "Hub", "typo": 1}}, "functionTimeOut": "1"}
-    host = start_host(write_app(tmp_path / "app", host_json=host_json), tmp_path / "data")
-    log = host.log.read_text()
-    host.stop()
-    assert "extensions.durableTask.hubname is no setting of the host and is ignored (did you mean hubName?)." in log
-    assert "extensions.durableTask.typo is no setting of the host and is ignored." in log
-    assert "functionTimeOut is no setting of the host and is ignored (did you mean functionTimeout?)." in log
-
-
 @pytest.mark.parametrize(
     ("host_json", "message"),
     [
@@ -124,32 +113,11 @@ REFUSALS = {
     "two apps": ("other = func.FunctionApp()\n", "make the others func.Blueprint()"),
     "app as blueprint": ("app.register_functions(func.FunctionApp())\n", "func.Blueprint(), not another FunctionApp"),
     "bad name": ("@app.function_name('a b')\n" + ROUTE + "def f" + REQUEST, "'a b' cannot be loaded: names have"),
-    "missing package": ("import not_there.at_all\n", "install the package that has 'not_there'"),
-    "missing azure package": ("import azure.eventhub.aio\n", "install azure-eventhub, which has 'azure.eventhub.aio'"),
-    "missing storage package": (
-        "from azure.storage.queue import QueueClient\n",
-        "install azure-storage-queue, which has 'azure.storage.queue', where the host runs, and list it in requirem",
-    ),
-    "missing google package": ("import google.cloud.storage as s\n", "install google-cloud-storage, which has"),
-    "missing by from": ("from azure import servicebus\n", "install azure-servicebus, which has 'azure.servicebus'"),
-    "missing extension": (
-        "import azurefunctions.extensions.bindings.blob as blob\n",
-        "install azurefunctions-extensions-bindings-blob, which has",
-    ),
-    "missing by name": (
-        "import importlib\nimportlib.import_module('azure.' + 'communication')\n",
-        "install the package that has 'azure.communication'",
-    ),
+    "missing package": ("import not_there.at_all\n", "No module named 'not_there'"),
     "missing extra": (
         "raise ModuleNotFoundError('The package x is required to use `X`. Please use `pip install x`.')\n",
         "Please use `pip install x` (",
     ),
-    "a name of SDK 2": (
-        "def f(client: df.DurableFunctionsClient):\n    pass\n",
-        "is installed, and this host runs apps of version 1: write the app for that version, and not for 2",
-    ),
-    "an import of SDK 2": ("from azure.durable_functions import RetryPolicy\n", "this host runs apps of version 1"),
-    "a module of SDK 2": ("import azure.durable_functions.client\n", "this host runs apps of version 1"),
     "schedule": (
         "@app.timer_trigger(arg_name='t', schedule='* * * 32 * *')\ndef f(t: func.TimerRequest):\n    pass\n",
         "Timer function 'f' has the schedule '* * * 32 * *', which cannot be read: the day field has '32'",
@@ -168,9 +136,9 @@ def test_what_is_refused_is_told_with_the_fix(tmp_path: Path, name: str):
     line = fail_to_start(write_app(tmp_path / "app", DURABLE + code), tmp_path / "data", preload=HOST)
     assert message in line
     assert line.endswith(".")
-    assert name != "missing extra" or "the package that has" not in line
+    assert ("install its package where the host runs" in line) == (name == "missing package")
     if "def f" in code:
-        assert "'f'" in line or name in {"two triggers", "bad name", "a name of SDK 2"}
+        assert "'f'" in line or name in {"two triggers", "bad name"}
 
 
 ASGI = """
@@ -283,4 +251,3 @@ def test_ctrl_c_while_the_app_is_imported(tmp_path: Path):
         host.await_ready((app / "begun").exists)
         assert host.stop(signal.SIGINT) == 130
     assert host.text == ""
-    assert not (app / ".functions-host").exists()

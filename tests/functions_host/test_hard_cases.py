@@ -11,13 +11,10 @@ from tests.processes import wait_until
 INSTANCES = f"{MANAGEMENT}/instances"
 
 
-@pytest.fixture(scope="module", params=["cached", "replayed"])
-def host(
-    request: pytest.FixtureRequest, start_host: StartHost, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Host]:
-    """The app of hard cases, in both modes."""
-    always_replay = {"FUNCTIONS_HOST_ALWAYS_REPLAY": str(int(request.param == "replayed"))}
-    running = start_host("hard", tmp_path_factory.mktemp(request.param) / "data", env=always_replay)
+@pytest.fixture(scope="module")
+def host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """The app of hard cases."""
+    running = start_host("hard", tmp_path_factory.mktemp("hard") / "data")
     yield running
     running.stop()
 

@@ -9,11 +9,10 @@ from tests.functions_host.conftest import MANAGEMENT, Host, StartHost
 from tests.processes import wait_until
 
 
-@pytest.fixture(scope="module", params=["cached", "replayed"])
-def host(request: pytest.FixtureRequest, start_host: StartHost, tmp_path_factory: pytest.TempPathFactory):
-    """The sample app, with orchestrators that stay in memory and with ones that are replayed on every step."""
-    always_replay = {"FUNCTIONS_HOST_ALWAYS_REPLAY": str(int(request.param == "replayed"))}
-    running = start_host("sample", tmp_path_factory.mktemp(request.param) / "data", env=always_replay)
+@pytest.fixture(scope="module")
+def host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory):
+    """The sample app."""
+    running = start_host("sample", tmp_path_factory.mktemp("orchestrations") / "data")
     yield running
     running.stop()
 

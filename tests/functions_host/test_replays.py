@@ -1,4 +1,4 @@
-"""Orchestrators give the same result whether they stay in memory or are replayed on every step."""
+"""Orchestrators that depend on being replayed: drivers, and code that asks whether it is a replay."""
 
 import json
 from collections.abc import Iterator
@@ -8,55 +8,35 @@ import pytest
 from tests.functions_host.conftest import Host, StartHost
 from tests.kit import ROOT, PracticeModel, start_model
 
-MODES = pytest.mark.parametrize("always_replay", ["0", "1"], ids=["cached", "replayed"])
-
 
 @pytest.fixture(scope="module")
-def hosts(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Host]]:
-    """The same app on two hosts: one keeps orchestrators, one replays them."""
-    place = tmp_path_factory.mktemp("replays")
-    running = {
-        mode: start_host("driven", place / f"data-{mode}", env={"FUNCTIONS_HOST_ALWAYS_REPLAY": mode}) for mode in "01"
-    }
+def host(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """The app of drivers."""
+    running = start_host("driven", tmp_path_factory.mktemp("replays") / "data")
     yield running
-    for host in running.values():
-        host.stop()
+    running.stop()
 
 
-@MODES
 @pytest.mark.parametrize("name", ["decorated", "delegating", "wrapped"])
 @pytest.mark.parametrize("count", [0, 1, 2, 12])
-def test_a_driver_that_runs_a_function_again_gives_its_result(
-    hosts: dict[str, Host], always_replay: str, name: str, count: int
-):
+def test_a_driver_that_runs_a_function_again_gives_its_result(host: Host, name: str, count: int):
     """Of a function that is meant to be run from its beginning on each replay, too."""
     expected = sum(number + 1 for number in range(count))
-    assert hosts[always_replay].result(name, count) == expected
+    assert host.result(name, count) == expected
 
 
-@MODES
 @pytest.mark.parametrize("name", ["checkpoints", "checkpoints_elsewhere"])
 @pytest.mark.parametrize("count", [2, 5, 8, 20])
-def test_only_the_last_step_is_new_to_the_run_that_ends(
-    hosts: dict[str, Host], always_replay: str, name: str, count: int
-):
+def test_only_the_last_step_is_new_to_the_run_that_ends(host: Host, name: str, count: int):
     """What ``is_replaying`` was at earlier steps is what the last replay says, wherever the code asks."""
-    assert hosts[always_replay].result(name, count) == [count - 1]
+    assert host.result(name, count) == [count - 1]
 
 
-def test_a_step_is_new_once(hosts: dict[str, Host]):
+def test_a_step_is_new_once(host: Host):
     """A line that is logged when it is not a replay is logged once per step, the last step's as well."""
-    host = hosts["0"]
     host.result("logged", 6)
     lines = [line for line in host.log.read_text().splitlines() if "new step" in line]
     assert [line.rpartition(" ")[2] for line in lines] == ["0", "1", "2", "3", "4", "5"]
-
-
-def test_an_end_is_what_a_replay_gives(hosts: dict[str, Host]):
-    """An orchestrator that counts how often its code has run was run once more before its end was committed."""
-    runs = hosts["0"].result("unsteady")
-    assert 3 <= runs < 5
-    assert hosts["1"].result("unsteady") == 4
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +47,8 @@ def practice_model() -> Iterator[PracticeModel]:
     running.stop()
 
 
-@MODES
 def test_agents_of_openai_agents_finish(
-    start_host: StartHost, practice_model: PracticeModel, always_replay: str, tmp_path_factory: pytest.TempPathFactory
+    start_host: StartHost, practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory
 ):
     """The SDK's own decorator: three agents, and two agents with an activity between them."""
     packages = ROOT / ".venv/openai_agents"
@@ -80,7 +59,6 @@ def test_agents_of_openai_agents_finish(
         "OPENAI_BASE_URL": practice_model.url,
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "PYTHONPATH": str(packages),
-        "FUNCTIONS_HOST_ALWAYS_REPLAY": always_replay,
     }
     practice_model.forget()
     host = start_host("openai_agents", place, env=environment)

@@ -7,8 +7,8 @@ from tests.house.source import SRC
 
 LIMITS = {
     "durable_agent_host": Figures(modules=307, tokens=355_500, pairs=1, banned=0.6, participles=5),
-    "functions_host": Figures(modules=82, tokens=66_500, pairs=1, banned=0.5, participles=2),
-    "practice_model": Figures(modules=61, tokens=48_500, pairs=1, banned=0.7, participles=1),
+    "functions_host": Figures(modules=78, tokens=59_500, pairs=1, banned=0.5, participles=2),
+    "practice_model": Figures(modules=58, tokens=46_000, pairs=1, banned=0.7, participles=1),
 }
 """Package → what it may have; a figure that falls is lowered here."""
 

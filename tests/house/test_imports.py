@@ -76,15 +76,12 @@ ALLOWED_ROOMS_OF_THE_HOST: dict[str, set[str]] = {
 
 ALLOWED_ROOMS_OF_THE_MODEL: dict[str, set[str]] = {
     "testing": set(),
-    "json_text": set(),
     "dialects": set(),
-    "rules": {"dialects"},
+    "rules": {"dialects", "store"},
     "play": {"dialects", "rules"},
     "store": {"dialects"},
-    "request_log": {"dialects"},
-    "event_stream": {"dialects", "play", "json_text"},
-    "exchange": {"dialects", "play", "json_text", "request_log"},
-    "services": {"dialects", "rules", "play", "store", "event_stream", "json_text", "exchange"},
+    "exchange": {"dialects", "play"},
+    "services": {"dialects", "rules", "play", "store", "exchange"},
 }
 """The same of practice_model; the server imports all."""
 

@@ -18,7 +18,6 @@ FIXED = {
     "headers of a request": f"{CONNECTION}.headers",
     "time until the headers are complete": f"{CONNECTION}.read_seconds",
     "bytes of a body in a second": f"{CONNECTION}.body_bytes_per_second",
-    "requests waiting on one connection for earlier answers": ("functions_host.web.connection.MOST_PIPELINED"),
     "time during which a client reads nothing of its answer": f"{CONNECTION}.write_seconds",
     "data after a refusal, or after an answer that ends the connection": f"{CONNECTION}.drain_bytes",
     "time without a request on a connection": "functions_host.web.server.KEEP_ALIVE_SECONDS",
@@ -72,9 +71,6 @@ TRIED = {
     "headers of a request": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
     "time until the headers are complete": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
     "bytes of a body in a second": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
-    "requests waiting on one connection for earlier answers": (
-        f"{CONNECTIONS}::test_who_sends_requests_without_end_is_held_back"
-    ),
     "time during which a client reads nothing of its answer": f"{SMALL}::test_who_does_not_read_its_answer_is_cut_off",
     "data after a refusal, or after an answer that ends the connection": (
         f"{SMALL}::test_what_comes_after_the_end_is_thrown_away_for_a_while"

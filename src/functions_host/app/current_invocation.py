@@ -48,11 +48,6 @@ def call_when_ended(listener: Callable[[Running], None]) -> None:
     _when_ended.append(listener)
 
 
-def find_name(invocation_id: str) -> str:
-    """Return the function's name of an invocation."""
-    return _names.get(invocation_id, "?")
-
-
 def find_current() -> Running | None:
     """Return the invocation of the calling code."""
     executor: Any = importlib.import_module("azure_functions_runtime.utils.executor")

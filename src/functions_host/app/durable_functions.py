@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 
-from functions_host.app.cached_orchestrators import OrchestratorCache, is_supported
 from functions_host.app.client_binding import ClientAddresses
 from functions_host.app.function import AppFunction
 from functions_host.app.invoker import Datum, Invoker, client_inputs
@@ -19,17 +18,9 @@ class AppDurableFunctions:
         functions: of the app; those without a durable trigger are ignored.
         invoker: calls them.
         addresses: for the durable clients of activities.
-        always_replay: cache no orchestrators.
     """
 
-    def __init__(
-        self,
-        functions: Iterable[AppFunction],
-        invoker: Invoker,
-        *,
-        addresses: ClientAddresses,
-        always_replay: bool = False,
-    ) -> None:
+    def __init__(self, functions: Iterable[AppFunction], invoker: Invoker, addresses: ClientAddresses) -> None:
         self._invoker = invoker
         self._addresses = addresses
         self._by_trigger: dict[str, dict[str, AppFunction]] = {}
@@ -41,49 +32,10 @@ class AppDurableFunctions:
             activities=frozenset(self._functions_by_name("activityTrigger")),
             entities=frozenset(self._functions_by_name("entityTrigger")),
         )
-        self._cache = None if always_replay else self._make_cache()
 
-    def _make_cache(self) -> OrchestratorCache | None:
-        orchestrators = self._functions_by_name("orchestrationTrigger").values()
-        if not orchestrators or not is_supported():
-            return None
-        cache = OrchestratorCache()
-        for function in orchestrators:
-            self._invoker.wrap_handle(function, cache.wrap)
-        return cache
-
-    async def run_orchestrator(
-        self, name: str, context_json: str, *, keep: bool
-    ) -> tuple[Returned | Raised, str | None]:
-        """Call an orchestrator with its whole history; returns its answer, and its token when cached."""
-        cache = self._cache
-        if cache is None or not keep:
-            return await self._run("orchestrationTrigger", name, context_json), None
-        token, text = cache.open(context_json)
-        return await self._run_cached(name, token, text)
-
-    async def resume_orchestrator(
-        self, name: str, token: str, events_json: str
-    ) -> tuple[Returned | Raised, str | None] | None:
-        """Resume a cached orchestrator with new events; None when it is no longer cached."""
-        text = self._cache.check_out(token, events_json) if self._cache is not None else None
-        return None if text is None else await self._run_cached(name, token, text)
-
-    def release_orchestrator(self, token: str) -> None:
-        """Remove an orchestrator from the cache."""
-        if self._cache is not None:
-            self._cache.release(token)
-
-    async def _run_cached(self, name: str, token: str, text: str) -> tuple[Returned | Raised, str | None]:
-        cache = self._cache
-        assert cache is not None
-        keep = False
-        try:
-            result = await self._run("orchestrationTrigger", name, text)
-            keep = isinstance(result, Returned)
-        finally:
-            is_cached = cache.put_back(token, keep=keep)
-        return result, token if is_cached else None
+    async def run_orchestrator(self, name: str, context_json: str) -> Returned | Raised:
+        """Call an orchestrator with its whole history."""
+        return await self._run("orchestrationTrigger", name, context_json)
 
     async def run_entity(self, name: str, batch_json: str) -> Returned | Raised:
         """Call an entity's ``handle``."""

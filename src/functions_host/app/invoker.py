@@ -10,7 +10,7 @@ import logging
 import threading
 import traceback
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +19,6 @@ from functions_host.app.bindings import UNSUPPORTED_KIND, unsupported_call_reaso
 from functions_host.app.client_binding import ClientAddresses, encode_client_binding
 from functions_host.app.current_invocation import track_invocation
 from functions_host.app.function import AppFunction
-from functions_host.app.sdk_version import explain_missing_name
-from functions_host.app.sync_threads import SyncThreads, start_sync_threads
 from functions_host.engine.durable_functions import TIMEOUT_KIND, Raised
 
 _CLOSE_SECONDS = 5.0
@@ -82,21 +80,15 @@ class Invoker:
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _thread: threading.Thread | None = None
     _native: Any = None
-    _threads: SyncThreads | None = None
+    _threads: Any = field(default_factory=lambda: importlib.import_module("azure_functions_runtime.utils.threadpool"))
 
     def start(self) -> None:
         """Start the thread pool and the app's loop."""
-        self._threads = start_sync_threads()
+        self._threads.start_threadpool_executor()
         self._native = importlib.import_module("azure_functions_runtime.native_invocation")
         _WORKER_LOGGER.addFilter(_FAILURE_FILTER)
         self._thread = threading.Thread(target=self._run_loop, name="app-loop", daemon=True)
         self._thread.start()
-
-    def wrap_handle(self, function: AppFunction, wrap: Callable[[Any], Any]) -> None:
-        """Wrap the callable that the library calls for a function."""
-        registry: Any = importlib.import_module("azure_functions_runtime.handle_event")._functions._functions  # noqa: SLF001 - the runtime's registry
-        found = registry[function.function_id]
-        registry[function.function_id] = found._replace(func=wrap(found.func))
 
     def stop(self) -> None:
         """Stop the app's loop; running functions are abandoned."""
@@ -145,13 +137,19 @@ class Invoker:
             minutes, seconds = divmod(int(self.timeout_seconds or 0), 60)
             limit = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
             message = f"Timeout value of {limit} was exceeded by function: Functions.{function.name}"
-            if not function.is_async and self._threads is not None:
-                self._threads.add_thread()  # a few functions that hang must not stop all others
+            if not function.is_async:
+                self._add_thread()
             return Invocation(failure=Raised(TIMEOUT_KIND, message))
         except asyncio.CancelledError as error:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise
             return Invocation(failure=Raised("CancelledError", str(error) or "the function cancelled itself"))
+
+    def _add_thread(self) -> None:
+        """Allow one more thread, in the place of a lost one: a few functions that hang must not stop all others."""
+        pool = self._threads.get_threadpool_executor()
+        pool._max_workers += 1  # noqa: SLF001 - there is no public way
+        pool._adjust_thread_count()  # noqa: SLF001 - for what is already waiting
 
     async def _on_app_loop(self, call: Coroutine[Any, Any, Invocation]) -> Invocation:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
@@ -194,11 +192,10 @@ def _read_outputs(function: AppFunction, return_value: Any, outputs: dict[str, A
 def _describe_failure(error: BaseException | None, text: str, trace: str) -> Raised:
     if error is None:
         return Raised("Exception", text, trace)
-    text = "; ".join(filter(None, (_write(error), explain_missing_name(error))))
-    return Raised(type(error).__name__, text, trace or "".join(traceback.format_exception(error)))
+    return Raised(type(error).__name__, _get_message(error), trace or "".join(traceback.format_exception(error)))
 
 
-def _write(error: BaseException) -> str:
+def _get_message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as second:  # noqa: BLE001 - the text of an app's exception is the app's code

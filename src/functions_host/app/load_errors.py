@@ -8,8 +8,6 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from functions_host.app.sdk_version import explain_missing_name
-
 _FIXES: tuple[tuple[str, str], ...] = (
     ("does not have a unique function name", "rename one of them, or give it another @app.function_name"),
     ("does not have a trigger", "add a decorator with a trigger, such as @app.route or @app.activity_trigger"),
@@ -38,36 +36,6 @@ _FIXES: tuple[tuple[str, str], ...] = (
     ("do not match the corresponding function parameter", "correct the annotation, or leave it out"),
     ("does not match its Python annotation", "correct the annotation, or leave it out"),
 )
-_SHARED = {"azure", "google", "azurefunctions", "opentelemetry"}
-"""Namespaces shared by many distributions: a missing module does not identify the distribution."""
-_SPECIAL = {
-    "azure.durable_functions": "azure-functions-durable",
-    "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",
-    "azurefunctions.extensions.base": "azurefunctions-extensions-base",
-    "google.oauth2": "google-auth",
-    "google.protobuf": "protobuf",
-    "opentelemetry.trace": "opentelemetry-api",
-    "opentelemetry.metrics": "opentelemetry-api",
-}
-_GROUPS = (
-    "ai",
-    "communication",
-    "data",
-    "health",
-    "iot",
-    "keyvault",
-    "messaging",
-    "mgmt",
-    "monitor",
-    "search",
-    "storage",
-)
-_DEPTHS = {
-    **dict.fromkeys((f"azure.{group}" for group in _GROUPS), 3),
-    **dict.fromkeys(("google.ads", "google.cloud", "opentelemetry.exporter", "opentelemetry.instrumentation"), 3),
-    "azurefunctions.extensions": 4,
-}
-"""Number of a module name's parts in the distribution's name, where it is not two."""
 _LOAD_ERROR = re.compile(r"cannot load the (\S+) function: (.*)", re.DOTALL)
 _PREFIX = re.compile(r"[Ff]unction (\S+) (does not have .*?)\.(?: |$)", re.DOTALL)
 
@@ -97,12 +65,10 @@ def _function_in(trace: TracebackType | None) -> str:
 
 
 def explain_import(error: Exception, app_dir: Path) -> str:
-    """Explain in one sentence why and where the import failed; names the package to install if one is missing."""
+    """Explain in one sentence why and where the import failed."""
     location = _find_location(error, app_dir)
-    if missing := explain_missing_name(error):
-        fix = f"; {missing}"
-    elif isinstance(error, ImportError) and (package := _find_package(error, app_dir)):
-        fix = f"; install {package}, where the host runs, and list it in requirements.txt"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        fix = "; install its package where the host runs, and list it in requirements.txt"
     elif isinstance(error, ValueError | TypeError) and (hint := _find_fix(str(error))):
         fix = f"; {hint}"
     else:
@@ -135,35 +101,6 @@ def explain_missing_script(app_dir: Path, script: str) -> str:
             "does not run; move its functions to the v2 model, with decorators in that file, or run it with func start."
         )
     return f"There is no {script} in {app_dir}; start in the app's folder or pass --app DIR."
-
-
-def _find_package(error: ImportError, app_dir: Path) -> str | None:
-    """Name the package to install; in shared namespaces, by its distribution name."""
-    if not (name := error.name or ""):  # raised by a package, whose message says what is missing
-        return None
-    if isinstance(error, ModuleNotFoundError):
-        line = next((frame.line for frame in reversed(_own_frames(error, app_dir)) if name in (frame.line or "")), "")
-        found = re.search(rf"{re.escape(name)}[\w.]*", line or "")
-        name = found[0].rstrip(".") if found else name
-    elif error.name_from and name in _SHARED:  # from azure import cosmos
-        name = f"{name}.{error.name_from}"
-    else:
-        return None
-    root = name.partition(".")[0]
-    if root not in _SHARED:
-        return f"the package that has {root!r}"
-    distribution = name_distribution(name)
-    return f"{distribution}, which has {name!r}" if distribution else f"the package that has {name!r}"
-
-
-def name_distribution(module: str) -> str | None:
-    """Return the distribution of a module in a shared namespace; None when the module's name is too short."""
-    for prefix, distribution in _SPECIAL.items():
-        if module == prefix or module.startswith(f"{prefix}."):
-            return distribution
-    parts = module.split(".")
-    count = next((n for prefix, n in _DEPTHS.items() if module == prefix or module.startswith(f"{prefix}.")), 2)
-    return "-".join(parts[:count]).replace("_", "-") if len(parts) >= count else None
 
 
 def _own_frames(error: BaseException, app_dir: Path) -> list[traceback.FrameSummary]:

@@ -1,21 +1,17 @@
 """Load an app's ``function_app.py`` and index its functions with Microsoft's own worker library."""
 
-import codecs
 import importlib
 import inspect
 import json
-import logging
 import os
 import re
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import chdir, suppress
-from dataclasses import replace
+from contextlib import suppress
 from datetime import datetime, tzinfo
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from functions_host.app import worker_messages
@@ -25,7 +21,6 @@ from functions_host.app.load_errors import explain_import, explain_missing_scrip
 from functions_host.errors import StartupError
 from functions_host.settings import is_disabled
 
-_logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,127}", re.IGNORECASE)
 _SOME_TIME = "2026-01-01T00:00:00Z"
 _OWN_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
@@ -41,7 +36,6 @@ def load_app(app_dir: Path) -> tuple[AppFunction, ...]:
     script = os.environ.get("PYTHON_SCRIPT_FILE_NAME", "function_app.py")
     if not (app_dir / script).is_file():
         raise StartupError(explain_missing_script(app_dir, script))
-    _import_sdk_apart(app_dir / "host.json")
     os.chdir(app_dir)
     sys.path.insert(0, str(app_dir))
     _import_app(app_dir, Path(script).stem)
@@ -63,18 +57,6 @@ def describe_app(functions_metadata: Iterable[worker_messages.RpcFunctionMetadat
                 "start with a letter, and are not 'host'; change its @app.function_name."
             )
     return tuple(function for function in functions if not is_disabled(function.name))
-
-
-def _import_sdk_apart(host_json: Path) -> None:
-    """Import the durable SDK apart from a ``host.json`` with a byte order mark, on which its import fails."""
-    if not host_json.is_file() or not host_json.read_bytes().startswith(codecs.BOM_UTF8):
-        return
-    _logger.warning(
-        "%s begins with a byte order mark, with which the app does not start on Azure; save it as UTF-8 without one",
-        host_json,
-    )
-    with TemporaryDirectory() as empty, chdir(empty), suppress(ImportError):
-        importlib.import_module("azure.durable_functions")
 
 
 def _import_app(app_dir: Path, module_name: str) -> None:
@@ -112,18 +94,6 @@ def _index(app_dir: Path, script: str) -> Sequence[worker_messages.RpcFunctionMe
     except Exception as error:
         raise StartupError(explain_refusal(error)) from error
     return found or ()
-
-
-def copy_functions(functions: Iterable[AppFunction]) -> tuple[AppFunction, ...]:
-    """Register copies of functions under new ids, so wrapping a copy does not affect the original."""
-    runtime: Any = importlib.import_module("azure_functions_runtime.handle_event")
-    registry: Any = runtime._functions._functions  # noqa: SLF001 - the runtime's registry
-    copies: list[AppFunction] = []
-    for function in functions:
-        copy = replace(function, function_id=str(uuid.uuid4()))
-        registry[copy.function_id] = registry[function.function_id]
-        copies.append(copy)
-    return tuple(copies)
 
 
 def _describe(metadata: worker_messages.RpcFunctionMetadata) -> AppFunction:

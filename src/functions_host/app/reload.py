@@ -1,9 +1,7 @@
 """``start --reload``: a parent process that restarts the host whenever a file of the app changes."""
 
-import signal
-import subprocess
+import shlex
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 from functions_host.errors import StartupError
 
 _SUFFIXES = (".py", ".json")
-_STOP_SECONDS = 5.0
 _IGNORED_FOLDERS = {".venv", "venv", "env", "node_modules", "__pycache__", ".git"}
 
 
@@ -34,39 +31,12 @@ def run_reloading(arguments: Sequence[str], app_dir: Path, data_dir: Path) -> in
             return False
         return not any(part in _IGNORED_FOLDERS for part in path.relative_to(app_dir).parts[:-1])
 
-    stop_event = threading.Event()
+    def announce(changes: set[tuple[Any, str]]) -> None:
+        names = ", ".join(sorted({str(Path(name).relative_to(app_dir)) for _, name in changes}))
+        sys.stderr.write(f"Changed: {names}. Restarting.\n")
 
-    def stop(*_: Any) -> None:
-        stop_event.set()
-
-    # Ctrl-C goes to the host itself as well; SIGTERM is handed on.
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signal_number, stop)
-    child = _Child(arguments)
-    try:
-        for changes in watchfiles.watch(
-            app_dir, watch_filter=is_watched, stop_event=stop_event, raise_interrupt=False, debounce=200, step=50
-        ):
-            names = ", ".join(sorted({str(Path(name).relative_to(app_dir)) for _, name in changes}))
-            sys.stderr.write(f"Changed: {names}. Restarting.\n")
-            child.stop()
-            child = _Child(arguments)
-    finally:
-        child.stop()
+    command = shlex.join([sys.executable, "-m", "functions_host", "start", *arguments])
+    watchfiles.run_process(
+        app_dir, target=command, target_type="command", callback=announce, watch_filter=is_watched, debounce=200
+    )
     return 0
-
-
-class _Child:
-    """One host process."""
-
-    def __init__(self, arguments: Sequence[str]) -> None:
-        self._process = subprocess.Popen([sys.executable, "-m", "functions_host", "start", *arguments])  # noqa: S603 - this program
-
-    def stop(self) -> None:
-        """Terminate it; kills it when it does not exit in time."""
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()

@@ -3,14 +3,11 @@
 import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
-from types import ModuleType
 
 from functions_host.app.function import AppFunction
 from functions_host.errors import StartupError
 
 _PACKAGE = "azure-functions-durable"
-_PACKAGES = {"azure.durable_functions": _PACKAGE, "azure.functions": "azure-functions"}
-"""Module → distribution, of the SDKs of whose version 2 an app may use a name."""
 
 
 def newer_durable_sdk() -> str | None:
@@ -44,27 +41,3 @@ def check_durable_sdk_version(functions: Iterable[AppFunction] | None = None) ->
             f"{_PACKAGE} {installed_version} is installed, and this host runs apps of version 1: "
             f"run pip install '{_PACKAGE}<2', and pin it in requirements.txt."
         )
-
-
-def explain_missing_name(error: BaseException) -> str | None:
-    """Explain in a part of a sentence that the installed SDK lacks a name; None when the error is another one."""
-    if isinstance(error, AttributeError):
-        module_name = (
-            error.obj.__name__ if isinstance(error.obj, ModuleType) else getattr(error.obj, "__module__", None)
-        )
-    else:
-        module_name = error.name if isinstance(error, ImportError) else None
-    module = next(
-        (package for package in _PACKAGES if module_name is not None and f"{module_name}.".startswith(f"{package}.")),
-        None,
-    )
-    if module is None:
-        return None
-    try:
-        installed_version = version(_PACKAGES[module])
-    except PackageNotFoundError:
-        return None
-    return (
-        f"{_PACKAGES[module]} {installed_version} is installed, and this host runs apps of version 1: write the app "
-        "for that version, and not for 2"
-    )

@@ -8,8 +8,7 @@ to again.
 SQLite silently ignores a damaged or missing write-ahead log. So commits are counted, in the file and in a mark beside
 it: a file with a lower count than its mark has lost commits, which is reported when it is opened.
 
-What is deleted is overwritten, and ``erase`` empties the log of it. Freed pages are reused, and given back to the disk
-by ``shrink``, in slices.
+What is deleted is overwritten; ``erase`` empties the log of it, and gives freed pages back to the disk.
 """
 
 import asyncio
@@ -32,13 +31,9 @@ _logger = logging.getLogger(__name__)
 _CHECKED_BYTES = 256 * 1024 * 1024
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 _MIN_FREE_BYTES = 1024 * 1024
-_MIN_FREE_PAGES = 256
-_FREE_PAGES_DIVISOR = 8
-_SLICE_PAGES = 256
 _BUSY_MILLISECONDS = 10
 _BUSY_PAUSE_SECONDS = 0.05
 _LONG_WAIT_SECONDS = 1.0
-_SPACE = ("freelist_count", "page_count")
 _COUNTER = "CREATE TABLE commits(one INTEGER PRIMARY KEY, count INTEGER NOT NULL);INSERT INTO commits VALUES(1, 0);"
 
 
@@ -105,7 +100,6 @@ class Database:
             version=version,
             schema=schema + _COUNTER,
             has_short_rows=True,
-            keeps_free_pages=True,
         )
         self._file = SqliteFile(path, content)
         try:
@@ -204,25 +198,8 @@ class Database:
             raise self._explain(error) from error
 
     def erase(self) -> None:
-        """Have everything that was deleted leave the files, within about a second."""
+        """Have what was deleted leave the files within about a second, and its space go back to the disk."""
         self._checkpointer.erase()
-
-    def shrink(self) -> int:
-        """Give a slice of the unused pages back to the disk; returns how many, 0 when there are none to give.
-
-        An eighth of the file, at least a megabyte, stays for what comes next.
-
-        Raises:
-            StoreError: nothing was written.
-        """
-        free, count = (self.read(f"PRAGMA {name}")[0][0] for name in _SPACE)
-        spare = free - max(_MIN_FREE_PAGES, count // _FREE_PAGES_DIVISOR)
-        if spare <= 0:
-            return 0
-        page_count = min(spare, _SLICE_PAGES)
-        with self.transaction("shrink") as db:
-            db.execute(f"PRAGMA incremental_vacuum({page_count})").fetchall()
-        return page_count
 
     @contextmanager
     def transaction(self, kind: str) -> Generator[sqlite3.Connection]:

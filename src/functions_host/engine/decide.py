@@ -9,7 +9,7 @@ Guarantee: pure.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from functions_host.engine.decision import (
@@ -23,7 +23,6 @@ from functions_host.engine.decision import (
     OperationWork,
     Outcome,
     Renewed,
-    RetriedAction,
 )
 from functions_host.engine.events import (
     Action,
@@ -50,7 +49,7 @@ from functions_host.engine.events import (
     TimerScheduled,
     WaitForEvent,
 )
-from functions_host.engine.ledger import Ledger, OpenTask
+from functions_host.engine.ledger import Ledger
 from functions_host.engine.sdk_wire import HTTP_ACTIVITY, encode_text
 
 _HOLDING_KINDS = frozenset({"activity", "timer", "child"})
@@ -105,7 +104,6 @@ def decide_episode(
     delivered_events: Sequence[Completion],
     answer: OrchestratorResult,
     *,
-    retried_actions: Mapping[int, RetriedAction],
     catalog: Catalog,
     generation: Generation,
     now: float,
@@ -119,23 +117,15 @@ def decide_episode(
     draft = _Draft(decision, ledger, catalog, generation, ledger.next_id)
     all_actions = [action for action in answer.actions if not isinstance(action, WaitForEvent | ContinueAsNew)]
     wait_counts = Counter(action.name for action in answer.actions if isinstance(action, WaitForEvent))
-    problem = None if answer.is_partial else _find_divergence(ledger, all_actions)
+    problem = _find_divergence(ledger, all_actions)
     if problem is not None and answer.error is not None:  # an orchestrator that fails asks for nothing more
         problem = answer.error
     if problem is None:
-        if answer.is_partial:
-            fresh = all_actions
-            cancelled_ids = [task_id for task_id in answer.cancelled_timers if task_id in ledger.open]
-            wait_counts += ledger.wait_counts
-        else:
-            fresh = all_actions[len(ledger.all_actions) :]
-            cancelled_ids = _find_cancelled(ledger, all_actions)
-            retried_actions = decision.retried_actions = _find_retried(ledger, all_actions)
-        draft.retry(delivered_events, retried_actions, now)
+        draft.retry(delivered_events, all_actions, now)
         draft.rerun(delivered_events, all_actions, now)
-        for action in fresh:
+        for action in all_actions[len(ledger.all_actions) :]:
             draft.schedule(action)
-        decision.cancelled_timers += cancelled_ids
+        decision.cancelled_timers += _find_cancelled(ledger, all_actions)
         decision.wait_counts = dict(wait_counts)
         problem = draft.problem
     decision.is_over = answer.is_done or (problem or answer.error) is not None
@@ -155,11 +145,6 @@ def _decide_outcome(answer: OrchestratorResult, problem: str | None, generation:
         return None
     last = answer.actions[-1] if answer.actions else None
     return Renewed(last.input_json) if isinstance(last, ContinueAsNew) else Completed(answer.output_json)
-
-
-def _find_retried(ledger: Ledger, all_actions: Sequence[Action]) -> dict[int, RetriedAction]:
-    actions = {origin: all_actions[ledger.position[origin]] for origin in ledger.attempts}
-    return {origin: action for origin, action in actions.items() if isinstance(action, CallActivity | CallChild)}
 
 
 def _find_cancelled(ledger: Ledger, all_actions: Sequence[Action]) -> list[int]:
@@ -215,18 +200,24 @@ class _Draft:
     next_id: int
     problem: str | None = None
 
-    def retry(
-        self, delivered_events: Sequence[Completion], retried_actions: Mapping[int, RetriedAction], now: float
-    ) -> None:
+    def retry(self, delivered_events: Sequence[Completion], all_actions: Sequence[Action], now: float) -> None:
+        """Schedule the next attempts of tasks with a retry policy."""
         for event in delivered_events:
             if isinstance(event, EventRaised | TaskRewound):
                 continue
             task = self.ledger.open.get(event.task_id)
             if task is None or task.retry_of is None:
                 continue
-            action = retried_actions.get(task.retry_of)
-            if action is not None and action.retry is not None:
-                self._next_attempt(event, task, task.retry_of, action, now)
+            origin = task.retry_of
+            action = all_actions[self.ledger.position[origin]]
+            if not isinstance(action, CallActivity | CallChild) or action.retry is None:
+                continue
+            is_last = self.ledger.attempts[origin] >= action.retry.max_attempts
+            if isinstance(event, ActivityFailed | ChildFailed):
+                # The SDK raises the error only after one more timer, even after the last attempt.
+                self._set_timer(now if is_last else now + action.retry.first_interval_seconds, retry_of=origin)
+            elif isinstance(event, TimerFired) and task.kind == "timer" and not is_last:
+                self._start_task(action, retry_of=origin)
 
     def rerun(self, delivered_events: Sequence[Completion], all_actions: Sequence[Action], now: float) -> None:
         """Schedule tasks again under their numbers."""
@@ -260,25 +251,10 @@ class _Draft:
             for event in self.decision.events
         )
 
-    def _next_attempt(
-        self, event: Completion, task: OpenTask, origin: int, action: CallActivity | CallChild, now: float
-    ) -> None:
-        policy = action.retry
-        if policy is None:
-            return
-        is_last = self.ledger.attempts[origin] >= policy.max_attempts
-        if isinstance(event, ActivityFailed | ChildFailed):
-            # The SDK raises the error only after one more timer, even after the last attempt.
-            self._set_timer(now if is_last else now + policy.first_interval_seconds, retry_of=origin)
-        elif isinstance(event, TimerFired) and task.kind == "timer" and not is_last:
-            self._start_task(action, retry_of=origin)
-
     def schedule(self, action: Action) -> None:
         """Number a newly listed action and turn it into work."""
         match action:
             case CallActivity() | CallChild():
-                if action.retry is not None:
-                    self.decision.retried_actions[self.next_id] = action
                 self._start_task(action, retry_of=self.next_id if action.retry else None)
             case CreateTimer(_, True):
                 self.decision.cancelled_timers.append(self._add(TimerScheduled(self.next_id, action.fire_at)))

@@ -5,7 +5,7 @@ Guarantee: values only.
 
 from dataclasses import dataclass, field
 
-from functions_host.engine.events import CallActivity, CallChild, Operation, Scheduling, TimerScheduled
+from functions_host.engine.events import Operation, Scheduling, TimerScheduled
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,6 @@ class Renewed:
 
 
 type Outcome = Completed | Failed | Renewed
-type RetriedAction = CallActivity | CallChild
 
 
 @dataclass(slots=True)
@@ -90,7 +89,6 @@ class Decision:
     timers: list[TimerScheduled] = field(default_factory=list[TimerScheduled])
     cancelled_timers: list[int] = field(default_factory=list[int])
     wait_counts: dict[str, int] = field(default_factory=dict[str, int])
-    retried_actions: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
     outcome: Outcome | None = None
     is_over: bool = False
     custom_status_json: str | None = None

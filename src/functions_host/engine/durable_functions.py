@@ -45,33 +45,8 @@ class DurableFunctions(Protocol):
         """The functions that exist."""
         ...
 
-    async def run_orchestrator(
-        self, name: str, context_json: str, *, keep: bool
-    ) -> tuple[Returned | Raised, str | None]:
-        """Call an orchestrator with its whole history.
-
-        Args:
-            name: of the orchestrator.
-            context_json: what its ``handle`` takes.
-            keep: whether to keep its generator for ``resume_orchestrator``.
-
-        Returns:
-            Its answer, and its token in the cache; None when it is not cached.
-        """
-        ...
-
-    async def resume_orchestrator(
-        self, name: str, token: str, events_json: str
-    ) -> tuple[Returned | Raised, str | None] | None:
-        """Resume a cached orchestrator with new events.
-
-        Returns:
-            Its answer, and its token while it stays cached; None when it is no longer cached.
-        """
-        ...
-
-    def release_orchestrator(self, token: str) -> None:
-        """Remove an orchestrator from the cache."""
+    async def run_orchestrator(self, name: str, context_json: str) -> Returned | Raised:
+        """Call an orchestrator with its whole history, as its ``handle`` takes it."""
         ...
 
     async def run_entity(self, name: str, batch_json: str) -> Returned | Raised:

@@ -5,10 +5,10 @@ Guarantee: pure; ids and the lookup of other instances come as arguments.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from functions_host.engine.decide import decide_episode
-from functions_host.engine.decision import Catalog, ChildWork, Completed, Failed, Generation, Renewed, RetriedAction
+from functions_host.engine.decision import Catalog, ChildWork, Completed, Failed, Generation, Renewed
 from functions_host.engine.durable_functions import Raised, Returned
 from functions_host.engine.events import (
     ChildCompleted,
@@ -21,7 +21,6 @@ from functions_host.engine.events import (
     ExecutionStarted,
     OrchestratorResult,
     Status,
-    TaskRewound,
     TimerFired,
 )
 from functions_host.engine.run_cache import Run
@@ -29,7 +28,6 @@ from functions_host.engine.sdk_wire import (
     decode_orchestrator_answer,
     decode_orchestrator_failure,
     encode_event,
-    encode_events,
     encode_named,
     encode_orchestration,
     encode_text,
@@ -56,29 +54,13 @@ class Episode:
     delivered_events: list[Completion]
     events: list[Event]
     texts: list[str]
-    retried_actions: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
-
-    news_count: int = 0
-
-    @property
-    def needs_replay(self) -> bool:
-        """Return whether an event was delivered that needs a full replay."""
-        return any(isinstance(event, TaskRewound) for event in self.delivered_events)
-
-    def encode_news(self) -> str:
-        """Encode the events that a cached orchestrator has not seen."""
-        return encode_events([*self.run.replay[self.run.fed_count :], *self._encode_replayed_events()])
-
-    def _encode_replayed_events(self) -> list[str]:
-        replayed_texts = [text for event, text in zip(self.events, self.texts, strict=True) if is_replayed(event)]
-        self.news_count = len(replayed_texts)
-        return replayed_texts
 
     def encode_context(self) -> str:
         """Encode the orchestrator's input."""
         record = self.run.record
+        new_texts = [text for event, text in zip(self.events, self.texts, strict=True) if is_replayed(event)]
         return encode_orchestration(
-            [*self.run.replay, *self._encode_replayed_events()],
+            [*self.run.replay, *new_texts],
             instance_id=record.instance_id,
             parent_id=record.parent.instance_id if record.parent else None,
             input_json=record.input_json,
@@ -122,12 +104,10 @@ def close_episode(
         run.ledger,
         episode.delivered_events,
         answer,
-        retried_actions=run.retried_actions,
         catalog=catalog,
         generation=generation,
         now=now,
     )
-    episode.retried_actions = decision.retried_actions
     commit = EpisodeCommit(
         key=record.key,
         at=now,

@@ -257,19 +257,13 @@ type Action = CallActivity | CallChild | CreateTimer | CallEntity | SignalEntity
 
 @dataclass(frozen=True, slots=True)
 class OrchestratorResult:
-    """The answer of one orchestrator call: all actions since the generation began, and its state.
-
-    A partial answer, from a resumed orchestrator, has only the actions since the previous answer and the numbers of
-    timers cancelled since then.
-    """
+    """The answer of one orchestrator call: all actions since the generation began, and its state."""
 
     actions: tuple[Action, ...]
     is_done: bool
     output_json: str | None = None
     custom_status_json: str | None = None
     error: str | None = None
-    is_partial: bool = False
-    cancelled_timers: tuple[int, ...] = ()
 
 
 # --- entities ---------------------------------------------------------------------------------

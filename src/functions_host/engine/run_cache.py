@@ -1,10 +1,8 @@
 """Generations in memory: the state that episodes need, read once and kept up to date."""
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from functions_host.engine.decision import RetriedAction
 from functions_host.engine.events import Event
 from functions_host.engine.ledger import Ledger
 from functions_host.engine.sdk_wire import decode_event, is_replayed
@@ -19,30 +17,15 @@ class Run:
     """A generation: its row, the fold of its history, and the events that the SDK replays.
 
     ``busy`` while an episode runs; ``is_closed`` after a change from outside, which invalidates the running episode.
-    While the orchestrator is cached, ``token`` names it, ``fed_count`` counts the events of ``replay`` that it has
-    seen, and ``replayed_length`` is the history's length at the last full replay.
     """
 
     record: InstanceRecord
     is_suspended: bool
     ledger: Ledger = field(default_factory=Ledger)
     replay: list[str] = field(default_factory=list[str])
-    retried_actions: dict[int, RetriedAction] = field(default_factory=dict[int, RetriedAction])
     length: int = 0
     busy: bool = False
     is_closed: bool = False
-    token: str | None = None
-    fed_count: int = 0
-    replayed_length: int = 0
-
-    @property
-    def is_replay_due(self) -> bool:
-        """Return whether the next episode must be a full replay although the orchestrator is cached.
-
-        A replay is due whenever the history has doubled: this detects nondeterministic orchestrators, at the cost of
-        two passes over the history in all.
-        """
-        return self.length >= 2 * self.replayed_length
 
     def append(self, event: Event, text: str) -> None:
         """Append one committed event of the history."""
@@ -57,12 +40,10 @@ class RunCache:
 
     Args:
         store: where generations are read from.
-        release: called with the token of each cached orchestrator whose generation is dropped.
     """
 
-    def __init__(self, store: SqliteStore, release: Callable[[str], None]) -> None:
+    def __init__(self, store: SqliteStore) -> None:
         self._store = store
-        self._release = release
         self._runs: OrderedDict[str, Run] = OrderedDict()
 
     def load(self, instance_id: str) -> Run | None:
@@ -87,10 +68,7 @@ class RunCache:
 
     def drop(self, instance_id: str) -> Run | None:
         """Drop a generation; returns it if it was in memory."""
-        run = self._runs.pop(instance_id, None)
-        if run is not None and run.token is not None:
-            self._release(run.token)
-        return run
+        return self._runs.pop(instance_id, None)
 
     def _evict_oldest(self) -> None:
         if len(self._runs) >= _CAPACITY:

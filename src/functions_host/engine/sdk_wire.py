@@ -47,7 +47,7 @@ from functions_host.engine.events import (
 )
 
 HTTP_ACTIVITY = "BuiltIn::HttpActivity"
-OUT_OF_PROC_LABEL = "\n\n$OutOfProcData$:"
+_OUT_OF_PROC_LABEL = "\n\n$OutOfProcData$:"
 
 
 class Code(IntEnum):
@@ -310,26 +310,12 @@ def decode_orchestrator_answer(text: str) -> OrchestratorResult:
         output_json=None if output is None else json.dumps(output),
         custom_status_json=None if custom_status is None else json.dumps(custom_status),
         error=state.get("error"),
-        is_partial=bool(state.get("isPartial")),
-        cancelled_timers=tuple(state.get("cancelledTimers", ())),
     )
-
-
-def encode_events(texts: Iterable[str]) -> str:
-    """Encode the events that resume a cached orchestrator."""
-    return f"[{','.join(texts)}]"
-
-
-def mark_partial(state: str, cancelled_timers: Sequence[int]) -> str:
-    """Mark an orchestrator's state, or the exception text that ends with one, as listing only new actions."""
-    if not state.endswith("}"):
-        return state
-    return f'{state[:-1]},"isPartial":true,"cancelledTimers":{json.dumps(list(cancelled_timers))}}}'
 
 
 def decode_orchestrator_failure(message: str) -> OrchestratorResult:
     """Read the exception text of an orchestrator; its actions, if any, follow a label."""
-    _, label, state = message.rpartition(OUT_OF_PROC_LABEL)
+    _, label, state = message.rpartition(_OUT_OF_PROC_LABEL)
     if not label:
         return OrchestratorResult(actions=(), is_done=False, error=message)
     return decode_orchestrator_answer(state)

@@ -33,13 +33,8 @@ from functions_host.engine.sqlite_store import SqliteStore
 from functions_host.engine.store_records import ActivityItem, EntityCommit, EpisodeCommit
 
 _logger = logging.getLogger(__name__)
-_SHRINK_PAUSE_SECONDS = 0.02
-_STORE = "the store"
 _BUSY_SECONDS = 300.0
 """How long an outcome waits for a file that another program holds locked; after that, its function runs again."""
-_MIN_CACHED_EVENTS = 16
-"""The history from which an orchestrator is kept in memory: a shorter one is replayed in less time than keeping takes,
-and its end, which is replayed in any case, is not computed twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +75,16 @@ class Worker:
         limits: Limits,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
-        *,
-        always_replay: bool = False,
     ) -> None:
         self.store = store
         self.functions = functions
         self.clock = clock
         self.new_id = new_id
         self._batch_size = limits.entity_batch_size
-        self._always_replay = always_replay
         self._instances = KeyedJobs[str]("Orchestration", limits.orchestrators, self._run_instance)
         self._activities = KeyedJobs[ActivityItem]("Activity", limits.activities, self._run_activity)
         self._entities = KeyedJobs[str]("Entity", limits.entities, self._run_entity)
-        self._clean_up = KeyedJobs[str]("Clean-up of", 1, self._shrink)
-        self._runs = RunCache(store, functions.release_orchestrator)
+        self._runs = RunCache(store)
         self._alarm = Alarm(clock, self._instances.wake)
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self._settling: dict[str, set[asyncio.Future[None]]] = {}
@@ -109,13 +100,11 @@ class Worker:
         for entity_id in self.store.pending_entity_ids():
             self._entities.wake(entity_id)
         self._alarm.add(self.store.pending_timers())
-        self._clean_up.wake(_STORE)  # what the process before has not finished
 
     async def stop(self) -> None:
         """Abandon running work; the next start runs it again."""
         self._alarm.cancel()
         tasks = [*self._instances.cancel(), *self._activities.cancel(), *self._entities.cancel()]
-        tasks += self._clean_up.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
@@ -139,19 +128,6 @@ class Worker:
         if run is not None:
             run.is_closed = True
         self._announce_end(instance_id)
-
-    def clean_up(self) -> None:
-        """Have what was deleted leave the files, and the space that it took go back to the disk, beside other work."""
-        self.store.erase()
-        self._clean_up.wake(_STORE)
-
-    async def _shrink(self, _: str) -> None:
-        shrunk_pages = 0
-        while count := self.store.shrink():
-            shrunk_pages += count
-            await asyncio.sleep(_SHRINK_PAUSE_SECONDS)
-        if shrunk_pages:
-            self.store.erase()  # of the pages that were moved, too
 
     def set_suspended(self, instance_id: str, is_suspended: bool) -> None:
         """Suspend or resume the episodes of an instance."""
@@ -194,7 +170,7 @@ class Worker:
             try:
                 await self._run_episode(episode)
             except BaseException:
-                # Nothing was committed; a generator that has gone on cannot be asked again.
+                # Read it again: an error of the disk leaves open what was committed.
                 if self._runs.find(instance_id) is run:
                     self._runs.drop(instance_id)
                 raise
@@ -205,15 +181,13 @@ class Worker:
     async def _run_episode(self, episode: Episode) -> None:
         run = episode.run
         reach("orchestrator.before_call")
-        answer = await self._call_orchestrator(episode)
+        result = await self.functions.run_orchestrator(run.record.name, episode.encode_context())
         reach("orchestrator.after_call")
         if run.is_closed:
-            if run.token is not None:
-                self.functions.release_orchestrator(run.token)
             return
         commit = close_episode(
             episode,
-            answer,
+            _read(result),
             catalog=self.functions.catalog,
             new_id=self.new_id,
             find_instance=self.store.find_instance,
@@ -223,26 +197,6 @@ class Worker:
             return
         self._advance(episode, commit)
         self._hand_out(run.record.instance_id, commit, items)
-
-    async def _call_orchestrator(self, episode: Episode) -> OrchestratorResult:
-        run = episode.run
-        name = episode.run.record.name
-        token = run.token
-        run.token = None
-        if token is not None and not run.is_replay_due and not episode.needs_replay:
-            resume_result = await self.functions.resume_orchestrator(name, token, episode.encode_news())
-            if resume_result is not None:
-                answer = _read(resume_result[0])
-                if not answer.is_done and answer.error is None:
-                    run.token = resume_result[1]
-                    return answer
-                # An end is not taken from memory: what is committed is what a replay gives.
-        elif token is not None:
-            self.functions.release_orchestrator(token)
-        keep = run.length >= _MIN_CACHED_EVENTS and not self._always_replay
-        result, run.token = await self.functions.run_orchestrator(name, episode.encode_context(), keep=keep)
-        run.replayed_length = run.length + len(episode.events)
-        return _read(result)
 
     def _open_next_episode(self, instance_id: str) -> Episode | None:
         run = self._runs.load(instance_id)
@@ -263,10 +217,8 @@ class Worker:
         run = episode.run
         instance_id = episode.run.record.instance_id
         if commit.renewal is None and commit.status == "Running":
-            run.fed_count = len(run.replay) + episode.news_count
             for event, text in zip(episode.events, episode.texts, strict=True):
                 run.append(event, text)
-            run.retried_actions.update(episode.retried_actions)
             for task_id in commit.cancelled_timers:
                 run.ledger.close(task_id)
             return
@@ -306,7 +258,7 @@ class Worker:
             commit = EntityCommit(entity_id, self.clock(), queued_items[-1].seq, ())
             await self._call_entity(commit, [item.operation for item in queued_items])
             if await when_unlocked(lambda commit=commit: self.store.commit_entity(commit), _BUSY_SECONDS):
-                self.clean_up()
+                self.store.erase()
             for reply, _ in commit.replies:
                 self._instances.wake(reply.caller.instance_id)
 

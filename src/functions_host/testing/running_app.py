@@ -10,7 +10,6 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from functions_host.app.function import AppFunction
-from functions_host.app.loader import copy_functions
 from functions_host.app_host import AppContext, AppHost
 from functions_host.data_dir import DATABASE_NAME
 from functions_host.engine.crash_points import arm
@@ -18,13 +17,11 @@ from functions_host.engine.task_hub import TaskHub
 from functions_host.engine.worker import Limits
 from functions_host.errors import StartupError
 from functions_host.host_json import HostSettings
-from functions_host.testing.client_sessions import close_session, keep_sessions_apart
 from functions_host.testing.crashes import CrashError, MortalStore
 from functions_host.web.own_calls import OwnCalls
 from functions_host.web.server import HostServer, open_listener
 
 _POLL_SECONDS = 0.001
-_CLOSE_SECONDS = 1.0
 _AT_ONCE = Limits(activities=8, orchestrators=8, entities=8, entity_batch_size=5000)
 
 
@@ -65,10 +62,8 @@ class RunningApp:
         await ready.wait()
 
     def _open_host(self) -> None:
-        keep_sessions_apart()
         self._store = MortalStore(self._data_dir / DATABASE_NAME, self._begin_again)
-        # A host wraps what it calls; copies leave the originals to the next one.
-        self._host = AppHost(copy_functions(self._functions), self._store, self._context)
+        self._host = AppHost(self._functions, self._store, self._context)
         self._host.start_functions()
         self._host.start_work()
 
@@ -87,9 +82,6 @@ class RunningApp:
         await self._close_host()
 
     async def _close_host(self) -> None:
-        closing = asyncio.run_coroutine_threadsafe(close_session(), self._host.app_loop)
-        with contextlib.suppress(TimeoutError):  # a function may block the loop
-            await asyncio.wait_for(asyncio.wrap_future(closing), _CLOSE_SECONDS)
         await self._host.stop()
         self._host.close()
         self._store.close()

@@ -1,257 +1,249 @@
-"""A client's connection: uvicorn's two HTTP/1 protocols, limited by `connection_limits`."""
+"""A client's connection: uvicorn's h11 protocol with limits, and a deadline for each stage.
+
+Theory of operation. h11 parses one request at a time: what a client sends ahead of an answer waits, unread, until that
+answer is complete. So the state of h11 and of uvicorn's current cycle says in which `Stage` the connection is. The
+stage is updated after every event, and a new stage starts its own deadline. A refused request ends its connection;
+`connection_limits` has the limits.
+"""
 
 import asyncio
-from collections import deque
 from http import HTTPStatus
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from functions_host.web.connection_limits import ConnectionLimits, Connections, Stage
-from functions_host.web.watched_connection import LingeringTransport, WatchedConnection
-
-MOST_PIPELINED = 16
-"""So many requests wait for the answers before theirs; what a client sends beyond them is read when they are fewer."""
-
-_PARSED_BYTES = 4096  # at once: one piece can hold a hundred requests more
-
+from functions_host.web.problems import problem_response
 
 _SEPARATORS = 4  # bytes of a header besides its name and value: colon, space, end of line
 
 
-def _too_long_url(limits: ConnectionLimits) -> str:
-    return f"The URL is over {limits.line_bytes} bytes."
-
-
-def _too_large_headers(limits: ConnectionLimits) -> str:
-    return f"The headers are over {limits.header_bytes} bytes or {limits.headers} fields."
-
-
-class _RejectedError(Exception):
-    """Leaves a callback of the parser."""
-
-
-class HttpConnection(WatchedConnection, HttpToolsProtocol):
-    """A connection of any version of HTTP/1. Other arguments are those of uvicorn.
-
-    HTTP/1.0 has no chunks: an answer of unknown length ends with its connection. uvicorn's httptools protocol sends
-    chunks regardless, against RFC 9112 (section 6.1); its h11 protocol does not. So a connection whose first line says
-    HTTP/1.0 is handed to h11.
-
-    Requests that are sent ahead of their answers are answered in their order. One that is refused ends the connection
-    after the answers to those before it.
-    """
-
-    def __init__(self, *, limits: ConnectionLimits, connections: Connections, **more: Any) -> None:
-        super().__init__(limits=limits, connections=connections, **more)
-        self._make_http10 = lambda: _Http10Connection(limits=limits, connections=connections, **more)
-        self._begin: bytes | None = b""
-        self._part: Stage | None = None  # of the message that is being read: headers, body, or none
-        self._unparsed_bytes = 0  # bytes since something came of them
-        self._header_bytes = self._header_count = 0
-        self._refusal: tuple[HTTPStatus, str] | None = None
-        self._last_word: tuple[HTTPStatus, str] | None = None  # sent when all requests before it are answered
-        self._pending_cycles: deque[Any] = deque()  # uvicorn's cycles, the oldest first
-        self._unparsed_data = b""
-
-    def data_received(self, data: bytes) -> None:
-        """Receive bytes; the first line is buffered until complete."""
-        self.count(data)
-        if self._takes_no_more():
-            return
-        if self._begin is None:
-            self._parse(data)
-            return
-        begin = self._begin + data
-        line, end, _ = begin.partition(b"\n")
-        if not end and len(begin) <= self.limits.line_bytes:
-            self._begin = begin
-            return
-        self._begin = None
-        if line.rstrip().endswith(b" HTTP/1.0"):
-            self._hand_over(self.transport, begin)
-        else:
-            self._parse(begin)
-
-    def _takes_no_more(self) -> bool:
-        return self.is_over or self._last_word is not None or self.transport.is_closing()
-
-    def _parse(self, data: bytes) -> None:
-        """Parse what has come until enough requests wait; the rest is held, and no more is read meanwhile."""
-        remaining_data = memoryview(self._unparsed_data + data)
-        while remaining_data and len(self.pipeline) < MOST_PIPELINED and not self._takes_no_more():
-            chunk = remaining_data[:_PARSED_BYTES]
-            remaining_data = remaining_data[_PARSED_BYTES:]
-            self._unparsed_bytes += len(chunk)
-            super().data_received(chunk)  # pyright: ignore[reportArgumentType] - the parser takes any buffer
-            if self._unparsed_bytes > self.limits.line_bytes + self.limits.header_bytes:
-                self.reject(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _too_large_headers(self.limits))
-        self._unparsed_data = b"" if self._takes_no_more() else bytes(remaining_data)
-        if self._unparsed_data:
-            self.flow.pause_reading()
-        self.update_stage()
-
-    def _hand_over(self, transport: asyncio.Transport, begin: bytes) -> None:
-        self.connections.discard(self)
-        self.end_watch()
-        successor = self._make_http10()
-        transport.set_protocol(successor)
-        successor.connection_made(transport)
-        successor.data_received(begin)
-
-    def find_stage(self) -> Stage:
-        """Return the current stage."""
-        if self.flow.write_paused:
-            return Stage.WRITING
-        if self._part is Stage.BODY:
-            return Stage.BODY if self._pending_cycles else Stage.DRAINING
-        if self._pending_cycles:
-            return Stage.ANSWERING
-        return Stage.HEADERS if self.cycle is None or self._part is Stage.HEADERS else Stage.IDLE
-
-    def is_mid_answer(self) -> bool:
-        """Return whether an answer has begun or is queued."""
-        return bool(self.pipeline) or super().is_mid_answer()
-
-    def has_started(self) -> bool:
-        """Return whether part of a request has been received."""
-        return self._part is Stage.HEADERS or bool(self._begin)
-
-    # --- what the parser finds ---------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        """Begin a request."""
-        self._part = Stage.HEADERS
-        self._header_bytes = 0
-        self._header_count = 0
-        super().on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        """Receive part of the URL."""
-        super().on_url(url)
-        if len(self.url) > self.limits.line_bytes:
-            self._refusal = HTTPStatus.REQUEST_URI_TOO_LONG, _too_long_url(self.limits)
-            raise _RejectedError
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Receive a header; trailers are counted and dropped."""
-        self._header_bytes += len(name) + len(value) + _SEPARATORS
-        self._header_count += 1
-        if self._header_bytes > self.limits.header_bytes or self._header_count > self.limits.headers:
-            self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _too_large_headers(self.limits)
-            raise _RejectedError
-        if self._part is Stage.HEADERS:
-            super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        """Start the answer."""
-        super().on_headers_complete()
-        self._part = Stage.BODY
-        self._unparsed_bytes = 0
-        self.cycle.transport = LingeringTransport(self)
-        self._pending_cycles.append(self.cycle)
-
-    def on_body(self, body: bytes) -> None:
-        """Pass on part of the body."""
-        self._unparsed_bytes = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        """End a request."""
-        self._part = None
-        self._unparsed_bytes = 0
-        super().on_message_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser rejects, or a callback refused."""
-        status, sentence = self._refusal or (HTTPStatus.BAD_REQUEST, msg)
-        self.reject(status, sentence)
-
-    def reject(self, status: HTTPStatus, sentence: str) -> None:
-        """Refuse the message that is being received, after the answers to those before it."""
-        if self._takes_no_more():
-            return
-        if len(self._pending_cycles) <= (self._part is Stage.BODY):
-            super().reject(status, sentence)
-            return
-        if self._part is Stage.BODY:  # it is the last in the queue
-            self.pipeline.popleft()
-            self._pending_cycles.pop()
-        self._last_word = (status, sentence)
-        self._part = None
-        self.flow.pause_reading()
-        self.update_stage()
-
-    # --- what the server does ----------------------------------------------------------------
-
-    def on_response_complete(self) -> None:
-        """Release the body, and answer pipelined requests before reading more."""
-        self._pending_cycles.popleft().body = bytearray()
-        super().on_response_complete()
-        if self._unparsed_data and len(self.pipeline) < MOST_PIPELINED:
-            self._parse(b"")
-        if self._last_word is not None and not self._pending_cycles:
-            last_word = self._last_word
-            self._last_word = None
-            self.reject(*last_word)
-        elif self.pipeline:
-            self.flow.pause_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the requests that are not answered that nobody waits for them."""
-        for cycle in self._pending_cycles:
-            cycle.disconnected = True
-            cycle.message_event.set()
-        super().connection_lost(exc)
-
-
-class _LimitedConnection(h11.Connection):
-    """h11's parser, which by itself limits only heads that have not ended."""
+class _RequestParser(h11.Connection):
+    """h11's parser, which by itself limits only heads that have not ended; ``refusal`` is set when it raises."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         super().__init__(h11.SERVER, limits.line_bytes + limits.header_bytes)
         self._limits = limits
-        self.refusal: str | None = None
+        self.refusal: tuple[HTTPStatus, str] | None = None
+
+    @property
+    def has_unparsed_data(self) -> bool:
+        """Return whether part of a request has been received."""
+        return bool(self.trailing_data[0])
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        event = super().next_event()
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError as error:
+            self.refusal = self._explain(error)
+            raise
         if isinstance(event, h11.Request):
-            size = sum(len(name) + len(value) + _SEPARATORS for name, value in event.headers)
-            if len(event.target) > self._limits.line_bytes:
-                self.refusal = _too_long_url(self._limits)
-            elif size > self._limits.header_bytes or len(event.headers) > self._limits.headers:
-                self.refusal = _too_large_headers(self._limits)
+            self.refusal = self._find_violation(event)
             if self.refusal is not None:
-                raise h11.RemoteProtocolError(self.refusal)
+                raise h11.RemoteProtocolError(self.refusal[1])
         return event
 
+    def _find_violation(self, request: h11.Request) -> tuple[HTTPStatus, str] | None:
+        size = sum(len(name) + len(value) + _SEPARATORS for name, value in request.headers)
+        if len(request.target) > self._limits.line_bytes:
+            return self._too_long_url()
+        if size > self._limits.header_bytes or len(request.headers) > self._limits.headers:
+            return self._too_large_headers()
+        if not request.target.startswith(b"/"):
+            return HTTPStatus.BAD_REQUEST, "The request's target has to be a path that starts with a slash."
+        return None
 
-class _Http10Connection(WatchedConnection, H11Protocol):
-    """A connection of HTTP/1.0."""
+    def _explain(self, error: h11.RemoteProtocolError) -> tuple[HTTPStatus, str]:
+        if error.error_status_hint != HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+            return HTTPStatus.BAD_REQUEST, f"The request is not valid HTTP: {error}."
+        return self._too_large_headers() if b"\n" in self.trailing_data[0] else self._too_long_url()
+
+    def _too_long_url(self) -> tuple[HTTPStatus, str]:
+        return HTTPStatus.REQUEST_URI_TOO_LONG, f"The URL is over {self._limits.line_bytes} bytes."
+
+    def _too_large_headers(self) -> tuple[HTTPStatus, str]:
+        sentence = f"The headers are over {self._limits.header_bytes} bytes or {self._limits.headers} fields."
+        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, sentence
+
+
+class HttpConnection(H11Protocol):
+    """A connection with stages, deadlines and refusals. Other arguments are those of uvicorn.
+
+    Args:
+        limits: for the client.
+        connections: all open ones.
+    """
+
+    cycle: Any  # None before the first request
+    conn: _RequestParser
 
     def __init__(self, *, limits: ConnectionLimits, connections: Connections, **more: Any) -> None:
-        super().__init__(limits=limits, connections=connections, **more)
-        self.conn = _LimitedConnection(limits)
+        super().__init__(**more)
+        self.conn = _RequestParser(limits)
+        self._limits = limits
+        self._open_connections = connections
+        self._is_over = False
+        self._stage: Stage | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._window_bytes = 0
+
+    # --- what happens to the connection ------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        """Accept the connection if there is room, else refuse it."""
+        super().connection_made(transport)
+        if self._open_connections.enter(self):
+            self._update_stage()
+        else:
+            self._is_over = True
+            transport.write(problem_response(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections: try again."))
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._end_watch()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self.count(data)
-        if self.is_over or self.transport.is_closing():
+        """Receive bytes; aborts a connection that exceeds the limit of discarded bytes."""
+        self._window_bytes += len(data)
+        if self._stage is Stage.DRAINING and self._window_bytes > self._limits.drain_bytes:
+            self.transport.abort()
+        if self._is_over or self.transport.is_closing():
             return
         super().data_received(data)
+        self._update_stage()
+
+    def handle_events(self) -> None:
+        """Start the answer to a request that is complete enough."""
+        super().handle_events()
         if self.cycle is not None:
-            self.cycle.transport = LingeringTransport(self)
-        self.update_stage()
+            self.cycle.transport = _LingeringTransport(self)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._update_stage()
+
+    def pause_writing(self) -> None:
+        """Start the time that the client has to read."""
+        super().pause_writing()
+        self._update_stage()
+
+    def resume_writing(self) -> None:
+        """End the time that the client has to read."""
+        super().resume_writing()
+        self._update_stage()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser rejects."""
+        self._reject(*(self.conn.refusal or (HTTPStatus.BAD_REQUEST, msg)))
+
+    # --- its stage ---------------------------------------------------------------------------
 
     def find_stage(self) -> Stage:
+        """Return the current stage."""
         if self.flow.write_paused:
             return Stage.WRITING
         if self.conn.their_state is h11.SEND_BODY:
             return Stage.DRAINING if self.cycle.response_complete else Stage.BODY
         if self.cycle is None:
             return Stage.HEADERS
-        return Stage.IDLE if self.cycle.response_complete else Stage.ANSWERING
+        if not self.cycle.response_complete:
+            return Stage.ANSWERING
+        return Stage.HEADERS if self.conn.has_unparsed_data else Stage.IDLE
 
-    def send_400_response(self, msg: str) -> None:
-        self.reject(HTTPStatus.BAD_REQUEST, self.conn.refusal or msg)
+    def is_mid_answer(self) -> bool:
+        """Return whether an answer has begun and not ended, so a refusal cannot be sent."""
+        return self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+
+    def _update_stage(self) -> None:
+        stage = Stage.DRAINING if self._is_over else self.find_stage()
+        if self.transport.is_closing() and not self._is_over:
+            self._end_watch()
+        elif stage is not self._stage:
+            self._stage = stage
+            self._open_connections.set_stage(self, stage)
+            self._set_deadline(stage)
+
+    def _end_watch(self) -> None:
+        self._open_connections.leave(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _set_deadline(self, stage: Stage) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        seconds = {
+            Stage.HEADERS: self._limits.read_seconds,
+            Stage.BODY: self._limits.read_seconds,
+            Stage.WRITING: self._limits.write_seconds,
+            Stage.DRAINING: self._limits.drain_seconds,
+        }.get(stage)
+        self._window_bytes = 0
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self._pass_deadline, stage)
+
+    def _pass_deadline(self, stage: Stage) -> None:
+        seconds = self._limits.read_seconds
+        if stage is Stage.BODY:
+            is_read = not self.flow.read_paused  # else it is the app that is slow
+            if is_read and self._window_bytes < self._limits.body_bytes_per_second * seconds:
+                self._reject(HTTPStatus.REQUEST_TIMEOUT, f"The body came too slowly: send it within {seconds:g} s.")
+            else:
+                self._set_deadline(stage)
+        elif stage is Stage.HEADERS and self.conn.has_unparsed_data:
+            self._reject(HTTPStatus.REQUEST_TIMEOUT, f"The headers were not whole after {seconds:g} s.")
+        else:
+            self.transport.abort()
+
+    # --- its end -----------------------------------------------------------------------------
+
+    def close_for_new(self) -> None:
+        """Abort the connection to make room for another."""
+        self.transport.abort()
+
+    def _reject(self, status: HTTPStatus, sentence: str) -> None:
+        """Send a problem if no answer has begun, and accept nothing more."""
+        if self._is_over or self.transport.is_closing():
+            return
+        self._is_over = True
+        if self.is_mid_answer():
+            self.transport.abort()
+            return
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write(problem_response(status, sentence))
+        self.linger()
+
+    def linger(self) -> None:
+        """Stop answering, and discard for a while what the client still sends.
+
+        Closing a socket with unread bytes resets the connection, and the client may lose the answer.
+        """
+        self._is_over = True
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self._update_stage()
+
+
+class _LingeringTransport:
+    """A connection's transport for its answers: its ``close`` waits while the client sends a body."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection.transport, name)
+
+    def close(self) -> None:
+        """Close it, at once or after the client has sent its body."""
+        connection = self._connection
+        is_sending = connection.find_stage() in {Stage.BODY, Stage.DRAINING}
+        if is_sending and not connection.is_mid_answer() and not connection.transport.is_closing():
+            connection.linger()
+        else:
+            connection.transport.close()

@@ -28,8 +28,6 @@ from functions_host.app.invoker import Datum
 _logger = logging.getLogger(__name__)
 _CALL = "functions_host.call"
 _AHEAD_BYTES = 64 * 1024
-_SHORT_DIGITS = 5
-"""Of the declared length of a body that is received before the function is called: below 100 kB."""
 INACTIVITY_SECONDS = 240.0  # the limit of the Functions host
 
 
@@ -126,9 +124,6 @@ class LoopBridge:
     async def forward(self, call: StreamingCall, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward one request to the app, and stream its response back."""
         exchange = _Exchange(self._post, receive, send)
-        if _is_short(scope):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(exchange.receive_ahead(), self._limit)
         call_scope = {**scope, _CALL: call, "headers": [*scope["headers"], _invocation_header()]}
         running = asyncio.run_coroutine_threadsafe(self._run(call, call_scope, exchange), self._loop)
         exchange_future = asyncio.wrap_future(running)
@@ -212,20 +207,9 @@ class _Exchange:
         self._waiter: asyncio.Future[None] | None = None
         self._max_unsent = 0
         self._is_closed = False
-        self._received_messages: deque[Message] = deque()
-
-    async def receive_ahead(self) -> None:
-        """Receive a short request as a whole; called on the server's loop, before the app is."""
-        more_body = True
-        while more_body:
-            message = await self._receive()
-            self._received_messages.append(message)
-            more_body = message.get("more_body", False)
 
     async def receive(self) -> Message:
         """Return the next message of the request; called on the app's loop."""
-        if self._received_messages:
-            return self._received_messages.popleft()
 
         async def step() -> Message:
             return await self._receive()
@@ -311,12 +295,6 @@ class _Exchange:
         self.deliver()
         if self.can_resume:
             self._post.wake([self])
-
-
-def _is_short(scope: Scope) -> bool:
-    """Return whether a request's body is short by its declared length: it crosses to the app with the call then."""
-    declared_length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-    return declared_length.isdigit() and len(declared_length) <= _SHORT_DIGITS
 
 
 def _size_of(message: Message) -> int:

@@ -1,54 +1,39 @@
-"""Recorded runs of the Azure AI Agents service, as responses for its player."""
+"""Recorded runs of the Azure AI Agents service; they are replayed only if a plan names them."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from practice_model.dialects.responses.items import Json
+from practice_model.play.recordings import Recording, Recordings, Version
 
 
 @dataclass(frozen=True)
-class _Version:
-    """A recorded stream, with the attributes that the player reads."""
+class AgentRecording(Recording):
+    """One recorded stream of a run."""
 
-    events: list[Json]
-    response: Json = field(default_factory=lambda: {"output": []})
-    output: list[Json] = field(default_factory=list[Json])
+    @property
+    def stream_version(self) -> Version:
+        """The recording; a run has the same events for every reader."""
+        return Version({"output": []}, [], self.events)
+
+    @property
+    def body_version(self) -> Version:
+        """The same recording."""
+        return self.stream_version
 
 
-@dataclass(frozen=True)
-class _Recording:
-    stream_version: _Version
-    body_version: _Version
-
-
-class AgentRecordings:
-    """Streams in a folder, by their relative path without ``.jsonl``.
-
-    Args:
-        folder: folder with a subfolder for each provider; None without recordings.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-
-    def find_matching(self, _parsed_request: Any) -> None:
-        """Return None: recorded runs are replayed only if a plan names them."""
-
-    def find(self, name: str) -> _Recording:
-        """Read a recording.
-
-        Raises:
-            KeyError: no recording has this name.
-        """
-        for provider in ("azure-ai-agents", "openai-assistants"):
-            path = (self._folder or Path()) / provider / f"{name}.jsonl"
-            if self._folder is not None and path.is_file():
-                lines = path.read_text().splitlines()
-                events = [event for line in lines if (event := json.loads(line))["event"] != "done"]
-                return _Recording(_Version(events), _Version(events))
-        raise KeyError(name)
+def load_recordings(folder: Path | None) -> Recordings:
+    """Load the streams of a folder by their path without ``.jsonl``; empty if the folder has none."""
+    recordings: dict[str, Recording] = {}
+    for provider in ("openai-assistants", "azure-ai-agents") if folder else ():
+        root = Path(folder or "") / provider
+        for path in root.rglob("*.jsonl"):
+            events = [json.loads(line) for line in path.read_text().splitlines()]
+            name = str(path.relative_to(root)).removesuffix(".jsonl").removesuffix(".events")
+            run_events = [event for event in events if event["event"] != "done"]
+            recordings[name] = AgentRecording(name, run_events, None, None, None)
+    return Recordings(recordings)
 
 
 def with_run_ids(events: list[Json], run: Json) -> list[Json]:

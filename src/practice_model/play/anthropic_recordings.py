@@ -1,6 +1,5 @@
 """Recorded traffic of the Messages API, matched to requests like the recordings of Responses."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from practice_model.dialects.anthropic.reading import (
     parse_request,
 )
 from practice_model.dialects.responses.items import Json
-from practice_model.play.recordings import Recording, Recordings, Version
+from practice_model.play.recordings import Recording, Recordings, Version, read_recorded_files
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,7 @@ def load_recordings(folder: Path | None) -> Recordings:
     root = folder / "anthropic" if folder else None
     if root is None or not root.is_dir():
         return Recordings({})
-    stems = sorted({path.parent / path.name.split(".")[0] for path in root.rglob("*.json*")})
-    recordings = (_load(stem, str(stem.relative_to(root))) for stem in stems if stem.name != "turns")
-    return Recordings({recording.name: recording for recording in recordings if recording is not None})
+    return Recordings({recording.name: recording for recording in _load(root)})
 
 
 def find_genuine_values(recordings: Recordings) -> Iterator[str]:
@@ -68,17 +65,9 @@ def _build_version(message: Json, events: list[Json] | None) -> Version:
     return Version(message, items, events)
 
 
-def _load(stem: Path, name: str) -> AnthropicRecording | None:
-    body, request = (_read_json(Path(f"{stem}.{kind}.json")) for kind in ("response", "request"))
-    streams = [path for path in (Path(f"{stem}.jsonl"), Path(f"{stem}.events.jsonl")) if path.is_file()]
-    events = [json.loads(line)["data"] for line in streams[0].read_text().splitlines()] if streams else None
-    if events is None and (body is None or body.get("type") != "message"):
-        return None
-    if request is not None and "messages" not in request:
-        return None
-    transcript = parse_request(request).transcript if request else None
-    return AnthropicRecording(name, events, body, request, transcript)
-
-
-def _read_json(path: Path) -> Json | None:
-    return cast("Json", json.loads(path.read_text())) if path.is_file() else None
+def _load(root: Path) -> Iterator[AnthropicRecording]:
+    for name, events, body, request in read_recorded_files(root):
+        is_message = events is not None or (body is not None and body.get("type") == "message")
+        if is_message and (request is None or "messages" in request):
+            transcript = parse_request(request).transcript if request else None
+            yield AnthropicRecording(name, events, body, request, transcript)

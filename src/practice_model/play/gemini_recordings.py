@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from practice_model.dialects.gemini.contents import list_objects, parse_generate_request
 from practice_model.dialects.responses.items import Json
-from practice_model.play.recordings import Recording, Recordings, Version
+from practice_model.play.recordings import Recording, Recordings, Version, read_recorded_files
 
 
 @dataclass(frozen=True)
@@ -47,24 +47,12 @@ def load_recordings(folder: Path | None) -> Recordings | None:
 
 
 def _load(root: Path) -> Iterator[GeminiRecording]:
-    paths = [*root.glob("*.jsonl"), *root.glob("*.response.json"), *root.glob("multiturn/*/[0-9]*.*")]
-    stems = {path.parent / path.name.split(".")[0] for path in paths if not path.name.endswith(".request.json")}
-    for stem in sorted(stems):
-        events_path = Path(f"{stem}.jsonl")
-        body = _read_json(Path(f"{stem}.response.json"))
-        events_path = events_path if events_path.is_file() else Path(f"{stem}.events.jsonl")
-        lines = events_path.read_text().splitlines() if events_path.is_file() else None
-        stream = None if lines is None else [json.loads(line)["data"] for line in lines]
-        if stream is None and (body is None or "candidates" not in body):
+    for name, events, body, request in read_recorded_files(root):
+        if events is None and (body is None or "candidates" not in body):
             continue
-        request = _read_json(Path(f"{stem}.request.json"))
         transcript = None if request is None else parse_generate_request("", request, stream=True).transcript
-        request_fields = {"model": (stream or [body or {}])[0].get("modelVersion")}
-        yield GeminiRecording(str(stem.relative_to(root)), stream, body, request_fields, transcript)
-
-
-def _read_json(path: Path) -> Json | None:
-    return cast("Json", json.loads(path.read_text())) if path.is_file() else None
+        request_fields = {"model": (events or [body or {}])[0].get("modelVersion")}
+        yield GeminiRecording(name, events, body, request_fields, transcript)
 
 
 def _list_parts(response: Json) -> list[Json]:

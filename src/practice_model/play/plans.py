@@ -11,7 +11,7 @@ A step is one of these, or an `items` list of the first six in any order:
 - `{"text": text, "files": [names], "citation": true, "phase": name}`: a message that cites the files.
 - `{"calls": [{"name": name, "arguments": object or exact string}]}`: parallel function calls.
 - `{"item": {"type": type, …}}`: an output item, sent unchanged but for missing ids.
-- `{"recording": name, "new_ids": false}`: recorded traffic.
+- `{"recording": name}`: recorded traffic.
 - `{"error": {"status": 429, "code": c, "message": m, "retry_after": seconds}}`: an HTTP error.
 
 The delivery of a step: `chunk_characters`, `delay_milliseconds` per event, `break_after_events`, `clock`, and
@@ -42,7 +42,6 @@ from practice_model.rules import item_shapes
 STEP_KEYS = frozenset(
     {
         "recording",
-        "new_ids",
         "compaction",
         "text",
         "phase",
@@ -145,11 +144,7 @@ def run_step(
     recordings: Recordings | None,
     get_container: Callable[[], str],
 ) -> FakeResponse | HttpError:
-    """Return the response to a request from a plan's step.
-
-    Raises:
-        PlanError: the step names an unknown recording.
-    """
+    """Return the response to a request from a plan's step; an error for an unknown recording."""
     error = step.get("error")
     if error:
         status = int(error.get("status", 500))
@@ -159,7 +154,7 @@ def run_step(
     delivery_keys = ("chunk_characters", "delay_milliseconds", "break_after_events", "clock", "until_file")
     delivery = Delivery(**{name: step[name] for name in delivery_keys if name in step})
     if "recording" in step:
-        return replay(step, parsed_request, id_generator, recordings, delivery)
+        return replay(step["recording"], parsed_request, recordings, delivery)
     parts = cast("list[Json]", step.get("items") or [step])
     items = [item for part in parts for item in _items_from_part(part, parsed_request, id_generator, get_container)]
     response_options = {"failure": step.get("fail"), "incomplete": step.get("incomplete"), "usage": step.get("usage")}
@@ -167,31 +162,24 @@ def run_step(
 
 
 def replay(
-    step: Mapping[str, Any],
+    name: str,
     parsed_request: ParsedRequest,
-    id_generator: IdGenerator,
     recordings: Recordings | None,
     delivery: Delivery,
-) -> FakeResponse:
-    """Return a recording as a response: its stream for a streaming request, else its body.
-
-    With `new_ids`, new ids of the same format replace all of its ids, so it can be played more than once in one
-    conversation.
-
-    Raises:
-        PlanError: the recording does not exist.
-    """
-    name = step["recording"]
+) -> FakeResponse | HttpError:
+    """Return a recording as a response: its stream for a streaming request, else its body."""
     if recordings is None:
-        raise PlanError(f"No recording {name!r}: the practice model was started without --recordings DIR.")
+        return _plan_error(f"No recording {name!r}: the practice model was started without --recordings DIR.")
     try:
         recording = recordings.find(name)
     except KeyError:
-        raise PlanError(f"No recording {name!r} in the recordings folder.") from None
+        return _plan_error(f"No recording {name!r} in the recordings folder.")
     version = recording.stream_version if parsed_request.body.get("stream") else recording.body_version
-    if step.get("new_ids"):
-        version = version.with_new_ids(id_generator)
     return FakeResponse(version.output, delivery, recorded_response=version.response, recorded_events=version.events)
+
+
+def _plan_error(message: str) -> HttpError:
+    return HttpError(400, message, "practice_plan")
 
 
 def _items_from_part(

@@ -32,11 +32,7 @@ class Player:
     plans: list[Plan] = field(default_factory=list[Plan])
 
     def respond(self, parsed_request: ParsedRequest) -> FakeResponse | HttpError:
-        """Respond to a valid request.
-
-        Raises:
-            PlanError: the plan's step cannot be performed.
-        """
+        """Respond to a valid request."""
         plan = next((plan for plan in self.plans if plan.matches(parsed_request)), None)
         if plan:
             get_container = cache(lambda: self._get_container(parsed_request))
@@ -45,8 +41,7 @@ class Player:
             )
         recording = self.recordings.find_matching(parsed_request) if self.recordings else None
         if recording:
-            step = {"recording": recording.name}
-            return plans.replay(step, parsed_request, self.id_generator, self.recordings, Delivery())
+            return plans.replay(recording.name, parsed_request, self.recordings, Delivery())
         return FakeResponse(self._think(self._derive_items(parsed_request), parsed_request))
 
     def _derive_items(self, parsed_request: ParsedRequest) -> list[Json]:

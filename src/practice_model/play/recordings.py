@@ -5,13 +5,11 @@ Layout: `name.jsonl`, `name.response.json`, `name.request.json`, and `multiturn/
 """
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from practice_model.dialects.responses.ids import IdGenerator
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import ParsedRequest, get_item_type, input_items
 
@@ -59,16 +57,6 @@ class Recording:
             return None
         return compute_signature(ParsedRequest(self.request or {}, self.transcript))
 
-    @property
-    def user_text(self) -> str | None:
-        """The last user message of the recorded request."""
-        return self.signature[0] if self.signature else None
-
-
-_ANY_ID = re.compile(
-    r'(?<=")(?:resp|msg|toolu|srvtoolu|mcptoolu|rs|fc|call|ci|ws|fs|mcpl?|mcpr|ig|ctc|sho?|apc|tsc|tso|cmo?)_[0-9A-Za-z]{20,}(?=")'
-)
-
 
 @dataclass(frozen=True)
 class Version:
@@ -77,16 +65,6 @@ class Version:
     response: Json
     output: list[Json]
     events: list[Json] | None
-
-    def with_new_ids(self, id_generator: IdGenerator) -> "Version":
-        """Return the version with new ids."""
-        new_ids: dict[str, str] = {}
-
-        def renew(match: re.Match[str]) -> str:
-            return new_ids.setdefault(match[0], id_generator.new_like(match[0]))
-
-        with_replacements = json.loads(_ANY_ID.sub(renew, json.dumps([self.response, self.output, self.events])))
-        return Version(*with_replacements)
 
 
 def compute_signature(parsed_request: ParsedRequest) -> tuple[str, int]:
@@ -114,12 +92,12 @@ class Recordings:
             raise RecordingsError(f"Recordings folder {str(folder)!r} does not exist: pass another --recordings DIR.")
         subfolder = folder / "openai-responses"
         root = subfolder if subfolder.is_dir() else folder
-        recordings = [*_load_singles(root), *_load_conversations(root / "multiturn")]
+        recordings = {recording.name: recording for recording in _load(root)}
         if not recordings:
             raise RecordingsError(
                 f"Folder {str(folder)!r} holds no recordings: expected NAME.jsonl or multiturn/NAME/NN.events.jsonl."
             )
-        return cls({recording.name: recording for recording in recordings})
+        return cls(recordings)
 
     def find(self, name: str) -> Recording:
         """Return a recording by its name, with or without a file suffix.
@@ -186,48 +164,44 @@ def _calls_only_functions(recording: Recording, functions: Mapping[str, Any]) ->
     return function_names <= set(functions)
 
 
-def _load_singles(root: Path) -> Iterable[Recording]:
-    names = {path.name.removesuffix(".jsonl").removesuffix(".response.json") for path in root.glob("*.json*")}
-    for name in sorted(name for name in names if not name.endswith(".request.json")):
-        files = _Files(root / f"{name}.jsonl", root / f"{name}.response.json", root / f"{name}.request.json")
-        recording = _load(name, files, [])
-        if recording:
-            yield recording
+class RecordedFiles(NamedTuple):
+    """The contents of the files of one recorded model call; None for absent ones."""
+
+    name: str
+    events: list[Json] | None
+    body: Json | None
+    request: Json | None
 
 
-def _load_conversations(root: Path) -> Iterable[Recording]:
-    for folder in sorted(path for path in root.glob("*") if path.is_dir()):
-        earlier_items: list[Json] = []
-        for turn_number in sorted({path.name.split(".")[0] for path in folder.glob("[0-9]*.json*")}):
-            stem = folder / turn_number
-            files = _Files(*(Path(f"{stem}.{kind}") for kind in ("events.jsonl", "response.json", "request.json")))
-            recording = _load(f"multiturn/{folder.name}/{turn_number}", files, earlier_items)
-            if recording:
-                earlier_items = [*(recording.transcript or earlier_items), *recording.stream_version.output]
-                yield recording
-
-
-class _Files(NamedTuple):
-    """Paths of one recording; some may be absent."""
-
-    events: Path
-    body: Path
-    request: Path
-
-
-def _load(name: str, files: _Files, earlier_items: list[Json]) -> Recording | None:
-    request = _read_json(files.request)
-    body = _read_json(files.body)
-    lines = files.events.read_text().splitlines() if files.events.is_file() else None
-    events = None if lines is None else [json.loads(line)["data"] for line in lines]
-    if events is None and (body is None or body.get("object") != "response"):
-        return None
-    transcript = None
-    if request and request.get("input"):
-        is_continuation = request.get("previous_response_id") or request.get("conversation")
-        transcript = [*(earlier_items if is_continuation else []), *input_items(request)]
-    return Recording(name, events, body, request, transcript)
+def read_recorded_files(root: Path) -> Iterator[RecordedFiles]:
+    """Read the recordings of a folder, then those of its conversations, each in the order of their names."""
+    paths = [*root.glob("*.json*"), *root.glob("multiturn/*/[0-9]*.json*")]
+    stems = {path.parent / path.name.split(".")[0] for path in paths}
+    for stem in sorted(stems, key=lambda stem: (len(stem.parts), stem)):
+        streams = [path for path in (Path(f"{stem}.jsonl"), Path(f"{stem}.events.jsonl")) if path.is_file()]
+        events = [json.loads(line)["data"] for line in streams[0].read_text().splitlines()] if streams else None
+        body, request = (_read_json(Path(f"{stem}.{kind}.json")) for kind in ("response", "request"))
+        yield RecordedFiles(str(stem.relative_to(root)), events, body, request)
 
 
 def _read_json(path: Path) -> Json | None:
-    return cast("Json | None", json.loads(path.read_text())) if path.is_file() else None
+    return cast("Json", json.loads(path.read_text())) if path.is_file() else None
+
+
+def _load(root: Path) -> Iterator[Recording]:
+    conversation = ""
+    earlier_items: list[Json] = []
+    for name, events, body, request in read_recorded_files(root):
+        if events is None and (body is None or body.get("object") != "response"):
+            continue
+        folder = name.rpartition("/")[0]
+        if folder != conversation or not folder:
+            conversation = folder
+            earlier_items = []
+        transcript = None
+        if request and request.get("input"):
+            is_continuation = request.get("previous_response_id") or request.get("conversation")
+            transcript = [*(earlier_items if is_continuation else []), *input_items(request)]
+        recording = Recording(name, events, body, request, transcript)
+        earlier_items = [*(transcript or earlier_items), *recording.stream_version.output]
+        yield recording

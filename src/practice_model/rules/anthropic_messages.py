@@ -69,24 +69,24 @@ class ServiceState(Protocol):
         """Return whether a block of this type was issued."""
         ...
 
-    def container_error(self, container_id: str, now: float) -> str | None:
+    def container_error(self, container_id: str) -> str | None:
         """Return why a container cannot be used, or None."""
         ...
 
 
-def check_request(body: Any, service_state: ServiceState, *, now: float) -> HttpError | None:
+def check_request(body: Any, service_state: ServiceState) -> HttpError | None:
     """Return the live API's error for this request; None if it is accepted."""
     if not isinstance(body, dict):
         return HttpError(400, "The request body is not valid JSON.")
     request = cast("Json", body)
     if str(request.get("model")).startswith("unknown"):
         return HttpError(404, f"model: {request['model']}")
-    for violation in _find_violations(request, service_state, now):
+    for violation in _find_violations(request, service_state):
         return HttpError(400, violation)
     return None
 
 
-def _find_violations(body: Json, service_state: ServiceState, now: float) -> Iterator[str]:
+def _find_violations(body: Json, service_state: ServiceState) -> Iterator[str]:
     for name in ("model", "max_tokens", "messages"):
         if body.get(name) is None:
             yield f"{name}: Field required"
@@ -103,12 +103,12 @@ def _find_violations(body: Json, service_state: ServiceState, now: float) -> Ite
     yield from _find_client_tool_violations(messages)
     yield from _find_hosted_tool_violations(messages)
     yield from _find_thinking_violations(body, messages, service_state)
-    yield from _find_container_violations(body.get("container"), service_state, now)
+    yield from _find_container_violations(body.get("container"), service_state)
 
 
-def _find_container_violations(container: Any, service_state: ServiceState, now: float) -> Iterator[str]:
+def _find_container_violations(container: Any, service_state: ServiceState) -> Iterator[str]:
     container_id = cast("Json", container).get("id") if isinstance(container, dict) else container
-    if isinstance(container_id, str) and (reason := service_state.container_error(container_id, now)):
+    if isinstance(container_id, str) and (reason := service_state.container_error(container_id)):
         yield f"container: {reason}"
 
 

@@ -9,7 +9,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
-from practice_model.dialects.responses.errors import HttpError
+from practice_model.dialects.responses.errors import (
+    HttpError,
+    invalid_value_error,
+    length_error,
+    missing_parameter_error,
+    pattern_error,
+)
 from practice_model.dialects.responses.items import Json
 
 REJECTS_REASONING: Final = "practice-reasoning-r1"
@@ -44,7 +50,7 @@ def check_request(body: Any) -> HttpError | None:
     if not isinstance(request.get("model"), str) or not request["model"]:
         return HttpError(400, "you must provide a model parameter")
     if "messages" not in request:
-        return HttpError(400, "Missing required parameter: 'messages'.", "missing_required_parameter", "messages")
+        return missing_parameter_error("messages")
     messages: Any = request["messages"]
     if not isinstance(messages, list):
         reason = "Invalid type for 'messages': expected an array of objects, but got something else instead."
@@ -61,13 +67,7 @@ def _find_message_violations(model: str, messages: Sequence[Json]) -> Iterator[H
         path = f"messages[{index}]"
         role: Any = message.get("role")
         if role not in _ROLES:
-            supported_roles = ", ".join(f"'{name}'" for name in _ROLES[:-1]) + f", and '{_ROLES[-1]}'"
-            yield HttpError(
-                400,
-                f"Invalid value: '{role}'. Supported values are: {supported_roles}.",
-                "invalid_value",
-                f"{path}.role",
-            )
+            yield invalid_value_error(str(role), _ROLES, f"{path}.role")
             return
         name: Any = message.get("name")
         if name is not None and not _NAME.fullmatch(str(name)):
@@ -110,29 +110,16 @@ def _find_call_violations(message: Json, index: int) -> Iterator[HttpError]:
         path = f"messages[{index}].tool_calls[{call_index}]"
         call_id: Any = call.get("id")
         if not call_id:
-            yield HttpError(
-                400, f"Missing required parameter: '{path}.id'.", "missing_required_parameter", f"{path}.id"
-            )
+            yield missing_parameter_error(f"{path}.id")
         elif len(call_id) > _MAX_ID_CHARACTERS:
-            reason = (
-                f"Expected a string with maximum length {_MAX_ID_CHARACTERS}, "
-                f"but got a string with length {len(call_id)} instead."
-            )
-            yield HttpError(
-                400, f"Invalid '{path}.id': string too long. {reason}", "string_above_max_length", f"{path}.id"
-            )
+            yield length_error(f"{path}.id", call_id, _MAX_ID_CHARACTERS)
         function: Any = call.get("function")
         function_or_custom: Any = function or call.get("custom") or {}
         name: Any = function_or_custom.get("name")
         if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
-            field_path = f"{path}.function.name"
-            reason = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-            yield HttpError(400, f"Invalid '{field_path}': {reason}", "invalid_value", field_path)
+            yield pattern_error(f"{path}.function.name")
         if isinstance(function, dict) and not isinstance(cast("Json", function).get("arguments"), str):
-            field_path = f"{path}.function.arguments"
-            yield HttpError(
-                400, f"Missing required parameter: '{field_path}'.", "missing_required_parameter", field_path
-            )
+            yield missing_parameter_error(f"{path}.function.arguments")
 
 
 def _find_pairing_violations(_model: str, messages: Sequence[Json]) -> Iterator[HttpError]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from practice_model.dialects.gemini.contents import get_field, is_reasoning, list_objects
-from practice_model.dialects.gemini.signatures import BYPASS
+from practice_model.dialects.gemini.signatures import BYPASS, normalize_base64
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 
@@ -97,7 +97,7 @@ def _is_base64(value: Any) -> bool:
     if value in BYPASS:
         return True
     try:
-        standard_base64 = str(value).replace("-", "+").replace("_", "/").rstrip("=")
+        standard_base64 = normalize_base64(str(value))
         base64.b64decode(standard_base64 + "=" * (-len(standard_base64) % 4), validate=True)
     except (binascii.Error, ValueError):
         return False

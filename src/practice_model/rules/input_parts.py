@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from practice_model.dialects.responses.errors import HttpError
+from practice_model.dialects.responses.errors import HttpError, invalid_value_error, missing_parameter_error
 
 PARTS = ("input_text", "input_image", "output_text", "refusal", "input_file", "input_audio")
 MAX_FILE_BYTES = 50 * 1024 * 1024
@@ -37,24 +37,19 @@ def check_parts(parts: list[Any], path: str) -> Iterator[HttpError]:
         part_fields = cast("dict[str, Any]", part)
         part_type = part_fields.get("type")
         if part_type not in PARTS:
-            supported_values = ", ".join(f"'{name}'" for name in PARTS[:-1])
-            reason = f"Invalid value: '{part_type}'. Supported values are: {supported_values}, and '{PARTS[-1]}'."
-            yield HttpError(400, reason, "invalid_value", part_path)
+            yield invalid_value_error(str(part_type), PARTS, part_path)
             return
         for name in part_fields.keys() - _FIELDS.get(part_type, part_fields.keys()):
             yield HttpError(
                 400, f"Unknown parameter: '{part_path}.{name}'.", "unknown_parameter", f"{part_path}.{name}"
             )
-        yield from _CHECKS.get(part_type, _check_nothing)(part_fields, part_path)
-
-
-def _check_nothing(_part: Mapping[str, Any], _path: str) -> Iterator[HttpError]:
-    yield from ()
+        if part_type in _CHECKS:
+            yield from _CHECKS[part_type](part_fields, part_path)
 
 
 def _check_text(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
     if not isinstance(part.get("text"), str):
-        yield _missing_parameter_error(f"{path}.text")
+        yield missing_parameter_error(f"{path}.text")
 
 
 def _check_image(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
@@ -64,7 +59,7 @@ def _check_image(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
         yield HttpError(400, f"Invalid value: '{part['detail']}'.", "invalid_value", f"{path}.detail")
     if url is None:
         if not part.get("file_id"):
-            yield _missing_parameter_error(url_path)
+            yield missing_parameter_error(url_path)
         return
     match = _DATA_URL.fullmatch(str(url))
     if match is None:
@@ -87,7 +82,7 @@ def _check_image(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
 def _check_file(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
     source_fields = [name for name in ("file_id", "file_data", "file_url") if part.get(name)]
     if not source_fields:
-        yield _missing_parameter_error(f"{path}.file_id")
+        yield missing_parameter_error(f"{path}.file_id")
         return
     if len(source_fields) > 1:
         source_paths = ", ".join(f"'{path}.{name}'" for name in source_fields)
@@ -101,7 +96,7 @@ def _check_file(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
         match = _DATA_URL.fullmatch(str(part["file_data"]))
         field_path = f"{path}.file_data"
         if not part.get("filename"):
-            yield _missing_parameter_error(f"{path}.filename")
+            yield missing_parameter_error(f"{path}.filename")
         if match is None or match[2] != ";base64" or not _is_base64(match[3]):
             yield HttpError(400, f"Invalid '{field_path}'.", "invalid_value", field_path)
         else:
@@ -113,7 +108,7 @@ def _check_audio(part: Mapping[str, Any], path: str) -> Iterator[HttpError]:
     audio = cast("dict[str, Any]", input_audio) if isinstance(input_audio, dict) else {}
     for name in ("data", "format"):
         if not audio.get(name):
-            yield _missing_parameter_error(f"{path}.input_audio.{name}")
+            yield missing_parameter_error(f"{path}.input_audio.{name}")
             return
     if audio["format"] not in {"wav", "mp3"}:
         reason = f"Invalid value: '{audio['format']}'. Supported values are: 'wav' and 'mp3'."
@@ -141,7 +136,3 @@ def _is_base64(value: str) -> bool:
         return bool(base64.b64decode(value, validate=True))
     except (binascii.Error, ValueError):
         return False
-
-
-def _missing_parameter_error(path: str) -> HttpError:
-    return HttpError(400, f"Missing required parameter: '{path}'.", "missing_required_parameter", path)

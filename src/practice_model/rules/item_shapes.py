@@ -7,7 +7,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from practice_model.dialects.responses.errors import HttpError
+from practice_model.dialects.responses.errors import (
+    HttpError,
+    invalid_value_error,
+    length_error,
+    missing_parameter_error,
+    pattern_error,
+    wrong_type_error,
+)
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import get_item_type, get_role
 from practice_model.rules.input_parts import check_parts
@@ -106,8 +113,7 @@ def _find_violations(item: Json, path: str, *, annotations_required: bool) -> It
     if item_type == "reasoning" and not item.get("encrypted_content") and item.get("id") is None:
         yield missing_parameter_error(f"{path}.id")
     if item_type == "function_call" and not (isinstance(item.get("name"), str) and _FUNCTION.fullmatch(item["name"])):
-        reason = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-        yield HttpError(400, f"Invalid '{path}.name': {reason}", "invalid_value", f"{path}.name")
+        yield pattern_error(f"{path}.name")
     yield from _find_id_violations(item, item_type, path)
     if item_type == "function_call_output" and isinstance(item.get("output"), list):
         yield from check_parts(item["output"], f"{path}.output")
@@ -139,18 +145,13 @@ def _find_character_violations(value: Any, path: str) -> Iterator[HttpError]:
 
 def _find_length_violations(value: str, path: str) -> Iterator[HttpError]:
     if len(value) > MAX_ID_CHARACTERS:
-        reason = (
-            f"Invalid '{path}': string too long. Expected a string with maximum length {MAX_ID_CHARACTERS}, "
-            f"but got a string with length {len(value)} instead."
-        )
-        yield HttpError(400, reason, "string_above_max_length", path)
+        yield length_error(path, value, MAX_ID_CHARACTERS)
 
 
 def _find_message_violations(item: Json, path: str, *, annotations_required: bool) -> Iterator[HttpError]:
     role = get_role(item)
     if role not in ROLES:
-        reason = f"Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
-        yield HttpError(400, reason, "invalid_value", path)
+        yield invalid_value_error(role, ROLES, path)
     content: Any = item["content"]
     if not isinstance(content, str | list):
         yield wrong_type_error(f"{path}.content", (str, list), content)
@@ -170,40 +171,3 @@ def _find_message_violations(item: Json, path: str, *, annotations_required: boo
             yield HttpError(400, reason, "invalid_value", part_path)
         if annotations_required and kind == "output_text" and "annotations" not in part:
             yield missing_parameter_error(f"{part_path}.annotations")
-
-
-def missing_parameter_error(path: str) -> HttpError:
-    """Return the error for a missing required parameter."""
-    return HttpError(400, f"Missing required parameter: '{path}'.", "missing_required_parameter", path)
-
-
-_JSON_TYPES: dict[type, str] = {
-    dict: "an object",
-    list: "an array",
-    str: "a string",
-    bool: "a boolean",
-    int: "an integer",
-    float: "a decimal",
-}
-
-
-def wrong_type_error(path: str, types: Sequence[type], value: Any) -> HttpError:
-    """Return the error for a value of the wrong JSON type."""
-    expected_types = " or ".join(
-        _JSON_TYPES[expected_type].split()[-1] if len(types) > 1 else _JSON_TYPES[expected_type]
-        for expected_type in types
-    )
-    expected_types = f"one of {expected_types}" if len(types) > 1 else expected_types
-    actual_type = next((name for json_type, name in _JSON_TYPES.items() if type(value) is json_type), "null")
-    return HttpError(
-        400,
-        f"Invalid type for '{path}': expected {expected_types}, but got {actual_type} instead.",
-        "invalid_type",
-        path,
-    )
-
-
-def invalid_value_error(value: str, values: Sequence[str], path: str) -> HttpError:
-    """Return the error for a value outside a closed set."""
-    supported_values = ", ".join(f"'{name}'" for name in values[:-1]) + f", and '{values[-1]}'"
-    return HttpError(400, f"Invalid value: '{value}'. Supported values are: {supported_values}.", "invalid_value", path)

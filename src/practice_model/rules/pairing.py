@@ -5,9 +5,8 @@ conversation. Previous items are valid by construction, so only replayed items c
 call may be among the previous items and its output be replayed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
@@ -20,54 +19,9 @@ from practice_model.dialects.responses.transcript import (
     get_request_id,
     request_id_of_result,
 )
+from practice_model.store import Store
 
-HOSTED_CALLS = frozenset(
-    {"code_interpreter_call", "web_search_call", "file_search_call", "mcp_call", "image_generation_call"}
-    | {"tool_search_call"}
-)
 _INPUT_ONLY = frozenset({"function_call_output", "custom_tool_call_output", "item_reference", "mcp_approval_response"})
-
-
-class IssuedItemInfo(Protocol):
-    """An item that the service issued, with its related items."""
-
-    @property
-    def item(self) -> Json:
-        """The final item."""
-        ...
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether its response was stored."""
-        ...
-
-    @property
-    def reasoning_id(self) -> str | None:
-        """The reasoning item that led to it."""
-        ...
-
-    @property
-    def follower(self) -> Json | None:
-        """The item after a reasoning item."""
-        ...
-
-
-class IssuedItemLookup(Protocol):
-    """Looks up issued items by id."""
-
-    def find_issued_item(self, item_id: str) -> IssuedItemInfo | None:
-        """Return the item issued under this id."""
-        ...
-
-
-@dataclass(frozen=True)
-class ReasoningRules:
-    """Inferred rules about reasoning items, not observed; see `Rules`."""
-
-    dropped_hosted_call: bool
-    call_needs_id: bool
-    unstored_needs_follower: bool
-    unstored_message_needs_id: bool
 
 
 def check_duplicates(replayed_items: Sequence[Json], previous_items: Transcript) -> HttpError | None:
@@ -131,35 +85,24 @@ def check_approvals(replayed_items: Sequence[Json], previous_items: Transcript) 
 def check_reasoning(
     replayed_items: Sequence[Json],
     previous_items: Transcript,
-    issued_items: IssuedItemLookup,
-    rules: ReasoningRules,
+    service_state: Store,
     *,
     is_stored: bool,
+    is_strict: bool,
 ) -> HttpError | None:
     """Return the error for reasoning without its follower, or a stored item without its reasoning."""
-    for violation in _find_reasoning_violations(
-        replayed_items, previous_items, issued_items, rules, is_stored=is_stored
-    ):
-        return violation
-    return None
-
-
-def _find_reasoning_violations(
-    replayed_items: Sequence[Json],
-    previous_items: Transcript,
-    issued_items: IssuedItemLookup,
-    rules: ReasoningRules,
-    *,
-    is_stored: bool,
-) -> Iterator[HttpError]:
     earlier_ids: set[Any] = set()
     for item, next_item in zip(replayed_items, [*replayed_items, None][1:], strict=True):
-        issued_item = issued_items.find_issued_item(str(item.get("id")))
+        issued_item = service_state.issued_items.get(str(item.get("id")))
         if get_item_type(item) == "reasoning" and item.get("id"):
             must_pair = is_stored or bool(issued_item and issued_item.is_stored)
-            is_valid_follower = _follows if must_pair else _follows_unstored
-            if not is_valid_follower(next_item, issued_item.follower if issued_item else None, rules):
-                yield _input_error(
+            follower = issued_item.follower if issued_item else None
+            if must_pair:
+                is_valid = _follows(next_item, follower, is_strict=is_strict)
+            else:
+                is_valid = not is_strict or _may_follow_with_id(next_item)
+            if not is_valid:
+                return _input_error(
                     f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
                 )
         elif (
@@ -168,44 +111,37 @@ def _find_reasoning_violations(
             and issued_item.reasoning_id
             and not _is_present(issued_item.reasoning_id, earlier_ids, previous_items)
         ):
-            yield _input_error(
+            return _input_error(
                 f"Item '{item['id']}' of type '{get_item_type(item)}' was provided without its required 'reasoning' "
                 f"item: '{issued_item.reasoning_id}'."
             )
         earlier_ids.add(item.get("id"))
+    return None
 
 
 def _is_present(item_id: str, earlier_ids: set[Any], previous_items: Transcript) -> bool:
     return item_id in earlier_ids or previous_items.has_id(item_id)
 
 
-def _follows(next_item: Json | None, follower: Json | None, rules: ReasoningRules) -> bool:
+def _follows(next_item: Json | None, follower: Json | None, *, is_strict: bool) -> bool:
     """Return whether the item after a stored reasoning item is its follower."""
     if follower is None:
-        return _may_follow(next_item, rules) and not _is_message_without_id(next_item)
-    if next_item is not None and next_item.get("id") == follower.get("id"):
-        return True
-    if get_item_type(follower) in HOSTED_CALLS and not rules.dropped_hosted_call:
-        return True
-    is_same_call = next_item is not None and _get_call_id(next_item) == _get_call_id(follower) is not None
-    return is_same_call and not rules.call_needs_id
-
-
-def _follows_unstored(next_item: Json | None, _follower: Json | None, rules: ReasoningRules) -> bool:
-    if rules.unstored_needs_follower and not _may_follow(next_item, rules):
+        return _may_follow_with_id(next_item)
+    if next_item is None:
         return False
-    return not (rules.unstored_message_needs_id and _is_message_without_id(next_item))
+    is_same_call = _get_call_id(next_item) == _get_call_id(follower) is not None
+    return next_item.get("id") == follower.get("id") or (is_same_call and not is_strict)
 
 
-def _may_follow(next_item: Json | None, rules: ReasoningRules) -> bool:
-    """Return whether a model can produce this item right after reasoning."""
+def _may_follow_with_id(next_item: Json | None) -> bool:
+    """Return whether a model can produce this item right after reasoning; a message needs an id."""
     if next_item is None or get_item_type(next_item) == "reasoning" or get_role(next_item) not in {"", "assistant"}:
-        return not rules.dropped_hosted_call
-    return get_item_type(next_item) not in _INPUT_ONLY
+        return False
+    return get_item_type(next_item) not in _INPUT_ONLY and not _is_message_without_id(next_item)
 
 
-def _is_message_without_id(item: Json | None) -> bool:
-    return item is not None and get_role(item) == "assistant" and not item.get("id")
+def _is_message_without_id(item: Json) -> bool:
+    return get_role(item) == "assistant" and not item.get("id")
 
 
 def _get_call_id(item: Mapping[str, Any]) -> str | None:

@@ -6,15 +6,15 @@ rules between items.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
-from practice_model.dialects.responses.errors import HttpError
+from practice_model.dialects.responses.errors import HttpError, missing_parameter_error, wrong_type_error
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import get_item_type, input_items
 from practice_model.dialects.responses.transcript import Transcript
 from practice_model.rules import item_shapes, pairing
-from practice_model.rules.pairing import IssuedItemInfo, ReasoningRules
+from practice_model.store import Store
 
 PARAMETERS = frozenset(
     {"access_programs", "background", "context_management", "conversation", "image", "include", "input", "instructions"}
@@ -32,60 +32,22 @@ UNKNOWN_MODELS = "unknown"
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules inferred, but not observed on the live API; observed rules are always enforced.
+    """Rules not observed on the live API; observed rules are always enforced.
 
     Args:
-        dropped_hosted_call: reject stored reasoning whose hosted call (code, search, MCP, image) is missing. On by
-            default, since the same was recorded for messages.
-        call_needs_id: reject stored reasoning before its function call if the call has no item id.
-        unstored_needs_follower: reject reasoning without a follower also with `store=false`.
-        unstored_message_needs_id: with `store=false`, reject reasoning with an id before a message without one.
-        one_output_per_call: reject a second output for the same function call.
+        inferred: enforce rules that are only inferred. Stored reasoning before its function call needs the call's item
+            id. With `store=false`, reasoning with an id needs a follower, and a message that follows needs an id. A
+            function call has one output.
         annotations_required: reject assistant text parts without `annotations`, as some strict servers do.
     """
 
-    dropped_hosted_call: bool = True
-    call_needs_id: bool = False
-    unstored_needs_follower: bool = False
-    unstored_message_needs_id: bool = False
-    one_output_per_call: bool = False
+    inferred: bool = False
     annotations_required: bool = False
 
     @classmethod
     def strict(cls) -> "Rules":
         """Return the rules, all enabled."""
-        return cls(**{field.name: True for field in fields(cls)})
-
-    @property
-    def reasoning(self) -> ReasoningRules:
-        """The rules about reasoning items."""
-        return ReasoningRules(
-            self.dropped_hosted_call, self.call_needs_id, self.unstored_needs_follower, self.unstored_message_needs_id
-        )
-
-
-class ServiceState(Protocol):
-    """The service's state from earlier requests."""
-
-    def find_transcript(self, response_id: str) -> Transcript | None:
-        """Return the items up to and with a stored response; None if it is not stored."""
-        ...
-
-    def find_conversation(self, conversation_id: str) -> Transcript | None:
-        """Return the items of a conversation; None if it is unknown."""
-        ...
-
-    def find_issued_item(self, item_id: str) -> IssuedItemInfo | None:
-        """Return the item issued under this id."""
-        ...
-
-    def is_genuine_encrypted(self, value: str) -> bool:
-        """Return whether an encrypted value is genuine."""
-        ...
-
-    def is_container_expired(self, container_id: str, now: float) -> bool:
-        """Return whether a container is known and has expired."""
-        ...
+        return cls(inferred=True, annotations_required=True)
 
 
 def get_conversation_id(body: Mapping[str, Any]) -> str | None:
@@ -94,7 +56,7 @@ def get_conversation_id(body: Mapping[str, Any]) -> str | None:
     return cast("Json", conversation).get("id") if isinstance(conversation, dict) else conversation
 
 
-def check_request(body: Any, service_state: ServiceState, rules: Rules, *, now: float) -> HttpError | None:
+def check_request(body: Any, service_state: Store, rules: Rules, *, now: float) -> HttpError | None:
     """Return the live API's error for this request; None if it is accepted."""
     if not isinstance(body, dict):
         hint = "The API expects a JSON payload, but what was sent was not valid JSON."
@@ -104,7 +66,7 @@ def check_request(body: Any, service_state: ServiceState, rules: Rules, *, now: 
     return None
 
 
-def _find_violations(body: Json, service_state: ServiceState, rules: Rules, now: float) -> Iterator[HttpError]:
+def _find_violations(body: Json, service_state: Store, rules: Rules, now: float) -> Iterator[HttpError]:
     yield from _find_type_violations(body)
     yield from _find_parameter_violations(body)
     yield from _find_tool_violations(body, service_state, now)
@@ -119,9 +81,11 @@ def _find_violations(body: Json, service_state: ServiceState, rules: Rules, now:
     is_stored = body.get("store") is not False
     for violation in (
         pairing.check_duplicates(replayed_items, previous_items),
-        pairing.check_reasoning(replayed_items, previous_items, service_state, rules.reasoning, is_stored=is_stored),
+        pairing.check_reasoning(
+            replayed_items, previous_items, service_state, is_stored=is_stored, is_strict=rules.inferred
+        ),
         pairing.check_approvals(replayed_items, previous_items),
-        pairing.check_calls(replayed_items, previous_items, one_output_per_call=rules.one_output_per_call),
+        pairing.check_calls(replayed_items, previous_items, one_output_per_call=rules.inferred),
     ):
         if violation:
             yield violation
@@ -145,14 +109,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
 def _find_type_violations(body: Json) -> Iterator[HttpError]:
     for name, types in _TYPES.items():
         if body.get(name) is not None and not isinstance(body[name], types):
-            yield item_shapes.wrong_type_error(name, types, body[name])
+            yield wrong_type_error(name, types, body[name])
     for name in ("input", "tools"):
         values: Any = body.get(name)
         for index, value in enumerate(cast("list[Any]", values) if isinstance(values, list) else []):
             if not isinstance(value, dict):
-                yield item_shapes.wrong_type_error(f"{name}[{index}]", (dict,), value)
+                yield wrong_type_error(f"{name}[{index}]", (dict,), value)
     if isinstance(body.get("conversation"), dict) and not isinstance(body["conversation"].get("id"), str):
-        yield item_shapes.missing_parameter_error("conversation.id")
+        yield missing_parameter_error("conversation.id")
 
 
 def _find_parameter_violations(body: Json) -> Iterator[HttpError]:
@@ -161,7 +125,7 @@ def _find_parameter_violations(body: Json) -> Iterator[HttpError]:
             yield HttpError(400, f"Unknown parameter: '{name}'.", "unknown_parameter", name)
     for name in ("model", "input"):
         if body.get(name) is None:
-            yield item_shapes.missing_parameter_error(name)
+            yield missing_parameter_error(name)
     for name in ("temperature", "top_p"):
         value = body.get(name)
         if isinstance(value, int | float) and value < 0:
@@ -171,20 +135,20 @@ def _find_parameter_violations(body: Json) -> Iterator[HttpError]:
         yield HttpError(400, f"The requested model '{body['model']}' does not exist.", "model_not_found", "model")
 
 
-def _find_tool_violations(body: Json, service_state: ServiceState, now: float) -> Iterator[HttpError]:
+def _find_tool_violations(body: Json, service_state: Store, now: float) -> Iterator[HttpError]:
     for index, tool in enumerate(cast("list[Json]", body.get("tools") or [])):
         if tool.get("type") == "function" and not isinstance(tool.get("name"), str):
-            yield item_shapes.missing_parameter_error(f"tools[{index}].name")
+            yield missing_parameter_error(f"tools[{index}].name")
         if tool.get("type") != "code_interpreter":
             continue
         container = tool.get("container")
         if container is None:
-            yield item_shapes.missing_parameter_error(f"tools[{index}].container")
+            yield missing_parameter_error(f"tools[{index}].container")
         if isinstance(container, str) and service_state.is_container_expired(container, now):
             yield HttpError(400, "Container is expired.")
 
 
-def _find_continuation_violations(body: Json, service_state: ServiceState) -> Iterator[HttpError]:
+def _find_continuation_violations(body: Json, service_state: Store) -> Iterator[HttpError]:
     previous = body.get("previous_response_id")
     conversation = get_conversation_id(body)
     if previous and conversation:
@@ -193,14 +157,14 @@ def _find_continuation_violations(body: Json, service_state: ServiceState) -> It
             "Ensure you are only providing one of: 'previous_response_id' or 'conversation'."
         )
         yield HttpError(400, reason, "mutually_exclusive_parameters")
-    if previous and service_state.find_transcript(previous) is None:
+    if previous and previous not in service_state.responses:
         reason = f"Previous response with id '{previous}' not found."
         yield HttpError(400, reason, "previous_response_not_found", "previous_response_id")
-    if conversation and service_state.find_conversation(conversation) is None:
+    if conversation and conversation not in service_state.conversations:
         yield HttpError(404, f"Conversation with id '{conversation}' not found.")
 
 
-def _find_item_violations(items: Sequence[Json], service_state: ServiceState, now: float) -> Iterator[HttpError]:
+def _find_item_violations(items: Sequence[Json], service_state: Store, now: float) -> Iterator[HttpError]:
     """Yield the violations of single items that depend on the service's state."""
     for item in items:
         item_type = get_item_type(item)
@@ -230,20 +194,20 @@ def _not_persisted_message(item_id: str) -> str:
     )
 
 
-def _is_stored(item_id: str, service_state: ServiceState) -> bool:
-    issued_item = service_state.find_issued_item(item_id)
+def _is_stored(item_id: str, service_state: Store) -> bool:
+    issued_item = service_state.issued_items.get(item_id)
     return issued_item is not None and issued_item.is_stored
 
 
-def resolve_reference(item: Json, service_state: ServiceState) -> Json:
+def resolve_reference(item: Json, service_state: Store) -> Json:
     """Return the stored item of a reference, any other item unchanged."""
-    issued_item = service_state.find_issued_item(item["id"]) if get_item_type(item) == "item_reference" else None
+    issued_item = service_state.issued_items.get(item["id"]) if get_item_type(item) == "item_reference" else None
     return issued_item.item if issued_item else item
 
 
-def get_previous_items(body: Json, service_state: ServiceState) -> Transcript:
+def get_previous_items(body: Json, service_state: Store) -> Transcript:
     """Return the items that the service prepends to the input."""
     if body.get("previous_response_id"):
-        return service_state.find_transcript(body["previous_response_id"]) or Transcript()
+        return service_state.responses[body["previous_response_id"]].transcript
     conversation = get_conversation_id(body)
-    return (service_state.find_conversation(conversation) if conversation else None) or Transcript()
+    return service_state.conversations[conversation] if conversation else Transcript()

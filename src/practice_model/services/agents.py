@@ -18,12 +18,9 @@ from practice_model.dialects.agents.run_events import RunScript
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import ParsedRequest
-from practice_model.event_stream import EventStream
-from practice_model.exchange import Exchange, SharedState
-from practice_model.json_text import JsonResponse, encode_json
-from practice_model.play.agent_recordings import AgentRecordings, with_run_ids
+from practice_model.exchange import EventStream, Exchange, JsonResponse, SharedState, encode_json
+from practice_model.play.agent_recordings import load_recordings, with_run_ids
 from practice_model.play.answer import FakeResponse
-from practice_model.play.plans import PlanError
 from practice_model.play.player import Player
 from practice_model.rules import threads as rules
 from practice_model.services.agent_store import (
@@ -49,8 +46,8 @@ class AgentsService:
         self._shared_state = shared_state
         self._id_generator = shared_state.id_generator
         self._store = AgentStore(shared_state.id_generator)
-        recordings = AgentRecordings(shared_state.recordings_folder)
-        self._player = Player(shared_state.id_generator, cast("Any", recordings), shared_state.plans)
+        recordings = load_recordings(shared_state.recordings_folder)
+        self._player = Player(shared_state.id_generator, recordings, shared_state.plans)
 
     def routes(self) -> list[Route]:
         """List the routes."""
@@ -63,7 +60,6 @@ class AgentsService:
             ("GET", "/agents/threads", self.list_threads),
             ("POST", "/agents/threads", self.create_thread),
             ("GET", thread_path, self.read_thread),
-            ("DELETE", thread_path, self.delete_thread),
             ("GET", f"{thread_path}/messages", self.list_messages),
             ("POST", f"{thread_path}/messages", self.post_message),
             ("GET", f"{thread_path}/messages/{{message}}", self.read_message),
@@ -73,7 +69,6 @@ class AgentsService:
             ("POST", f"{run_path}/cancel", self.cancel_run),
             ("POST", f"{run_path}/submit_tool_outputs", self.submit_tool_outputs),
             ("GET", f"{run_path}/steps", self.list_steps),
-            ("GET", f"{run_path}/steps/{{step}}", self.read_step),
             ("GET", "/agents/files/{file}", self.read_file),
             ("GET", "/agents/files/{file}/content", self.read_content),
         ]
@@ -90,11 +85,11 @@ class AgentsService:
         async def serve(request: Request) -> ASGIApp:
             exchange = await Exchange.start(request, self._shared_state.request_log)
             if not (request.headers.get("authorization") or request.headers.get("api-key")):
-                return exchange.reject(401, HttpError(401, "Access denied due to missing credentials.").body)
+                return exchange.reject(HttpError(401, "Access denied due to missing credentials."))
             try:
                 return handler(request, exchange)
             except RejectedError as rejection:
-                return exchange.reject(rejection.error.status, rejection.error.body, rejection.error.retry_after)
+                return exchange.reject(rejection.error)
 
         return serve
 
@@ -140,12 +135,6 @@ class AgentsService:
     def read_thread(self, request: Request, exchange: Exchange) -> ASGIApp:
         """Read a thread."""
         return exchange.respond(self._find_thread(request).json_object)
-
-    def delete_thread(self, request: Request, exchange: Exchange) -> ASGIApp:
-        """Delete a thread."""
-        thread_id = self._find_thread(request).json_object["id"]
-        del self._store.threads[thread_id]
-        return exchange.respond({"id": thread_id, "object": "thread.deleted", "deleted": True})
 
     def list_messages(self, request: Request, exchange: Exchange) -> ASGIApp:
         """List the messages of a thread."""
@@ -202,10 +191,7 @@ class AgentsService:
             items = run.remaining_items
             run.remaining_items = []
             return FakeResponse(items)
-        try:
-            fake_response = self._player.respond(ParsedRequest(body, thread.transcript))
-        except PlanError as error:
-            raise RejectedError(HttpError(400, str(error), "practice_plan")) from error
+        fake_response = self._player.respond(ParsedRequest(body, thread.transcript))
         if isinstance(fake_response, HttpError):
             raise RejectedError(fake_response)
         return fake_response
@@ -305,13 +291,6 @@ class AgentsService:
                 steps_by_id[event["data"]["id"]] = event["data"]
         return exchange.respond(paginate(request, [with_outputs(step, run.outputs) for step in steps_by_id.values()]))
 
-    def read_step(self, request: Request, exchange: Exchange) -> ASGIApp:
-        """Read a step."""
-        _, run = self._find_run(request)
-        return exchange.respond(
-            with_outputs(find_or_reject(run.steps, request.path_params["step"], "run step"), run.outputs)
-        )
-
     async def upload(self, request: Request) -> ASGIApp:
         """Accept an uploaded file."""
         async with request.form() as form:
@@ -347,8 +326,3 @@ class AgentsService:
 
 def _encode_event(event: Json) -> bytes:
     return b"event: " + str(event["event"]).encode() + b"\ndata: " + encode_json(event["data"]) + b"\n\n"
-
-
-def agents_routes(shared_state: SharedState) -> list[Route]:
-    """List the routes of a new service."""
-    return AgentsService(shared_state).routes()

@@ -22,21 +22,13 @@ from practice_model.dialects.anthropic.reading import find_issued_values, parse_
 from practice_model.dialects.responses import sealed
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import PIXEL, Json
-from practice_model.event_stream import EventStream
-from practice_model.exchange import Exchange, SharedState, error_response
-from practice_model.json_text import JsonResponse
+from practice_model.exchange import EventStream, Exchange, JsonResponse, SharedState
 from practice_model.play.answer import FakeResponse
 from practice_model.play.anthropic_recordings import find_genuine_values, list_containers, load_recordings
-from practice_model.play.plans import PlanError
 from practice_model.play.player import Player
 from practice_model.rules import anthropic_messages as rules
 
 _FAILURE_STATUSES = {"overloaded_error": 529, "rate_limit_error": 429}
-
-
-def anthropic_routes(shared_state: SharedState) -> list[Route]:
-    """List the routes of a new service."""
-    return AnthropicService(shared_state).routes()
 
 
 class AnthropicService:
@@ -67,18 +59,13 @@ class AnthropicService:
 
     async def create_message(self, request: Request) -> ASGIApp:
         """Answer `POST /v1/messages`, streaming or not."""
-        exchange = await Exchange.start(request, self._shared_state.request_log)
-        refusal = rules.check_key(request.headers) or rules.check_request(
-            exchange.body, self._issued_blocks, now=time.time()
-        )
+        exchange = await Exchange.start(request, self._shared_state.request_log, error_body)
+        refusal = rules.check_key(request.headers) or rules.check_request(exchange.body, self._issued_blocks)
         if refusal is not None:
-            return _reject(exchange, refusal)
-        try:
-            fake_response = self._player.respond(parse_request(exchange.body))
-        except PlanError as error:
-            return _reject(exchange, HttpError(400, str(error)))
+            return exchange.reject(refusal)
+        fake_response = self._player.respond(parse_request(exchange.body))
         if isinstance(fake_response, HttpError):
-            return _reject(exchange, fake_response)
+            return exchange.reject(fake_response)
         return await self._deliver(fake_response, request, exchange)
 
     async def _deliver(self, fake_response: FakeResponse, request: Request, exchange: Exchange) -> ASGIApp:
@@ -92,7 +79,7 @@ class AnthropicService:
             await asyncio.sleep(fake_response.delivery.delay_milliseconds / 1000)
             if fake_response.failure:
                 error = error_event(fake_response.failure.get("code"), fake_response.failure.get("message"))
-                return exchange.reject(_FAILURE_STATUSES.get(error["error"]["type"], 500), error)
+                return exchange.fail(_FAILURE_STATUSES.get(error["error"]["type"], 500), error)
             return exchange.respond(message)
         chunk_characters = fake_response.delivery.chunk_characters
         exact_inputs = message_object.get_exact_inputs(fake_response.items)
@@ -199,9 +186,8 @@ class IssuedBlocks:
         """Return whether a block of this type was issued."""
         return kind in self._block_types
 
-    def container_error(self, container_id: str, now: float) -> str | None:
+    def container_error(self, container_id: str) -> str | None:
         """Return why a container cannot be used, or None; containers of earlier server runs are accepted."""
-        del now
         if self._is_usable_by_container.get(container_id, container_id.startswith("container_")):
             return None
         return f"Container '{container_id}' not found or expired."
@@ -219,9 +205,4 @@ def _generate_file_bytes(name: str) -> bytes:
 
 
 def _file_not_found(file_id: str) -> JsonResponse:
-    error = HttpError(404, f"File not found: {file_id}")
-    return error_response(error.status, error_body(error))
-
-
-def _reject(exchange: Exchange, error: HttpError) -> JsonResponse:
-    return exchange.reject(error.status, error_body(error), error.retry_after)
+    return JsonResponse(error_body(HttpError(404, f"File not found: {file_id}")), 404)

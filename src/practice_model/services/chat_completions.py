@@ -14,11 +14,8 @@ from practice_model.dialects.responses import response_object
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import ParsedRequest
-from practice_model.event_stream import EventStream
-from practice_model.exchange import Exchange, SharedState
-from practice_model.json_text import encode_json
+from practice_model.exchange import EventStream, Exchange, SharedState, encode_json
 from practice_model.play.answer import FakeResponse
-from practice_model.play.plans import PlanError
 from practice_model.play.player import Player
 from practice_model.rules.chat_requests import check_request
 from practice_model.services.responses import MISSING_KEY
@@ -37,20 +34,22 @@ class ChatCompletionsService:
         self._shared_state = shared_state
         self._player = Player(shared_state.id_generator, None, shared_state.plans)
 
+    def routes(self) -> list[Route]:
+        """List the routes, with each of the prefixes that OpenAI's and Azure's clients use."""
+        paths = ("/v1", "/openai/v1", "/openai/deployments/{deployment}")
+        return [Route(f"{prefix}/chat/completions", self.create, methods=["POST"]) for prefix in paths]
+
     async def create(self, request: Request) -> ASGIApp:
         """Answer `POST /chat/completions`, streaming or not."""
         exchange = await Exchange.start(request, self._shared_state.request_log)
-        result = self._check_request(request, exchange.body)
-        if result is None:
-            body: Json = {**exchange.body, "tools": parse_tools(exchange.body)}
-            parsed_request = ParsedRequest(body, items_from_messages(exchange.body["messages"]))
-            try:
-                result = self._player.respond(parsed_request)
-            except PlanError as error:
-                result = HttpError(400, str(error), "practice_plan")
-            if isinstance(result, FakeResponse):
-                return await self._deliver(result, parsed_request, request, exchange)
-        return exchange.reject(result.status, result.body, result.retry_after)
+        if refusal := self._check_request(request, exchange.body):
+            return exchange.reject(refusal)
+        body: Json = {**exchange.body, "tools": parse_tools(exchange.body)}
+        parsed_request = ParsedRequest(body, items_from_messages(exchange.body["messages"]))
+        fake_response = self._player.respond(parsed_request)
+        if isinstance(fake_response, HttpError):
+            return exchange.reject(fake_response)
+        return await self._deliver(fake_response, parsed_request, request, exchange)
 
     def _check_request(self, request: Request, body: Any) -> HttpError | None:
         if not (request.headers.get("authorization") or request.headers.get("api-key")):
@@ -87,16 +86,9 @@ class ChatCompletionsService:
             error = HttpError(
                 500, str(fake_response.failure.get("message")), fake_response.failure.get("code"), kind="server_error"
             )
-            return exchange.reject(error.status, error.body)
+            return exchange.reject(error)
         return exchange.respond(completion_object)
 
 
 def _encode_event(event: Json) -> bytes:
     return b"data: " + encode_json(event) + b"\n\n"
-
-
-def chat_completions_routes(shared_state: SharedState) -> list[Route]:
-    """List the routes, with each of the prefixes that OpenAI's and Azure's clients use."""
-    service = ChatCompletionsService(shared_state)
-    paths = ("/v1", "/openai/v1", "/openai/deployments/{deployment}")
-    return [Route(f"{prefix}/chat/completions", service.create, methods=["POST"]) for prefix in paths]

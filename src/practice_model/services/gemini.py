@@ -18,27 +18,14 @@ from practice_model.dialects.gemini.signatures import is_signature, normalize_ba
 from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import ParsedRequest
-from practice_model.event_stream import EventStream
-from practice_model.exchange import Exchange, SharedState
-from practice_model.json_text import encode_json
+from practice_model.exchange import EventStream, Exchange, SharedState, encode_json
 from practice_model.play.answer import FakeResponse
 from practice_model.play.gemini_recordings import load_recordings
-from practice_model.play.plans import PlanError
 from practice_model.play.player import Player
 from practice_model.rules import gemini_contents as rules
 
 
-def gemini_routes(shared_state: SharedState) -> list[Route]:
-    """List the routes of the service."""
-    service = _GeminiService(shared_state)
-    return [
-        Route(f"{prefix}/{version}/models/{{model}}:{{method}}", service.generate, methods=["POST"])
-        for prefix in ("/gemini", "")
-        for version in ("v1beta", "v1", "v1beta1")
-    ]
-
-
-class _GeminiService:
+class GeminiService:
     """The service and its state: the parts and signatures that it has issued."""
 
     def __init__(self, shared_state: SharedState) -> None:
@@ -57,21 +44,26 @@ class _GeminiService:
             )
             self._record_issued([item["part"] for item in recording.transcript or () if "part" in item])
 
+    def routes(self) -> list[Route]:
+        """List the routes."""
+        return [
+            Route(f"{prefix}/{version}/models/{{model}}:{{method}}", self.generate, methods=["POST"])
+            for prefix in ("/gemini", "")
+            for version in ("v1beta", "v1", "v1beta1")
+        ]
+
     async def generate(self, request: Request) -> ASGIApp:
         """Respond to a request, streaming or not."""
-        exchange = await Exchange.start(request, self._shared_state.request_log)
+        exchange = await Exchange.start(request, self._shared_state.request_log, error_body)
         model = str(request.path_params["model"])
         method = request.path_params["method"]
         stream = method == "streamGenerateContent"
         if (refusal := self._check_request(request, model, method, exchange.body)) is not None:
-            return _reject(exchange, refusal)
+            return exchange.reject(refusal)
         parsed_request = parse_generate_request(model, exchange.body, stream=stream)
-        try:
-            fake_response = self._player.respond(parsed_request)
-        except PlanError as error:
-            return _reject(exchange, HttpError(400, str(error), "PRACTICE_PLAN"))
+        fake_response = self._player.respond(parsed_request)
         if isinstance(fake_response, HttpError):
-            return _reject(exchange, fake_response)
+            return exchange.reject(fake_response)
         events = self._build_events(fake_response, parsed_request, model, exchange)
         exchange.output = [part for event in events for part in _list_parts(event)]
         self._record_issued(exchange.output)
@@ -79,7 +71,7 @@ class _GeminiService:
             return EventStream(events, fake_response.delivery, request, exchange.record_end, _encode_event)
         await asyncio.sleep(fake_response.delivery.delay_milliseconds / 1000)
         return (
-            exchange.reject(events[-1]["error"]["code"], events[-1])
+            exchange.fail(events[-1]["error"]["code"], events[-1])
             if "error" in events[-1]
             else exchange.respond(events[-1])
         )
@@ -128,13 +120,11 @@ class _GeminiService:
 
 def _build_chunk_format(fake_response: FakeResponse, model: str, exchange: Exchange) -> chunks.ChunkFormat:
     config = get_field(exchange.body, "generationConfig")
-    calling_config = get_field(get_field(exchange.body, "toolConfig"), "functionCallingConfig")
     return chunks.ChunkFormat(
         model=model,
         response_id=str(exchange.response_id),
         is_reasoning=is_reasoning(model),
         includes_thoughts=bool(get_field(get_field(config, "thinkingConfig"), "includeThoughts")),
-        streams_arguments=bool(get_field(calling_config, "streamFunctionCallArguments")),
         chunk_characters=fake_response.delivery.chunk_characters,
     )
 
@@ -159,7 +149,3 @@ def _list_parts(event: Json) -> list[Json]:
 
 def _encode_event(event: Json) -> bytes:
     return b"data: " + encode_json(event) + b"\r\n\r\n"
-
-
-def _reject(exchange: Exchange, error: HttpError) -> ASGIApp:
-    return exchange.reject(error.status, error_body(error), error.retry_after)

@@ -20,11 +20,8 @@ from practice_model.dialects.responses.errors import HttpError
 from practice_model.dialects.responses.items import PIXEL, Json
 from practice_model.dialects.responses.reading import ParsedRequest, input_items
 from practice_model.dialects.responses.transcript import Transcript
-from practice_model.event_stream import EventStream
-from practice_model.exchange import Exchange, SharedState, error_response
-from practice_model.json_text import JsonResponse
+from practice_model.exchange import EventStream, Exchange, JsonResponse, SharedState
 from practice_model.play.answer import Delivery, FakeResponse
-from practice_model.play.plans import PlanError
 from practice_model.play.player import Player
 from practice_model.play.recordings import Recordings
 from practice_model.rules import requests
@@ -53,7 +50,6 @@ class ResponsesService:
         self.rules = rules
         self.store = Store()
         self._player = Player(shared_state.id_generator, recordings, shared_state.plans)
-        self._recordings = recordings
         if recordings:
             self.store.accept_encrypted(recordings.encrypted_values)
 
@@ -71,9 +67,7 @@ class ResponsesService:
             ]
         return [
             *routes,
-            Route("/practice/recordings", self.list_recordings, methods=["GET"]),
             Route("/practice/containers/expire", self.expire_containers, methods=["POST"]),
-            Route("/practice/encrypted/expire", self.expire_encrypted, methods=["POST"]),
         ]
 
     async def create_response(self, request: Request) -> ASGIApp:
@@ -81,14 +75,11 @@ class ResponsesService:
         exchange = await Exchange.start(request, self._shared_state.request_log)
         exchange.body = _with_model(exchange.body)
         if refusal := self._check_request(request, exchange.body):
-            return _reject(exchange, refusal)
+            return exchange.reject(refusal)
         parsed_request = ParsedRequest(exchange.body, self._build_transcript(exchange.body))
-        try:
-            fake_response = self._player.respond(parsed_request)
-        except PlanError as error:
-            return _reject(exchange, HttpError(400, str(error), "practice_plan"))
+        fake_response = self._player.respond(parsed_request)
         if isinstance(fake_response, HttpError):
-            return _reject(exchange, fake_response)
+            return exchange.reject(fake_response)
         return await self._deliver(fake_response, parsed_request, request, exchange)
 
     def _check_request(self, request: Request, body: Any) -> HttpError | None:
@@ -145,21 +136,19 @@ class ResponsesService:
         return response, event_grammar.stream_events(response, fake_response.delivery.chunk_characters)
 
     async def get_response(self, request: Request) -> ASGIApp:
-        """Answer `GET /responses/{id}`; with `stream=true` the events after `starting_after`."""
+        """Answer `GET /responses/{id}`, streaming or not."""
         response_id = request.path_params["response_id"]
         stored_response = self.store.responses.get(response_id)
         if stored_response is None:
             return _build_error_response(_not_found_error(response_id))
         if request.query_params.get("stream") != "true":
             return JsonResponse(stored_response.response)
-        starting_after = int(request.query_params.get("starting_after", "-1"))
-        later_events = [event for event in stored_response.events if event.get("sequence_number", 0) > starting_after]
-        return EventStream(later_events, Delivery(), request, lambda _outcome, _events, _sent_at: None)
+        return EventStream(stored_response.events, Delivery(), request, lambda _outcome, _events, _sent_at: None)
 
     async def delete_response(self, request: Request) -> JsonResponse:
         """Answer `DELETE /responses/{id}`."""
         response_id = request.path_params["response_id"]
-        if not self.store.delete_response(response_id):
+        if self.store.responses.pop(response_id, None) is None:
             return _build_error_response(_not_found_error(response_id))
         return JsonResponse({"id": response_id, "object": "response", "deleted": True})
 
@@ -186,28 +175,9 @@ class ResponsesService:
         created_at = int(time.time())
         return JsonResponse({"id": conversation_id, "object": "conversation", "created_at": created_at, "metadata": {}})
 
-    async def list_recordings(self, _request: Request) -> JsonResponse:
-        """List the recordings: name, model, number of events, the request's user text."""
-        recordings = list(self._recordings.by_name.values()) if self._recordings else []
-        return JsonResponse(
-            [
-                {
-                    "name": recording.name,
-                    "model": recording.stream_version.response.get("model"),
-                    "events": len(recording.events or []),
-                    "user_text": recording.user_text,
-                }
-                for recording in recordings
-            ]
-        )
-
     async def expire_containers(self, _request: Request) -> JsonResponse:
         """Expire all containers, as after twenty idle minutes."""
         return JsonResponse({"expired": self.store.expire_containers()})
-
-    async def expire_encrypted(self, _request: Request) -> JsonResponse:
-        """Reject all earlier encrypted reasoning, as a service with another key does."""
-        return JsonResponse({"expired": self.store.expire_encrypted()})
 
 
 def _with_model(body: Any) -> Any:
@@ -217,13 +187,9 @@ def _with_model(body: Any) -> Any:
     return {"model": reference.get("name"), **request} if reference else cast("Any", body)
 
 
-def _reject(exchange: Exchange, error: HttpError) -> JsonResponse:
-    return exchange.reject(error.status, error.body, error.retry_after)
-
-
 def _not_found_error(response_id: str) -> HttpError:
     return HttpError(404, f"Response with id '{response_id}' not found.")
 
 
 def _build_error_response(error: HttpError) -> JsonResponse:
-    return error_response(error.status, error.body, error.retry_after)
+    return JsonResponse(error.body, error.status)

@@ -170,7 +170,7 @@ def test_call_ids_may_recur_in_a_later_turn():
     """Calls pair with the nearest output; a second output for one call is rejected only by an optional rule."""
     assert check(USER, BARE_CALL, OUTPUT, USER, BARE_CALL, OUTPUT) is None
     assert check(USER, BARE_CALL, OUTPUT, OUTPUT) is None
-    assert get_error_message(USER, BARE_CALL, OUTPUT, OUTPUT, rules=Rules(one_output_per_call=True)) == (
+    assert get_error_message(USER, BARE_CALL, OUTPUT, OUTPUT, rules=Rules(inferred=True)) == (
         f"No tool call found for function call output with call_id {CALL}."
     )
 
@@ -195,9 +195,7 @@ def test_reasoning_is_paired_by_id_with_the_issued_item():
     service_state = build_store(REASONING, CALL_ITEM)
     assert check(USER, REASONING, BARE_CALL, OUTPUT, service_state=service_state) is None
     assert (
-        get_error_message(
-            USER, REASONING, BARE_CALL, OUTPUT, service_state=service_state, rules=Rules(call_needs_id=True)
-        )
+        get_error_message(USER, REASONING, BARE_CALL, OUTPUT, service_state=service_state, rules=Rules(inferred=True))
         == expected_message
     )
 
@@ -208,22 +206,17 @@ def test_stored_reasoning_at_the_end_or_before_a_question_is_rejected():
     assert get_error_message(USER, REASONING) == expected_message
     assert get_error_message(USER, REASONING, USER) == expected_message
     assert check(USER, REASONING, USER, store=False) is None
-    assert (
-        get_error_message(USER, REASONING, USER, store=False, rules=Rules(unstored_needs_follower=True))
-        == expected_message
-    )
+    assert get_error_message(USER, REASONING, USER, store=False, rules=Rules(inferred=True)) == expected_message
 
 
 def test_a_dropped_hosted_call_leaves_reasoning_alone():
-    """Two consecutive reasoning items are rejected by default; the rule can be disabled."""
+    """Two consecutive reasoning items are rejected."""
     second = REASONING | {"id": "rs_2", "encrypted_content": sealed.sign_reasoning("rs_2", "more")}
     service_state = build_store(REASONING, CODE, second, OWN_RESPONSE)
     assert check(USER, REASONING, CODE, second, OWN_RESPONSE, USER, service_state=service_state) is None
     assert get_error_message(USER, REASONING, second, OWN_RESPONSE, USER, service_state=service_state) == (
         f"Item '{RS}' of type 'reasoning' was provided without its required following item."
     )
-    lenient = Rules(dropped_hosted_call=False)
-    assert check(USER, REASONING, second, OWN_RESPONSE, USER, service_state=service_state, rules=lenient) is None
 
 
 def test_without_store_reasoning_may_precede_items_without_ids():
@@ -233,7 +226,7 @@ def test_without_store_reasoning_may_precede_items_without_ids():
     assert check(USER, anonymous, BARE_CALL, OUTPUT, store=False) is None
     assert check(USER, anonymous, RESPONSE, USER, store=False) is None
     assert check(USER, REASONING, RESPONSE, USER, store=False) is None
-    assert check(USER, REASONING, RESPONSE, USER, store=False, rules=Rules(unstored_message_needs_id=True))
+    assert check(USER, REASONING, RESPONSE, USER, store=False, rules=Rules(inferred=True))
 
 
 @pytest.mark.parametrize("item", [CALL_ITEM, OWN_RESPONSE, CODE])
@@ -399,6 +392,14 @@ def test_a_custom_call_needs_its_output():
     assert check(USER, call, output) is None
 
 
+@pytest.mark.parametrize("name", ["", None, "no such tool", "x" * 129, "say\n"])
+def test_the_name_of_a_call_has_letters_digits_underscores_and_dashes(name):
+    """The API rejects other names, also of its own calls."""
+    where = "Invalid 'input[1].name': string does not match pattern."
+    assert get_error_message(USER, CALL_ITEM | {"name": name}, OUTPUT).startswith(where)
+    assert check(USER, CALL_ITEM | {"name": "x" * 128}, OUTPUT) is None
+
+
 def test_encrypted_content_of_another_key_is_rejected():
     """Values issued before the key changed are rejected."""
     service_state = build_store(REASONING, OWN_RESPONSE, is_stored=False)
@@ -407,11 +408,3 @@ def test_encrypted_content_of_another_key_is_rejected():
     assert "could not be verified" in get_error_message(
         USER, REASONING, OWN_RESPONSE, USER, store=False, service_state=service_state
     )
-
-
-@pytest.mark.parametrize("name", ["", None, "no such tool", "x" * 129, "say\n"])
-def test_the_name_of_a_call_has_letters_digits_underscores_and_dashes(name):
-    """The API rejects other names, also of its own calls."""
-    where = "Invalid 'input[1].name': string does not match pattern."
-    assert get_error_message(USER, CALL_ITEM | {"name": name}, OUTPUT).startswith(where)
-    assert check(USER, CALL_ITEM | {"name": "x" * 128}, OUTPUT) is None

@@ -7,7 +7,7 @@ OpenRouter, DeepSeek and vLLM document them.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from practice_model.dialects.chat_completions.messages import CHOICE, CHUNK, build_message
+from practice_model.dialects.chat_completions.messages import CHUNK, build_message
 from practice_model.dialects.responses.items import Json
 from practice_model.dialects.responses.reading import get_item_type
 
@@ -27,11 +27,6 @@ def build_completion(
     message = build_message(items)
     finish_reason = "tool_calls" if message.get("tool_calls") else "stop"
     choices = [_build_choice(0, message, _FINISH_REASONS.get(incomplete, incomplete) if incomplete else finish_reason)]
-    extra_choices = [item for item in items if get_item_type(item) == CHOICE]
-    choices += [
-        _build_choice(index, choice["message"], choice.get("finish_reason") or "stop")
-        for index, choice in enumerate(extra_choices, 1)
-    ]
     usage_counts = {
         "prompt_tokens": usage["input_tokens"],
         "completion_tokens": usage["output_tokens"],

@@ -12,9 +12,6 @@ MESSAGE: Final = "chat.completion.message"
 CHUNK: Final = "chat.completion.chunk"
 """Type of a plan's item that is one event of the stream, sent unchanged except for missing fields."""
 
-CHOICE: Final = "chat.completion.choice"
-"""Type of a plan's item that is another choice: ``message`` and ``finish_reason``."""
-
 
 def items_from_messages(messages: Iterable[Json]) -> list[Json]:
     """Convert messages to items.

@@ -27,7 +27,6 @@ class ChunkFormat:
         response_id: id of the response.
         is_reasoning: whether parts have signatures, and calls have ids.
         includes_thoughts: whether the response contains thoughts.
-        streams_arguments: whether function arguments are streamed.
         chunk_characters: length of the text chunks.
     """
 
@@ -35,7 +34,6 @@ class ChunkFormat:
     response_id: str
     is_reasoning: bool
     includes_thoughts: bool
-    streams_arguments: bool
     chunk_characters: int
 
 
@@ -129,13 +127,6 @@ def build_chunks(
 
 
 def _split_part(part: Json, chunk_format: ChunkFormat) -> Iterator[Json]:
-    if (
-        "functionCall" in part
-        and chunk_format.streams_arguments
-        and part.keys() <= {"functionCall", "thoughtSignature"}
-    ):
-        yield from _split_arguments(part, chunk_format.chunk_characters)
-        return
     text = part.get("text")
     if not isinstance(text, str) or not part.keys() <= {"text", "thought", "thoughtSignature"}:
         yield part
@@ -148,25 +139,3 @@ def _split_part(part: Json, chunk_format: ChunkFormat) -> Iterator[Json]:
     )
     if "thoughtSignature" in part:
         yield {"text": "", "thoughtSignature": part["thoughtSignature"]}
-
-
-def _split_arguments(part: Json, chunk_characters: int) -> Iterator[Json]:
-    call = dict(part["functionCall"])
-    args = cast("Json", call.pop("args"))
-    yield {**part, "functionCall": {**call, "willContinue": True}}
-    for name, value in args.items():
-        json_path = f"$.{name}"
-        if isinstance(value, str):
-            for start in range(0, len(value), chunk_characters):
-                partial_argument = {
-                    "jsonPath": json_path,
-                    "stringValue": value[start : start + chunk_characters],
-                    "willContinue": True,
-                }
-                yield {"functionCall": {"partialArgs": [partial_argument], "willContinue": True}}
-            value = ""  # noqa: PLW2901 - the last partial argument
-        value_field = "stringValue" if isinstance(value, str) else "numberValue"
-        if isinstance(value, bool):
-            value_field = "boolValue"
-        yield {"functionCall": {"partialArgs": [{"jsonPath": json_path, value_field: value}], "willContinue": True}}
-    yield {"functionCall": {}}

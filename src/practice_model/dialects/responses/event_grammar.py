@@ -42,7 +42,8 @@ def _envelope(kind: str, response: Mapping[str, Any]) -> Json:
 def _item_events(item: Json, output_index: int, chunk_characters: int) -> Iterator[Json]:
     indices = {"output_index": output_index}
     yield {"type": "response.output_item.added", **indices, "item": _build_opening_item(item)}
-    for event in WRITERS.get(item["type"], _write_nothing)(item, chunk_characters):
+    writer = WRITERS.get(item["type"])
+    for event in writer(item, chunk_characters) if writer else ():
         yield {"type": event.pop("type"), "item_id": item["id"], **indices, **event}
     yield {"type": "response.output_item.done", **indices, "item": item}
 
@@ -63,10 +64,6 @@ _INITIAL_VALUES: dict[str, dict[str, Any]] = {
     "code_interpreter_call": {"code": "", "outputs": None},
     "custom_tool_call": {"input": ""},
 }
-
-
-def _write_nothing(_item: Json, _chunk_characters: int) -> Iterator[Json]:
-    yield from ()
 
 
 def _write_message(item: Json, chunk_characters: int) -> Iterator[Json]:

@@ -135,15 +135,3 @@ def logged(context):
         if not context.is_replaying:
             logging.getLogger("app").warning("new step %d", number)
     return "logged"
-
-
-runs = []
-
-
-@app.orchestration_trigger(context_name="context")
-def unsteady(context):
-    """Return how often its code has run: what is committed is what a replay gave."""
-    runs.append(context.instance_id)
-    for number in range(3):
-        yield context.call_activity("work", number)
-    return runs.count(context.instance_id)
