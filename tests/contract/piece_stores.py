@@ -18,6 +18,8 @@ class PieceBackend:
     """One place where pieces are kept. Each call of `store` is what another process would have."""
 
     is_encrypted = False
+    erasing_seconds = 0.0
+    """After a deletion, until its bytes are nowhere."""
 
     def __init__(self) -> None:
         self.opened: list[BlobStore] = []
@@ -48,6 +50,8 @@ class PieceBackend:
 
 class SqlitePieces(PieceBackend):
     """A file."""
+
+    erasing_seconds = 60.0
 
     def __init__(self, path: Path | str) -> None:
         super().__init__()

@@ -54,6 +54,9 @@ ERASE_ACTIVITY: Final = "erase_agent_session"
 RETRY_SECONDS: Final = (1, 2, 4, 8, 16, 32, *(60,) * 10, *(600,) * 140)
 """Pauses between attempts: a store outage of a day delays an erasure without ending it."""
 
+FILES_SECONDS: Final = 60
+"""Until no file of a store has anything of an erased session: SQLite files are written anew when nobody writes."""
+
 _AT_ONCE: Final = 2
 _GROUP: Final = 500
 """Turns between two checkpoints from which an interrupted erasure resumes."""
@@ -318,7 +321,7 @@ class _Erasing:
 
         namespaces = [turn_log_id(self._agent, self._session_id, turn_id) for turn_id in turns]
         await asyncio.gather(*map(erase, turns, namespaces))
-        await self._log.delete(*namespaces)  # rewrites the files that contain them, so many turns at a time
+        await self._log.delete(*namespaces)
         reach("erasure.between_turns")
 
     async def delete_blobs(self, session: Session) -> None:

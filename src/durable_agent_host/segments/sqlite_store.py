@@ -189,7 +189,7 @@ class SqliteBlobStore:
                 return len(rows)
 
             deleted_count += await self._worker.write(Change(delete_group))
-        await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
+        self._worker.clean_soon()
         return deleted_count
 
     async def hold(self, namespace: str, holder: str) -> None:

@@ -2,7 +2,7 @@
 
 Theory of operation. One thread of the process writes. Jobs that arrive during a transaction go together into the next
 one (group commit), unless one of them can never be written: then each goes into one of its own. Readers have their own
-threads and connections and never wait for the writer. Another thread checkpoints the write-ahead log and cleans the
+threads and connections and never wait for the writer. `FileMaintenance` checkpoints the write-ahead log and cleans the
 file. Several processes may share the file. Writers wait while the file is locked or its disk is full.
 """
 
@@ -19,6 +19,7 @@ from durable_agent_host.concurrency.event_loop_thread import LoopBatcher
 from durable_agent_host.concurrency.thread_safe_waiters import Promise, wake_all
 from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, LogError
 from sqlite_store.file import SqliteFile, SqliteFileError, SqliteFullError, is_final, is_of_job
+from sqlite_store.maintenance import FileMaintenance
 
 _READERS: Final = 4
 _GROUP_BYTES: Final = 8 * 1024 * 1024
@@ -116,7 +117,7 @@ class SqliteWorker:
         self._writer: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
         self._readers: ThreadPoolExecutor | None = None
-        self._maintenance: ThreadPoolExecutor | None = None
+        self._maintenance: FileMaintenance | None = None
         self._connections = threading.local()
         self._is_closed = False
         self._failure: LogError | None = None
@@ -148,7 +149,7 @@ class SqliteWorker:
                 raise self._explain(error) from error
 
         with self._start_lock:
-            read_future = self._start()[0].submit(run)
+            read_future = self._start().submit(run)
         return await asyncio.wrap_future(read_future)
 
     async def check(self, job: Job) -> None:
@@ -161,18 +162,12 @@ class SqliteWorker:
             raise self._failure
         await self.write(job)
 
-    async def clean(self) -> None:
-        """Remove all deleted data from the files, and return its space to the disk.
-
-        Raises:
-            LogError: the files could not be cleaned.
-        """
+    def clean_soon(self) -> None:
+        """Have what was deleted leave the files, and its space return to the disk, within a minute."""
         with self._start_lock:
-            cleaning = self._start()[1].submit(self._file.clean, self._file.next_cleaning, self._retry_seconds)
-        try:
-            await asyncio.wrap_future(cleaning)
-        except SqliteFileError as error:
-            raise self._explain(error) from error
+            self._start()
+            assert self._maintenance is not None
+            self._maintenance.clean_soon()
 
     async def close(self) -> None:
         """Stop the threads and close the file, after pending writes."""
@@ -185,9 +180,10 @@ class SqliteWorker:
             if self._writer is not None:
                 self._jobs.put(None)
                 self._writer.join()
-            for threads in (self._readers, self._maintenance):
-                if threads is not None:
-                    threads.shutdown()
+            if self._readers is not None:
+                self._readers.shutdown()
+            if self._maintenance is not None:
+                self._maintenance.stop()
             self._file.close()
 
     def _post(self, jobs: list[Job]) -> None:
@@ -202,15 +198,16 @@ class SqliteWorker:
             else:
                 self._jobs.put(jobs)
 
-    def _start(self) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
+    def _start(self) -> ThreadPoolExecutor:
+        """Start the threads, at the first call; return the readers'."""
         if self._is_closed:
             raise LogError(f"{self._file.name} are closed")
-        if self._readers is None or self._maintenance is None:
+        if self._readers is None:
             self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix=f"{self._name}-reader")
-            self._maintenance = ThreadPoolExecutor(1, thread_name_prefix=f"{self._name}-maintenance")
+            self._maintenance = FileMaintenance(self._file)
             self._writer = threading.Thread(target=self._run, name=f"{self._name}-writer", daemon=True)
             self._writer.start()
-        return self._readers, self._maintenance
+        return self._readers
 
     def _run(self) -> None:
         """Write group after group, until `close`."""
@@ -289,10 +286,8 @@ class SqliteWorker:
                     connection.execute("ROLLBACK")
                 raise
         self.durable_writes += 1
-        if self._file.is_checkpoint_overdue():
-            self._file.checkpoint(should_wait=True)
-        elif self._maintenance is not None and self._file.is_checkpoint_due():
-            self._maintenance.submit(self._file.checkpoint)
+        if self._maintenance is not None:
+            self._maintenance.count_commit()
 
 
 def _deliver_results(jobs: Sequence[Job]) -> None:

@@ -299,7 +299,7 @@ class SqliteTurnLog:
                 _delete_log(connection, log_id)
 
         await self._worker.write(Change(delete_logs))
-        await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
+        self._worker.clean_soon()
 
     async def sweep(self, *, older_than_seconds: float) -> int:
         """Delete logs without an append for that long; see the protocol."""
@@ -316,7 +316,7 @@ class SqliteTurnLog:
 
         swept = await self._worker.write(Change(delete_old_logs))
         if swept:
-            await self._worker.clean()
+            self._worker.clean_soon()
         return swept
 
     async def request_cancel(self, log_id: str) -> None:

@@ -6,8 +6,8 @@ has ``decide`` turn the returned actions into changes, and commits all changes i
 ``sqlite_store``). After a crash, work continues from the last commit: uncommitted work runs again, committed
 work never does. ``crash_points`` names the points at which tests kill the process to prove it.
 
-Text that was deleted leaves the files, and freed space goes back to the disk (``Worker.clean_up``, ``checkpoints``, and
-the package ``sqlite_store``). Nothing is deleted unless a client asks for it.
+Text that was deleted leaves the files within a minute, and freed space goes back to the disk (the package
+``sqlite_store``). Nothing is deleted unless a client asks for it.
 
 An orchestrator may stay in memory between episodes and receive only new events (``run_cache``). This saves time
 and changes no answer. ``FUNCTIONS_HOST_ALWAYS_REPLAY=1`` turns it off.

@@ -8,8 +8,8 @@ to again.
 SQLite silently ignores a damaged or missing write-ahead log. So commits are counted, in the file and in a mark beside
 it: a file with a lower count than its mark has lost commits, which is reported when it is opened.
 
-What is deleted is overwritten, and ``erase`` empties the log of it. Freed pages are reused, and given back to the disk
-by ``shrink``, in slices.
+What is deleted is overwritten, and ``erase`` has the file written anew without it, which gives freed pages back to the
+disk.
 """
 
 import asyncio
@@ -23,22 +23,18 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any, cast
 
-from functions_host.engine.checkpoints import Checkpointer
 from functions_host.engine.commit_mark import CommitMark
 from functions_host.engine.crash_points import reach
 from sqlite_store.file import SqliteContent, SqliteFile, SqliteFileError, SqliteVersionError
+from sqlite_store.maintenance import FileMaintenance
 
 _logger = logging.getLogger(__name__)
 _CHECKED_BYTES = 256 * 1024 * 1024
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 _MIN_FREE_BYTES = 1024 * 1024
-_MIN_FREE_PAGES = 256
-_FREE_PAGES_DIVISOR = 8
-_SLICE_PAGES = 256
 _BUSY_MILLISECONDS = 10
 _BUSY_PAUSE_SECONDS = 0.05
 _LONG_WAIT_SECONDS = 1.0
-_SPACE = ("freelist_count", "page_count")
 _COUNTER = "CREATE TABLE commits(one INTEGER PRIMARY KEY, count INTEGER NOT NULL);INSERT INTO commits VALUES(1, 0);"
 
 
@@ -99,13 +95,11 @@ class Database:
         self._damage: StoreDamagedError | None = None
         self._full: StoreFullError | None = None
         self._identities: dict[str, tuple[int, int]] = {}
-        was_killed = path.with_name(f"{path.name}-wal").exists()  # whoever closes the database removes it
         content = SqliteContent(
             description="database",
             version=version,
             schema=schema + _COUNTER,
             has_short_rows=True,
-            keeps_free_pages=True,
         )
         self._file = SqliteFile(path, content)
         try:
@@ -126,7 +120,7 @@ class Database:
         self._count: int = self.read("SELECT count FROM commits")[0][0]
         self._mark = CommitMark(path.with_name(f"{path.name}-mark"))
         self._mark.compare(path, self._count)
-        self._checkpointer = Checkpointer(self._file, erase_first=was_killed)
+        self._maintenance = FileMaintenance(self._file)
         self._watch_files()
 
     def _check(self, max_bytes: int | None) -> None:
@@ -149,7 +143,7 @@ class Database:
 
     def close(self) -> None:
         """Checkpoint the write-ahead log and close the file."""
-        self._checkpointer.stop()
+        self._maintenance.stop()
         self._file.close()
         self._mark.close()
 
@@ -204,25 +198,8 @@ class Database:
             raise self._explain(error) from error
 
     def erase(self) -> None:
-        """Have everything that was deleted leave the files, within about a second."""
-        self._checkpointer.erase()
-
-    def shrink(self) -> int:
-        """Give a slice of the unused pages back to the disk; returns how many, 0 when there are none to give.
-
-        An eighth of the file, at least a megabyte, stays for what comes next.
-
-        Raises:
-            StoreError: nothing was written.
-        """
-        free, count = (self.read(f"PRAGMA {name}")[0][0] for name in _SPACE)
-        spare = free - max(_MIN_FREE_PAGES, count // _FREE_PAGES_DIVISOR)
-        if spare <= 0:
-            return 0
-        page_count = min(spare, _SLICE_PAGES)
-        with self.transaction("shrink") as db:
-            db.execute(f"PRAGMA incremental_vacuum({page_count})").fetchall()
-        return page_count
+        """Have everything that was deleted leave the files, and its space return to the disk, within a minute."""
+        self._maintenance.clean_soon()
 
     @contextmanager
     def transaction(self, kind: str) -> Generator[sqlite3.Connection]:
@@ -248,7 +225,7 @@ class Database:
         self._count += 1
         self._mark.set(self._count)
         reach(f"{kind}.after_commit")
-        self._checkpointer.count_commit()
+        self._maintenance.count_commit()
 
     def _explain(self, error: sqlite3.Error) -> StoreError:
         name = getattr(error, "sqlite_errorname", "")

@@ -81,7 +81,6 @@ class SqliteStore:
         self.check_free_space = self._db.check_free_space
         self.prove = self._db.prove
         self.erase = self._db.erase
-        self.shrink = self._db.shrink
         self._transaction = self._db.transaction
 
     def close(self) -> None:

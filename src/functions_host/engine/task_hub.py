@@ -238,7 +238,7 @@ class TaskHub:
                 )
             self._store.purge_instances([record.key])
             self._worker.evict(instance_id)
-        self._worker.clean_up()
+        self._store.erase()
 
     async def purge_all(self, instance_filter: InstanceFilter) -> int:
         """Delete all instances that have ended and that the filter matches; returns how many.
@@ -253,7 +253,7 @@ class TaskHub:
                 self._worker.evict(instance_id)
             count += len(ended_instances)
             batch = replace(batch, after_key=ended_instances[-1][0])
-            self._worker.clean_up()
+            self._store.erase()
             await asyncio.sleep(0)
         return count
 

@@ -33,8 +33,6 @@ from functions_host.engine.sqlite_store import SqliteStore
 from functions_host.engine.store_records import ActivityItem, EntityCommit, EpisodeCommit
 
 _logger = logging.getLogger(__name__)
-_SHRINK_PAUSE_SECONDS = 0.02
-_STORE = "the store"
 _BUSY_SECONDS = 300.0
 """How long an outcome waits for a file that another program holds locked; after that, its function runs again."""
 _MIN_CACHED_EVENTS = 16
@@ -92,7 +90,6 @@ class Worker:
         self._instances = KeyedJobs[str]("Orchestration", limits.orchestrators, self._run_instance)
         self._activities = KeyedJobs[ActivityItem]("Activity", limits.activities, self._run_activity)
         self._entities = KeyedJobs[str]("Entity", limits.entities, self._run_entity)
-        self._clean_up = KeyedJobs[str]("Clean-up of", 1, self._shrink)
         self._runs = RunCache(store, functions.release_orchestrator)
         self._alarm = Alarm(clock, self._instances.wake)
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
@@ -109,13 +106,11 @@ class Worker:
         for entity_id in self.store.pending_entity_ids():
             self._entities.wake(entity_id)
         self._alarm.add(self.store.pending_timers())
-        self._clean_up.wake(_STORE)  # what the process before has not finished
 
     async def stop(self) -> None:
         """Abandon running work; the next start runs it again."""
         self._alarm.cancel()
         tasks = [*self._instances.cancel(), *self._activities.cancel(), *self._entities.cancel()]
-        tasks += self._clean_up.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
@@ -139,19 +134,6 @@ class Worker:
         if run is not None:
             run.is_closed = True
         self._announce_end(instance_id)
-
-    def clean_up(self) -> None:
-        """Have what was deleted leave the files, and the space that it took go back to the disk, beside other work."""
-        self.store.erase()
-        self._clean_up.wake(_STORE)
-
-    async def _shrink(self, _: str) -> None:
-        shrunk_pages = 0
-        while count := self.store.shrink():
-            shrunk_pages += count
-            await asyncio.sleep(_SHRINK_PAUSE_SECONDS)
-        if shrunk_pages:
-            self.store.erase()  # of the pages that were moved, too
 
     def set_suspended(self, instance_id: str, is_suspended: bool) -> None:
         """Suspend or resume the episodes of an instance."""
@@ -306,7 +288,7 @@ class Worker:
             commit = EntityCommit(entity_id, self.clock(), queued_items[-1].seq, ())
             await self._call_entity(commit, [item.operation for item in queued_items])
             if await when_unlocked(lambda commit=commit: self.store.commit_entity(commit), _BUSY_SECONDS):
-                self.clean_up()
+                self.store.erase()
             for reply, _ in commit.replies:
                 self._instances.wake(reply.caller.instance_id)
 
