@@ -3,10 +3,11 @@
 Deleted data is nowhere in the files once `SqliteFile.clean` returns, and the write-ahead log is checkpointed and empty.
 SQLite overwrites what is deleted (``secure_delete``). It does not overwrite the copies that it leaves where it splits
 and merges pages, so a file whose rows share pages is written anew (``VACUUM``); of other files, freed pages are cut
-off. `FileMaintenance` calls `SqliteFile.clean` when nobody has to wait for it.
+off. `FileMaintenance` has files written anew when nobody has to wait for it.
 """
 
 import logging
+import shutil
 import sqlite3
 import threading
 import time
@@ -29,6 +30,8 @@ _FREED_AT_ONCE: Final = 256
 _FREEING_PAUSE_SECONDS: Final = 0.002
 _SHORT_CHECKPOINT_SECONDS: Final = 0.005
 _MAX_CHECKPOINTS: Final = 5
+_COPIES_OF_VACUUM: Final = 2
+"""A temporary file, and the write-ahead log."""
 _DAMAGED: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 
 
@@ -98,6 +101,7 @@ class SqliteFile:
         self.was_left_open = self._wal.exists()
         self._checkpoint_at = _BYTES_BETWEEN_CHECKPOINTS
         self._checkpointing = threading.Lock()
+        self._cleaning = threading.Lock()
         self._identity: tuple[int, int] | None = None
         self._connections: list[sqlite3.Connection] = []
 
@@ -227,12 +231,17 @@ class SqliteFile:
             SqliteFullError: there is no room to do it.
             SqliteFileError: the files could not be cleaned, because another program reads or writes them all the time.
         """
+        with self._cleaning:
+            self._clean(retry_seconds)
+
+    def _clean(self, retry_seconds: float) -> None:
         is_freed = False
         deadline = time.monotonic() + retry_seconds
         pause = _BUSY_PAUSE_SECONDS
         while True:
             try:
                 if not is_freed:
+                    self._fold_log()  # gives room back, before anything takes some
                     self._free_pages()
                     is_freed = True
                 if self._fold_log():
@@ -255,6 +264,8 @@ class SqliteFile:
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("PRAGMA synchronous=NORMAL")  # the checkpoint that follows waits for the disk
             if self.content.has_short_rows:
+                if shutil.disk_usage(self._path.parent).free < _COPIES_OF_VACUUM * self._path.stat().st_size:
+                    raise SqliteFullError(f"{self.name} cannot be written anew without what was deleted")
                 connection.execute("VACUUM")
                 return
             free = _pragma(connection, "freelist_count")

@@ -8,8 +8,6 @@ from typing import Final
 from sqlite_store.file import SqliteFile, SqliteFileError
 
 _LOGGER = logging.getLogger(__name__)
-_COLLECT_SECONDS: Final = 0.1
-"""Deletions come in numbers."""
 _IDLE_SECONDS: Final = 1.0
 _MAX_DELAY_SECONDS: Final = 45.0
 """Between a deletion and the start of the cleaning; with the time that this takes, less than a minute."""
@@ -64,8 +62,8 @@ class FileMaintenance:
             self._is_due.clear()
             if self._pause_seconds() == 0:
                 self._clean()
-            elif self._file.is_checkpoint_due():
-                self._file.checkpoint()
+            elif self._deleted_at is not None or self._file.is_checkpoint_due():
+                self._file.checkpoint()  # after a deletion, overwrites it at once, except for copies
         if self._deleted_at is not None:
             self._clean()
 
@@ -74,10 +72,8 @@ class FileMaintenance:
         deleted_at = self._deleted_at
         if deleted_at is None:
             return None
-        earliest = deleted_at + _COLLECT_SECONDS
-        if self._file.content.has_short_rows:
-            earliest = max(earliest, min(self._committed_at + _IDLE_SECONDS, deleted_at + _MAX_DELAY_SECONDS))
-        return max(earliest - time.monotonic(), 0.0)
+        begin = min(max(self._committed_at, deleted_at) + _IDLE_SECONDS, deleted_at + _MAX_DELAY_SECONDS)
+        return max(begin - time.monotonic(), 0.0)
 
     def _clean(self) -> None:
         self._deleted_at = None

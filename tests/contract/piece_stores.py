@@ -51,8 +51,6 @@ class PieceBackend:
 class SqlitePieces(PieceBackend):
     """A file."""
 
-    erasing_seconds = 60.0
-
     def __init__(self, path: Path | str) -> None:
         super().__init__()
         self.path = Path(path)

@@ -292,7 +292,7 @@ async def test_a_large_piece(pieces):
 
 
 async def test_nothing_of_a_deleted_piece_is_left(pieces):
-    """Soon after deleting, nothing of the pieces' bytes is in any file or blob; those that stay are there."""
+    """When deleting returns, nothing of the pieces' bytes is in any file or blob; those that stay are there."""
     store, chance = pieces.store(), random.Random(7)
     retained_blobs: dict[str, bytes] = {}
     deleted_blobs: dict[str, bytes] = {}

@@ -102,10 +102,9 @@ class BlobStore(Protocol):
         ...
 
     async def delete(self, namespace: str, names: Collection[str], *, older_than_seconds: float = 0.0) -> int:
-        """Delete pieces; idempotent.
+        """Delete pieces; idempotent. When it returns, their bytes cannot be found in the store's files or blobs.
 
-        When it returns, their bytes cannot be found in the store's blobs; in a SQLite file, a minute later at the
-        latest. Many names in one call cost much less than many calls.
+        Many names in one call cost much less than many calls.
 
         Args:
             namespace: of the pieces.

@@ -12,11 +12,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
-from durable_agent_host.concurrency.event_loop_thread import LoopBatcher
-from durable_agent_host.concurrency.thread_safe_waiters import Promise, wake_all
 from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, LogError
 from sqlite_store.file import SqliteFile, SqliteFileError, SqliteFullError, is_final, is_of_job
 from sqlite_store.maintenance import FileMaintenance
@@ -26,53 +24,34 @@ _GROUP_BYTES: Final = 8 * 1024 * 1024
 
 
 class Job:
-    """A job for the writer's thread; created in the loop that waits for it.
-
-    Args:
-        size_bytes: approximate size of the written data.
-        is_retried: whether it is retried while the file is not writable.
-
-    Attributes:
-        size_bytes: approximate size of the written data.
-        promise: of the result.
-        result: for the promise, once written.
-        refusal: why it was not written, or None.
-        is_retried: whether it is retried while the file is not writable.
-    """
-
-    def __init__(self, size_bytes: int = 0, *, is_retried: bool = True) -> None:
-        self.size_bytes = size_bytes
-        self.promise = Promise()
-        self.result: Any = None
-        self.refusal: Exception | None = None
-        self.is_retried = is_retried
-
-
-class Change(Job):
-    """A change of the file.
+    """A change of the file, for the writer's thread.
 
     Args:
         change: called within a transaction, again if that fails; returns the result.
         size_bytes: approximate size of the written data.
         is_retried: whether it is retried while the file is not writable.
+
+    Attributes:
+        size_bytes: approximate size of the written data.
+        is_retried: whether it is retried while the file is not writable.
+        future: of the result.
+        result: for the future, once written.
+        refusal: why it was not written, or None.
     """
 
     def __init__(
         self, change: Callable[[sqlite3.Connection], Any], size_bytes: int = 0, *, is_retried: bool = True
     ) -> None:
-        super().__init__(size_bytes, is_retried=is_retried)
+        self.size_bytes = size_bytes
+        self.is_retried = is_retried
+        self.future: Future[Any] = Future()
+        self.result: Any = None
+        self.refusal: Exception | None = None
         self._change = change
 
     def do(self, connection: sqlite3.Connection) -> None:
         """Make the change, within the open transaction."""
         self.result = self._change(connection)
-
-
-def do_changes(connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
-    """Make the changes of a group, one after the other."""
-    for job in jobs:
-        assert isinstance(job, Change)
-        job.do(connection)
 
 
 def _ignore_commit(jobs: Sequence[Job]) -> None:
@@ -86,7 +65,6 @@ class SqliteWorker:
         file: the file.
         name: of the threads.
         retry_seconds: how long a write is retried while the file is locked or its disk is full.
-        write: performs a group of jobs, within a transaction; may set their refusals.
         on_commit: notified of a committed group, before its callers are.
         retries_when_full: whether a write is retried while the disk is full; otherwise it fails immediately.
 
@@ -100,7 +78,6 @@ class SqliteWorker:
         name: str,
         retry_seconds: float,
         *,
-        write: Callable[[sqlite3.Connection, Sequence[Job]], None] = do_changes,
         on_commit: Callable[[Sequence[Job]], None] = _ignore_commit,
         retries_when_full: bool = True,
     ) -> None:
@@ -108,11 +85,9 @@ class SqliteWorker:
         self._file = file
         self._name = name
         self._retry_seconds = retry_seconds
-        self._write = write
         self._on_commit = on_commit
         self._retries_when_full = retries_when_full
-        self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
-        self._batches = LoopBatcher[Job](self._post)
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._start_lock = threading.Lock()
         self._writer: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
@@ -129,8 +104,10 @@ class SqliteWorker:
             LogError: the file cannot be written.
             Exception: the job was refused for its own reason.
         """
-        self._batches.add(job, job.promise.loop)
-        return await job.promise.future
+        with self._start_lock:
+            self._start()
+            self._jobs.put(job)
+        return await asyncio.wrap_future(job.future)
 
     async def read[T](self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query in a reader's thread.
@@ -162,8 +139,19 @@ class SqliteWorker:
             raise self._failure
         await self.write(job)
 
+    async def clean(self) -> None:
+        """Remove all deleted data from the files, and return its space to the disk.
+
+        Raises:
+            LogError: the files could not be cleaned.
+        """
+        try:
+            await asyncio.to_thread(self._file.clean, self._retry_seconds)
+        except SqliteFileError as error:
+            raise self._explain(error) from error
+
     def clean_soon(self) -> None:
-        """Have what was deleted leave the files, and its space return to the disk, within a minute."""
+        """Do what `clean` does within a minute, when nobody has to wait for it."""
         with self._start_lock:
             self._start()
             assert self._maintenance is not None
@@ -171,7 +159,6 @@ class SqliteWorker:
 
     async def close(self) -> None:
         """Stop the threads and close the file, after pending writes."""
-        await asyncio.sleep(0)  # jobs of this step are handed over
         await asyncio.to_thread(self._stop)
 
     def _stop(self) -> None:
@@ -185,18 +172,6 @@ class SqliteWorker:
             if self._maintenance is not None:
                 self._maintenance.stop()
             self._file.close()
-
-    def _post(self, jobs: list[Job]) -> None:
-        """Hand the jobs of one step of a loop to the writer: turns that write at the same tick share a commit."""
-        with self._start_lock:
-            try:
-                self._start()
-            except LogError as error:
-                for job in jobs:
-                    job.refusal = error
-                _deliver_results(jobs)
-            else:
-                self._jobs.put(jobs)
 
     def _start(self) -> ThreadPoolExecutor:
         """Start the threads, at the first call; return the readers'."""
@@ -267,9 +242,9 @@ class SqliteWorker:
         """Wait for a job; return it with all others that wait, and whether it is the last group."""
         group: list[Job] = []
         size_bytes = 0
-        while (jobs := self._jobs.get()) is not None:
-            group += jobs
-            size_bytes += sum(job.size_bytes for job in jobs)
+        while (job := self._jobs.get()) is not None:
+            group.append(job)
+            size_bytes += job.size_bytes
             if size_bytes > _GROUP_BYTES or self._jobs.empty():
                 return group, False
         return group, True
@@ -279,7 +254,8 @@ class SqliteWorker:
         with self._file.writing:
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                self._write(connection, group)
+                for job in group:
+                    job.do(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -291,7 +267,11 @@ class SqliteWorker:
 
 
 def _deliver_results(jobs: Sequence[Job]) -> None:
-    """Deliver results and refusals to the callers; callable from any thread."""
+    """Deliver results and refusals to the callers that still wait."""
     for job in jobs:
-        job.promise.keep(job.result, job.refusal)
-    wake_all(job.promise for job in jobs)
+        if not job.future.set_running_or_notify_cancel():
+            continue
+        if job.refusal is None:
+            job.future.set_result(job.result)
+        else:
+            job.future.set_exception(job.refusal)
