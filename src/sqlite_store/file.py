@@ -241,7 +241,6 @@ class SqliteFile:
         while True:
             try:
                 if not is_freed:
-                    self._fold_log()  # gives room back, before anything takes some
                     self._free_pages()
                     is_freed = True
                 if self._fold_log():
@@ -264,6 +263,7 @@ class SqliteFile:
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("PRAGMA synchronous=NORMAL")  # the checkpoint that follows waits for the disk
             if self.content.has_short_rows:
+                self._fold_log()  # gives room back
                 if shutil.disk_usage(self._path.parent).free < _COPIES_OF_VACUUM * self._path.stat().st_size:
                     raise SqliteFullError(f"{self.name} cannot be written anew without what was deleted")
                 connection.execute("VACUUM")

@@ -17,7 +17,7 @@ from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, approval_purpose
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
-from durable_agent_host.durable.ownership_claims import OwnerCache, OwnershipClaims
+from durable_agent_host.durable.ownership_claims import OwnershipClaims
 from durable_agent_host.durable.session_copies import SessionCopier
 from durable_agent_host.durable.session_documents import (
     Access,
@@ -204,7 +204,6 @@ class TurnClient:
         probes: check the stores, before a turn starts and for health.
         storage: stores long requests, reads long answers and what sessions have outside their entities.
         external_sessions: data kept by the app's history providers.
-        owner_cache: owners, of the process.
         hub: plain or encrypting access to the task hub.
 
     Attributes:
@@ -222,7 +221,6 @@ class TurnClient:
         *,
         storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
         external_sessions: ExternalSessions | None = None,
-        owner_cache: OwnerCache | None = None,
         hub: TaskHub,
     ) -> None:
         self.check_keys = hub.check
@@ -237,7 +235,7 @@ class TurnClient:
         self.copies = SessionCopier(self.documents)
         self.contexts = SessionContexts(self.documents, storage)
         self.erasures = Erasures(client)
-        self.claims = OwnershipClaims(client, self.documents, self._secret, owner_cache or OwnerCache())
+        self.claims = OwnershipClaims(client, self.documents, self._secret)
         self._reader = TurnReader(client, self.documents)
 
     def files(
@@ -415,7 +413,7 @@ class TurnClient:
 
     async def is_at_work(self, instance_id: str) -> bool:
         """Return whether there is an orchestration of this id that has not ended."""
-        return not await has_ended(self._client, instance_id, None)
+        return not await has_ended(self._client, instance_id)
 
     async def session(self, agent: str, session_id: str) -> Session | None:
         """Read a session; see `SessionDocuments.session`."""
