@@ -37,7 +37,7 @@ from durable_agent_host.model.session import Session, without_overlay
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import entries_of_context, stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
-from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, SessionKey, TurnDataStorage
+from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage
 from durable_agent_host.session.context_selection import StoredContext
 from durable_agent_host.session.receipts import is_same_request, turn_from_receipt
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
@@ -216,11 +216,11 @@ class TurnClient:
         self,
         client: DurableOrchestrationClient,
         wakeups: Notifier,
-        stopper: TurnStopper | None = None,
-        probes: StoreProbes | None = None,
+        stopper: TurnStopper,
+        probes: StoreProbes,
         *,
-        storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
-        external_sessions: ExternalSessions | None = None,
+        storage: TurnDataStorage,
+        external_sessions: ExternalSessions,
         hub: TaskHub,
     ) -> None:
         self.check_keys = hub.check
@@ -230,8 +230,8 @@ class TurnClient:
         self.storage = storage
         self._client = client
         self._wakeups = wakeups
-        self._stopper = stopper or TurnStopper()
-        self.documents = SessionDocuments(client, storage, external_sessions or ExternalSessions({}))
+        self._stopper = stopper
+        self.documents = SessionDocuments(client, storage, external_sessions)
         self.copies = SessionCopier(self.documents)
         self.contexts = SessionContexts(self.documents, storage)
         self.erasures = Erasures(client)
@@ -421,12 +421,11 @@ class TurnClient:
 
     async def check_log(self) -> None:
         """Check that the turn log is writable; raises `LogUnavailableError`."""
-        if self._probes is not None:
-            await self._probes.check_log()
+        await self._probes.check_log()
 
     async def find_problems(self) -> dict[str, Exception | None]:
         """Check which stores are writable; see `StoreProbes.find_problems`."""
-        return await self._probes.find_problems(self._client) if self._probes else {}
+        return await self._probes.find_problems(self._client)
 
 
 def is_store_error(error: BaseException) -> bool:
