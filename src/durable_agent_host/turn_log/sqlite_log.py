@@ -65,9 +65,9 @@ def find_log(connection: sqlite3.Connection, log_id: str) -> KnownLog | None:
     row = connection.execute(_FIND_LOG, (log_id,)).fetchone()
     if row is None:
         return None
-    key, attempt, next_offset, last_place = row
+    key, attempt, next_offset, last_row_key = row
     # The last entry is the one before the next offset, unless all have been truncated.
-    is_end = last_place is None or next_offset == last_place - key * OFFSETS + 1
+    is_end = last_row_key is None or next_offset == last_row_key - key * OFFSETS + 1
     if attempt < 1 or not 1 <= next_offset < OFFSETS or not is_end:
         raise CorruptStateError(
             f"what the file of the turn logs stores of the log {log_id} is damaged: its turn cannot be continued or "
@@ -140,7 +140,7 @@ class AppendEntries(Append):
                 f"attempt {self._attempt} of the turn log {self._log_id} may not write: another one has begun"
             )
         start = log.key * OFFSETS + log.next_offset
-        rows = [(place, self._attempt, line) for place, line in enumerate(self._lines, start)]
+        rows = [(row_key, self._attempt, line) for row_key, line in enumerate(self._lines, start)]
         connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
         end = log.next_offset + len(rows)
         connection.execute("UPDATE logs SET next_offset = ?, appended_at = ? WHERE id = ?", (end, time.time(), log.key))
