@@ -54,9 +54,6 @@ ERASE_ACTIVITY: Final = "erase_agent_session"
 RETRY_SECONDS: Final = (1, 2, 4, 8, 16, 32, *(60,) * 10, *(600,) * 140)
 """Pauses between attempts: a store outage of a day delays an erasure without ending it."""
 
-FILES_SECONDS: Final = 60
-"""Until no file of a store has anything of an erased session: SQLite files are written anew when nobody writes."""
-
 _AT_ONCE: Final = 2
 _GROUP: Final = 500
 """Turns between two checkpoints from which an interrupted erasure resumes."""

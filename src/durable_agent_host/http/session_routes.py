@@ -16,7 +16,6 @@ import azure.functions as func
 from agent_framework import CharacterEstimatorTokenizer, annotate_message_groups, included_token_count
 
 from durable_agent_host.codec.entity_state import document_digest, owner_of_document
-from durable_agent_host.durable.session_erasure import FILES_SECONDS
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.errors import DurableAgentHostError, RequestError, TurnRejectedError
 from durable_agent_host.http.event_stream import DocumentStream
@@ -43,6 +42,7 @@ from durable_agent_host.session.context_selection import (
 )
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.session.repair import Difference
+from durable_agent_host.turn_log.protocol import FILES_SECONDS
 
 _TOKENIZER: Final = CharacterEstimatorTokenizer()
 

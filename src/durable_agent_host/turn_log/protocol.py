@@ -57,6 +57,9 @@ def missing_entries(log_id: str, offset: int) -> CorruptStateError:
     )
 
 
+FILES_SECONDS: Final = 60
+"""Until deleted text is in no file of a store any more: SQLite files are written anew when nobody writes."""
+
 CHECK_SECONDS: Final = 1.5
 """How long `TurnLog.check` retries: enough for a connection that was cut."""
 
