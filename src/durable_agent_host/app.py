@@ -45,7 +45,6 @@ from durable_agent_host.durable.function_registration import (
 )
 from durable_agent_host.durable.maintenance import SessionTtls
 from durable_agent_host.durable.orchestration_agent import OrchestrationAgent
-from durable_agent_host.durable.ownership_claims import OwnerCache
 from durable_agent_host.durable.session_entity import DurableAgentEntity
 from durable_agent_host.durable.session_erasure import Eraser
 from durable_agent_host.durable.session_queue_activity import TurnStopper
@@ -215,7 +214,7 @@ class DurableAgentApp(AgentFunctionApp):
             stores.open_pieces, external_messages=external_sessions, redactors=self._redactors, **storage_options
         )
         probes = StoreProbes(self._open_log, self._storage.open_store, self._runners)
-        client_options = {"storage": self._storage, "external_sessions": external_sessions, "owner_cache": OwnerCache()}
+        client_options = {"storage": self._storage, "external_sessions": external_sessions}
         client_options |= {"wakeups": self._wakeups, "stopper": self._stopper, "probes": probes, "hub": self._hub}
         self._turns_of = partial(TurnClient, **client_options)
 

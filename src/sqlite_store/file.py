@@ -1,111 +1,22 @@
 """A SQLite file of ours: connections, checkpoints, erasure, and errors that say what to do.
 
-Deleted data is nowhere in the files once `SqliteFile.clean` returns: SQLite overwrites what is deleted
-(``secure_delete``; of whole pages that are freed, only where rows share pages), free pages are cut off, and the
-write-ahead log is checkpointed and emptied. Of rows that share pages, SQLite leaves copies where it splits and merges
-pages, which it does not overwrite; `PageTraces` does.
+Deleted data is nowhere in the files once `SqliteFile.clean` returns, and the write-ahead log is checkpointed and empty.
+SQLite overwrites what is deleted (``secure_delete``). It does not overwrite the copies that it leaves where it splits
+and merges pages, so a file whose rows share pages is written anew (``VACUUM``); of other files, freed pages are cut
+off. `FileMaintenance` has files written anew when nobody has to wait for it.
 """
 
 import logging
+import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from itertools import batched
 from pathlib import Path
 from typing import Final
 
-from sqlite_store.remnants import CAN_CLEAR, Remnants
 from sqlite_store.reserve import connect
-
-# Copies of deleted rows on the pages of a SQLite file that processes share.
-#
-# The pages are overwritten beside SQLite, while a transaction keeps all writers out and the write-ahead log is empty,
-# so the file is all there is. The transaction then changes the file's header: with it, every connection of every
-# process forgets the pages that it has cached, which would bring the copies back.
-
-_LOCK: Final = threading.Lock()
-_USERS: Final[dict[tuple[int, int], int]] = {}
-"""How many use a file of this process, by the file's identity."""
-_OPEN: Final[dict[tuple[int, int], Remnants]] = {}
-"""Closed with the last user: closing a file gives up all locks that SQLite holds on it in this process."""
-_SCHEMA_PAGE: Final = 1
-"""It has none of the text, and is in the cache of whoever clears the others."""
-
-
-class PageTraces:
-    """The pages of a file.
-
-    Args:
-        path: of the file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._key: tuple[int, int] | None = None
-
-    def enter(self) -> None:
-        """Begin to use the file; before anything else. Does nothing a second time; callable from any thread."""
-        found = self._path.stat()
-        with _LOCK:
-            if self._key is None:
-                self._key = found.st_dev, found.st_ino
-                _USERS[self._key] = _USERS.get(self._key, 0) + 1
-
-    def leave(self) -> None:
-        """Stop using the file, after its connections are closed. Does nothing a second time."""
-        if self._key is None:
-            return
-        with _LOCK:
-            _USERS[self._key] -= 1
-            if not _USERS[self._key]:
-                del _USERS[self._key]
-                if (remnants := _OPEN.pop(self._key, None)) is not None:
-                    remnants.close()
-        self._key = None
-
-    def find(self) -> list[int]:
-        """List the pages that have copies of rows, after a checkpoint.
-
-        Raises:
-            sqlite3.OperationalError: the file cannot be read.
-        """
-        try:
-            return [number for number in self._remnants().find() if number > _SCHEMA_PAGE]
-        except OSError as error:
-            raise sqlite3.OperationalError(f"its pages cannot be searched: {error}") from error
-
-    def clear(self, pages: Sequence[int], connection: sqlite3.Connection, log: Path) -> bool:
-        """Overwrite the copies on pages.
-
-        Returns:
-            Whether it was done; not if something was written since the last checkpoint.
-
-        Raises:
-            sqlite3.Error: the file is locked, or cannot be written.
-        """
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            if log.exists() and log.stat().st_size:
-                return False
-            self._remnants().clear(pages)
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            connection.execute(f"PRAGMA user_version = {version}")  # writes the header, as it is
-        except OSError as error:
-            raise sqlite3.OperationalError(f"its pages cannot be written: {error}") from error
-        finally:
-            connection.execute("COMMIT")
-        return True
-
-    def _remnants(self) -> Remnants:
-        assert self._key is not None
-        with _LOCK:
-            if (remnants := _OPEN.get(self._key)) is None:
-                remnants = _OPEN[self._key] = Remnants(self._path)
-            return remnants
-
 
 _LOGGER = logging.getLogger(__name__)
 _PRAGMAS: Final = ("wal_autocheckpoint=20000", "cache_size=-8192")
@@ -114,15 +25,13 @@ _BUSY_PAUSE_SECONDS: Final = 0.01
 _BYTES_BETWEEN_CHECKPOINTS: Final = 4 * 1024 * 1024
 _MAX_LOG_BYTES: Final = 32 * 1024 * 1024
 _CHECKPOINT_BUSY_SECONDS: Final = 0.1
-_PAGES_AT_ONCE: Final = 1024
 _FREED_AT_ONCE: Final = 256
 """Pages: with 1024, SQLite takes some ten times as long for each."""
 _FREEING_PAUSE_SECONDS: Final = 0.002
 _SHORT_CHECKPOINT_SECONDS: Final = 0.005
 _MAX_CHECKPOINTS: Final = 5
-_LARGEST_VACUUM_BYTES: Final = 256 * 1024 * 1024
-_SEARCHES: Final = 2
-"""A page that is written while it is read may be missed by the first."""
+_COPIES_OF_VACUUM: Final = 2
+"""A temporary file, and the write-ahead log."""
 _DAMAGED: Final = {"SQLITE_CORRUPT", "SQLITE_NOTADB"}
 
 
@@ -157,7 +66,8 @@ class SqliteContent:
         schema: the statements that create them.
         after_damage: what happens to the contents when the file is moved away.
         survives_power_failures: whether a commit waits for the disk; otherwise a power failure may lose the last ones.
-        has_short_rows: whether rows with text share pages, of which SQLite leaves copies.
+        has_short_rows: whether rows with text share pages, of which SQLite leaves copies: the file is written anew to
+            erase them.
     """
 
     description: str
@@ -177,21 +87,23 @@ class SqliteFile:
 
     Attributes:
         name: describes it in messages.
+        content: its contents.
+        was_left_open: whether a process died that had the file open: whoever closes it removes the write-ahead log.
         writing: held by who writes in this process for long or often: SQLite's own lock wakes nobody who waits for it.
     """
 
     def __init__(self, path: Path, content: SqliteContent) -> None:
         self.writing = threading.Lock()
         self.name = f"the {content.description} in {path}"
+        self.content = content
         self._path = path
-        self._content = content
         self._wal = path.with_name(f"{path.name}-wal")
+        self.was_left_open = self._wal.exists()
         self._checkpoint_at = _BYTES_BETWEEN_CHECKPOINTS
         self._checkpointing = threading.Lock()
+        self._cleaning = threading.Lock()
         self._identity: tuple[int, int] | None = None
         self._connections: list[sqlite3.Connection] = []
-        self._cleanings = 0
-        self._traces = PageTraces(path)
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection; creates the file, its folder and its tables if they are missing."""
@@ -199,7 +111,7 @@ class SqliteFile:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise SqliteFileError(
-                f"the folder of the {self._content.description} {self._path} cannot be made ({error}): name another"
+                f"the folder of the {self.content.description} {self._path} cannot be made ({error}): name another"
             ) from error
         with suppress(OSError):  # created closed to others, like its -wal file then; SQLite reports trouble
             self._path.touch(mode=0o600, exist_ok=False)
@@ -208,9 +120,9 @@ class SqliteFile:
             if not self._check_version(connection):
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before anything else is in the file
             _use_wal(connection)
-            synchronous = "FULL" if self._content.survives_power_failures else "NORMAL"
+            synchronous = "FULL" if self.content.survives_power_failures else "NORMAL"
             # `clean` cuts freed pages off: overwriting them before would take the room that a deletion is to make.
-            secure_delete = f"secure_delete={'ON' if self._content.has_short_rows else 'FAST'}"
+            secure_delete = f"secure_delete={'ON' if self.content.has_short_rows else 'FAST'}"
             for pragma in (f"synchronous={synchronous}", secure_delete, *_PRAGMAS):
                 connection.execute(f"PRAGMA {pragma}")
             self._make_tables(connection)
@@ -218,9 +130,8 @@ class SqliteFile:
             connection.close()
             raise
         self._connections.append(connection)
-        if self._identity is None and (found := _identity(self._path)) is not None:
-            self._identity = found
-            self._traces.enter()
+        if self._identity is None:
+            self._identity = _identity(self._path)
         return connection
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:
@@ -232,23 +143,23 @@ class SqliteFile:
                 return
             if connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
                 raise self._foreign(0)
-            for statement in self._content.schema.split(";")[:-1]:
+            for statement in self.content.schema.split(";")[:-1]:
                 connection.execute(statement)
-            connection.execute(f"PRAGMA user_version={self._content.version}")
+            connection.execute(f"PRAGMA user_version={self.content.version}")
         finally:
             connection.execute("COMMIT")
 
     def _check_version(self, connection: sqlite3.Connection) -> bool:
         """Return whether the file has its tables; refuse one of another version."""
         version = _pragma(connection, "user_version")
-        if version not in {0, self._content.version}:
+        if version not in {0, self.content.version}:
             raise self._foreign(version)
         return bool(version)
 
     def _foreign(self, version: int) -> SqliteVersionError:
         return SqliteVersionError(
             f"{self._path} is a database of another program, or of another version of this one ({version}): move "
-            f"it away, or name another file for the {self._content.description}",
+            f"it away, or name another file for the {self.content.description}",
             version,
         )
 
@@ -260,7 +171,7 @@ class SqliteFile:
         """
         if self._identity is not None and _identity(self._path) != self._identity:
             raise SqliteFileError(
-                f"the file of the {self._content.description} {self._path} was deleted or replaced while the "
+                f"the file of the {self.content.description} {self._path} was deleted or replaced while the "
                 "host runs: what is written now is lost. Put it back if you can, and start the host again"
             ) from FileNotFoundError(str(self._path))
 
@@ -311,29 +222,28 @@ class SqliteFile:
             self._checkpoint_at = self._wal_bytes() + _BYTES_BETWEEN_CHECKPOINTS
             self._checkpointing.release()
 
-    @property
-    def next_cleaning(self) -> int:
-        """The number of the next `clean` to begin, which covers all deletions so far."""
-        return self._cleanings + 1
-
-    def clean(self, number: int, retry_seconds: float) -> None:
+    def clean(self, retry_seconds: float) -> None:
         """Remove all deleted data from the files, and return its space to the disk.
 
-        Called in one thread beside the writer's.
+        Called in a thread beside the writer's. A file with short rows is written anew, and its writers wait meanwhile.
 
         Raises:
-            SqliteFullError: there is no room to fold the write-ahead log in.
+            SqliteFullError: there is no room to do it.
             SqliteFileError: the files could not be cleaned, because another program reads or writes them all the time.
         """
-        if self._cleanings >= number:
-            return
-        self._cleanings += 1
+        with self._cleaning:
+            self._clean(retry_seconds)
+
+    def _clean(self, retry_seconds: float) -> None:
+        is_freed = False
         deadline = time.monotonic() + retry_seconds
         pause = _BUSY_PAUSE_SECONDS
         while True:
             try:
-                self._free_pages()
-                if self._fold_log() and self._clear_traces(deadline):  # a running checkpoint began before that
+                if not is_freed:
+                    self._free_pages()
+                    is_freed = True
+                if self._fold_log():
                     return
                 reason = "another program reads or writes it"
             except sqlite3.Error as error:
@@ -343,7 +253,7 @@ class SqliteFile:
             if time.monotonic() + pause > deadline:
                 raise SqliteFileError(
                     f"what was deleted from {self.name} may still be in the file ({reason}), tried for "
-                    f"{retry_seconds:g} s: see that no other program holds the file, and delete again"
+                    f"{retry_seconds:g} s: see that no other program holds the file"
                 )
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
@@ -352,11 +262,13 @@ class SqliteFile:
         with closing(self._connect_temporarily(_BUSY_SECONDS)) as connection:
             connection.execute("PRAGMA secure_delete=ON")
             connection.execute("PRAGMA synchronous=NORMAL")  # the checkpoint that follows waits for the disk
-            free = _pragma(connection, "freelist_count")
-            used_bytes = (_pragma(connection, "page_count") - free) * _pragma(connection, "page_size")
-            if self._content.has_short_rows and not CAN_CLEAR and used_bytes <= _LARGEST_VACUUM_BYTES:
+            if self.content.has_short_rows:
+                self._fold_log()  # gives room back
+                if shutil.disk_usage(self._path.parent).free < _COPIES_OF_VACUUM * self._path.stat().st_size:
+                    raise SqliteFullError(f"{self.name} cannot be written anew without what was deleted")
                 connection.execute("VACUUM")
                 return
+            free = _pragma(connection, "freelist_count")
             while free:
                 with self.writing:
                     connection.execute(f"PRAGMA incremental_vacuum({_FREED_AT_ONCE})").fetchall()
@@ -367,25 +279,6 @@ class SqliteFile:
                     self.checkpoint(should_wait=True)
                 time.sleep(_FREEING_PAUSE_SECONDS)  # lets the writer run
 
-    def _clear_traces(self, deadline: float) -> bool:
-        """Clear what SQLite has left on pages; returns whether it was done before the deadline."""
-        if not self._content.has_short_rows or not CAN_CLEAR:
-            return True
-        for _ in range(_SEARCHES):
-            for some in batched(self._traces.find(), _PAGES_AT_ONCE, strict=False):
-                while not self._clear_pages(some):
-                    if time.monotonic() > deadline:
-                        return False
-                    time.sleep(_BUSY_PAUSE_SECONDS)
-        return self._fold_log()
-
-    def _clear_pages(self, pages: Sequence[int]) -> bool:
-        """Clear some pages; returns whether the log was empty, as it must be."""
-        if not self._fold_log():
-            return False
-        with closing(self._connect_temporarily(_BUSY_SECONDS)) as connection, self.writing:
-            return self._traces.clear(pages, connection, self._wal)
-
     def _connect_temporarily(self, busy_seconds: float) -> sqlite3.Connection:
         """Open a temporary connection to an existing file; never creates one."""
         return connect(self._path, busy_seconds, mode="rw")
@@ -394,9 +287,7 @@ class SqliteFile:
         """Close all connections."""
         while self._connections:
             self._connections.pop().close()
-        if self._identity is not None:
-            self._identity = None
-            self._traces.leave()
+        self._identity = None
 
     def explain(self, error: sqlite3.Error) -> SqliteFileError:
         """Return an error that explains a driver's error and what to do."""
@@ -404,7 +295,7 @@ class SqliteFile:
         if any(name.startswith(error_name) for error_name in _DAMAGED):
             return SqliteFileError(
                 f"{self.name} are damaged, or are no database ({error}): move the file away together with its "
-                f"-wal file; {self._content.after_damage}"
+                f"-wal file; {self.content.after_damage}"
             )
         if name == "SQLITE_FULL":
             return SqliteFullError(f"{self.name} cannot grow ({error})")

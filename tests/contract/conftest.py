@@ -29,6 +29,8 @@ class Backend:
     """One place where logs are kept. Each call of `log` is what another process would have."""
 
     is_encrypted = False
+    erasing_seconds = 0.0
+    """After a deletion, until its text is nowhere."""
 
     def __init__(self) -> None:
         self.opened: list[Any] = []
@@ -55,6 +57,8 @@ class Backend:
 
 class Sqlite(Backend):
     """A file."""
+
+    erasing_seconds = 60.0
 
     def __init__(self, path: Path | str) -> None:
         super().__init__()

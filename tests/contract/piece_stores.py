@@ -18,6 +18,8 @@ class PieceBackend:
     """One place where pieces are kept. Each call of `store` is what another process would have."""
 
     is_encrypted = False
+    erasing_seconds = 0.0
+    """After a deletion, until its bytes are nowhere."""
 
     def __init__(self) -> None:
         self.opened: list[BlobStore] = []

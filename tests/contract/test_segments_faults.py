@@ -9,6 +9,7 @@ import pytest
 
 from durable_agent_host.errors import LogError
 from tests.contract.test_segments import HOME, by_name, list_blobs, some
+from tests.contract.traces import loses
 from tests.forks import STORES
 from tests.kit_services import Asked, CuttingProxy, FaultyHttp, refusing_port
 from tests.processes import Process
@@ -141,5 +142,5 @@ async def test_writers_that_are_killed_leave_whole_pieces(pieces):
         assert {name: len(body) for name, body in bodies.items()} == there
         deleted_names = [name for name, body in bodies.items() if body.startswith(b"gone-")]
         assert await store.delete(HOME, deleted_names) == len(deleted_names)
-        assert not await pieces.holds(b"gone-")
+        assert await loses(pieces, b"gone-")
         assert await store.delete(HOME, bodies.keys() - deleted_names) == len(bodies) - len(deleted_names)

@@ -1,9 +1,32 @@
 """Whether a text stands anywhere in what a store has written."""
 
+import asyncio
+import time
 from pathlib import Path
+from typing import Protocol
 
 from tests.durable_agent_host.stored import unpacked
 from tests.kit_services import azurite_connection
+
+
+class Holder(Protocol):
+    """A backend under test."""
+
+    erasing_seconds: float
+
+    async def holds(self, text: bytes) -> bool:
+        """Tell whether a text stands in any file, blob or key of the store."""
+        ...
+
+
+async def loses(backend: Holder, text: bytes) -> bool:
+    """Tell whether a deleted text leaves all files, blobs and keys within the time that the store promises."""
+    deadline = time.monotonic() + backend.erasing_seconds
+    while is_there := await backend.holds(text):
+        if time.monotonic() > deadline:
+            break
+        await asyncio.sleep(0.05)
+    return not is_there
 
 
 def text_in_files(folder: Path, text: bytes) -> bool:

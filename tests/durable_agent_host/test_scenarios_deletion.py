@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -304,4 +305,6 @@ def test_no_file_says_anything_of_a_deleted_session(
         answer = delete(host, "Payer", session)
         assert answer.status_code == 200, answer.text
         assert answer.json()["erased"]["turns"] == 6
-        wait_until(lambda: not files_with(tmp_path, WORD))
+        by = datetime.fromisoformat(answer.json()["erased_from_files_by"])
+        assert timedelta(0) < by - datetime.now(UTC) <= timedelta(seconds=60)
+        wait_until(lambda: not files_with(tmp_path, WORD), (by - datetime.now(UTC)).total_seconds())

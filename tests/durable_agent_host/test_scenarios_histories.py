@@ -92,6 +92,7 @@ def test_delete_and_reset_clear_the_history(host: AgentHost, model: PracticeMode
     deleted = requests.delete(url(host, agent, session), timeout=60)
     told = deleted.json()
     assert (deleted.status_code, told.pop("erased")["turns"]) == (200, 2)
+    assert told.pop("erased_from_files_by")
     assert told == {"agent": agent, "session_id": session, "status": "deleted"}
     assert requests.delete(url(host, agent, session), timeout=60).status_code == 404
     say(host, agent, session, "anew")

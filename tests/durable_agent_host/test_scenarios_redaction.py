@@ -166,7 +166,7 @@ def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeM
     page = host.session("Teller", session)
     assert all(message["redacted"] is True for message in page["messages"])
     wait_until_forgotten(host)
-    assert leaks(stored(folder)) == []
+    wait_until(lambda: leaks(stored(folder)) == [])
     assert leaks("".join(host.output).encode()) == []
     model.forget()
     model.plan({"text": "Fine."})
@@ -190,7 +190,7 @@ def test_a_function_that_leaves_all_as_it_is_leaves_all_to_be_found(lives: Lives
     assert host.get(f"/agents/Open/sessions/{session}").ok
     assert requests.delete(f"{host.url}/api/agents/Open/sessions/{session}", timeout=60).ok
     wait_until_forgotten(host)
-    assert leaks(stored(folder)) == []
+    wait_until(lambda: leaks(stored(folder)) == [])
 
 
 def test_people_are_asked_and_told_without_secrets(lives: Lives, model: PracticeModel, folder: Path):
@@ -222,7 +222,7 @@ def test_people_are_asked_and_told_without_secrets(lives: Lives, model: Practice
     assert f"paid with {SAID['payment']}" in sent(model).decode()
     assert leaks(shown(host, "Teller", session)) == []
     wait_until_forgotten(host)
-    assert leaks(stored(folder)) == []
+    wait_until(lambda: leaks(stored(folder)) == [])
 
 
 def test_an_answer_that_is_cut_off_within_a_secret_ends_before_it(lives: Lives, model: PracticeModel, folder: Path):
@@ -241,7 +241,7 @@ def test_an_answer_that_is_cut_off_within_a_secret_ends_before_it(lives: Lives, 
     secret = b"4111 1111 1111 111"
     assert secret not in json.dumps(ended).encode() + shown(host, "Teller", session)
     wait_until_forgotten(host)
-    assert secret not in stored(folder)
+    wait_until(lambda: secret not in stored(folder))
 
 
 def test_a_function_that_says_nothing_of_lengths_sees_each_text_whole(lives: Lives, model: PracticeModel):
@@ -270,4 +270,4 @@ def test_a_function_that_fails_fails_the_turn(lives: Lives, model: PracticeModel
     assert host.session("Stumbles", session)["messages"] == []
     assert host.run("Stumbles", {"message": "Again", "session_id": session}).json()["response"] == "Fine."
     wait_until_forgotten(host)
-    assert b"stumble over" not in stored(folder)
+    wait_until(lambda: b"stumble over" not in stored(folder))

@@ -1,84 +1,16 @@
-"""Waking what waits in event loops, from any thread.
-
-Theory of operation. Waking a loop takes a system call and usually a thread switch, which costs more than most of what
-the loop then does. So code with news for many waiters wakes each of their loops once, with `wake_all`. Everything
-here that waits for another thread is a `Waiter`: a `Promise`, a waiter of `Notifier`, a follower of a turn log.
-"""
+"""Waking what waits in event loops, from any thread."""
 
 import asyncio
 import contextlib
 import threading
-from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
 
 
-class Waiter(ABC):
-    """Something that waits in the event loop that creates it.
-
-    Attributes:
-        loop: that loop.
-    """
-
-    __slots__ = ("loop",)
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-
-    @abstractmethod
-    def wake(self) -> None:
-        """Wake it; called in its loop. Must be harmless when nothing waits any more."""
-
-
-def wake_all(waiters: Iterable[Waiter]) -> None:
-    """Wake waiters of any loops; callable from any thread. Waiters of a closed loop are skipped."""
-    by_loop: defaultdict[asyncio.AbstractEventLoop, list[Waiter]] = defaultdict(list)
-    for waiter in waiters:
-        by_loop[waiter.loop].append(waiter)
-    for loop, loop_waiters in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_wake_here, loop_waiters)
-
-
-def _wake_here(waiters: Sequence[Waiter]) -> None:
-    for waiter in waiters:
-        waiter.wake()
-
-
-class Promise(Waiter):
-    """A result that another thread delivers: `keep`, then `wake_all`.
-
-    Attributes:
-        future: awaited in the loop of the caller.
-        task: works on the result in the loop of a `LoopThread`, if a coroutine does.
-    """
-
-    __slots__ = ("_error", "_result", "future", "task")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.task: asyncio.Task[Any] | None = None
-        self._result: Any = None
-        self._error: BaseException | None = None
-
-    def keep(self, result: Any, error: BaseException | None = None) -> None:
-        """Set the result or the error; the caller gets it when the promise is woken."""
-        self._result = result
-        self._error = error
-
-    def wake(self) -> None:
-        """Deliver the result to the caller; does nothing when the caller was cancelled."""
-        if self.future.done():
-            return
-        if self._error is None:
-            self.future.set_result(self._result)
-        elif isinstance(self._error, asyncio.CancelledError):
-            self.future.cancel()
-        else:
-            self.future.set_exception(self._error)
+def call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    """Call a function in a loop soon; nothing happens when the loop is closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback)
 
 
 class Notifier:
@@ -89,7 +21,7 @@ class Notifier:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiters: dict[str, list[_EventWaiter]] = {}
+        self._waiters: dict[str, list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
 
     @contextmanager
     def waiter(self, key: str) -> Generator[asyncio.Event]:
@@ -98,11 +30,12 @@ class Notifier:
         Yields:
             An event of the running loop; `notify` sets it.
         """
-        waiter = _EventWaiter()
+        event = asyncio.Event()
+        waiter = (asyncio.get_running_loop(), event)
         with self._lock:
             self._waiters.setdefault(key, []).append(waiter)
         try:
-            yield waiter.event
+            yield event
         finally:
             with self._lock:
                 waiters = self._waiters[key]
@@ -118,18 +51,6 @@ class Notifier:
         """
         with self._lock:
             waiters = list(self._waiters.get(key, ()))
-        wake_all(waiters)
+        for loop, event in waiters:
+            call_in_loop(loop, event.set)
         return bool(waiters)
-
-
-class _EventWaiter(Waiter):
-    """Sets an event."""
-
-    __slots__ = ("event",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.event = asyncio.Event()
-
-    def wake(self) -> None:
-        self.event.set()

@@ -1,10 +1,8 @@
 """Reads turns from the status of their orchestrations, as the SDK returns it."""
 
 import json
-import threading
-import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from azure.durable_functions import DurableOrchestrationClient, OrchestrationRuntimeStatus
 
@@ -19,11 +17,6 @@ from durable_agent_host.turn.pending_approvals import decode_pending
 from durable_agent_host.turn.turn_requests import read_turn_request
 from durable_agent_host.turn.turn_wire import check_turn_outcome, decode_turn_outcome
 
-_MAX_CACHED: Final = 4096
-_COMPLETED: Final[dict[str, float]] = {}
-"""The turns that this process has last seen completed, and when, in seconds since 1970."""
-_LOCK: Final = threading.Lock()
-
 
 async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, show_input: bool = False) -> Any:
     """Read the status of a turn's orchestration.
@@ -33,23 +26,11 @@ async def status_of_turn(client: DurableOrchestrationClient, turn_id: str, *, sh
     """
     if not can_be_instance(turn_id):
         return None
-    status = await client.get_status(turn_id, show_input=show_input)
-    if status and status.runtime_status is OrchestrationRuntimeStatus.Completed:
-        with _LOCK:
-            _COMPLETED[turn_id] = time.time()
-            if len(_COMPLETED) > _MAX_CACHED:
-                del _COMPLETED[next(iter(_COMPLETED))]
-    return status
+    return await client.get_status(turn_id, show_input=show_input)
 
 
-async def has_ended(client: DurableOrchestrationClient, turn_id: str, ran_at: float | None) -> bool:
-    """Return whether a turn's orchestration has ended, or never was.
-
-    Nobody is asked about one that this process has seen completed since it ran: that is final, unlike a failure. After
-    an erasure of the session, a turn with the same id may run anew.
-    """
-    if ran_at is not None and _COMPLETED.get(turn_id, 0.0) > ran_at:
-        return True
+async def has_ended(client: DurableOrchestrationClient, turn_id: str) -> bool:
+    """Return whether a turn's orchestration has ended, or never was."""
     status = await status_of_turn(client, turn_id)
     return not status or status.runtime_status in (*END_STATUSES, None)
 

@@ -1,8 +1,6 @@
 """The owner of a turn's session: claimed before anything is stored, given up when somebody else was first."""
 
-from collections import OrderedDict
 from contextlib import suppress
-from typing import Final
 
 from azure.durable_functions import DurableOrchestrationClient
 
@@ -17,33 +15,6 @@ from durable_agent_host.segments.session_files import SessionFiles
 from durable_agent_host.session.ownership import name_mark, unknown_session
 from durable_agent_host.turn.turn_requests import SessionTarget
 
-_MAX_CACHED: Final = 10_000
-
-
-class OwnerCache:
-    """Owners of sessions read by this process, so that an owner's next turn need not read first.
-
-    A session may have been deleted since and begun by somebody else: then its entity refuses the turn, and the session
-    is looked up again.
-    """
-
-    def __init__(self) -> None:
-        self._owners: OrderedDict[tuple[str, str], Owner] = OrderedDict()
-
-    def find(self, agent: str, session_id: str) -> Owner | None:
-        """Return the owner that a session had when it was read, or None."""
-        return self._owners.get((agent, session_id))
-
-    def record(self, agent: str, session_id: str, owner: Owner) -> None:
-        """Record a session's owner."""
-        self._owners[agent, session_id] = owner
-        if len(self._owners) > _MAX_CACHED:
-            self._owners.popitem(last=False)
-
-    def evict(self, agent: str, session_id: str) -> None:
-        """Evict a session's owner."""
-        self._owners.pop((agent, session_id), None)
-
 
 class OwnershipClaims:
     """The claims of one request, with its durable client.
@@ -52,7 +23,6 @@ class OwnershipClaims:
         client: the SDK's.
         documents: the stored sessions that exist for the request.
         secret: of the app.
-        owner_cache: of the process.
 
     Attributes:
         known_mark: the caller's `mark`, once needed; empty until then.
@@ -63,12 +33,10 @@ class OwnershipClaims:
         client: DurableOrchestrationClient,
         documents: SessionDocuments,
         secret: AppSecret,
-        owner_cache: OwnerCache,
     ) -> None:
         self._client = client
         self._documents = documents
         self._secret = secret
-        self._owner_cache = owner_cache
         self.known_mark = ""
 
     async def id_secret(self) -> str:
@@ -102,10 +70,6 @@ class OwnershipClaims:
             return SessionTarget(name, None)
         mark = await self.mark()
         marked_name = mark + name
-        if of_turn:
-            for session_id in dict.fromkeys((name, marked_name)):
-                if self._owner_cache.find(agent, session_id) == access.owner:
-                    return SessionTarget(session_id, access.owner)
         exists, owner = await self._read(agent, name)
         if not access.has_own_names:
             return SessionTarget(name, await self._seen(agent, name, owner, exists=exists) or access.owner)
@@ -127,11 +91,7 @@ class OwnershipClaims:
     async def _read(self, agent: str, session_id: str) -> tuple[bool, Owner | None]:
         """Return whether an entity holds something under an id, and its owner."""
         state = await read_entity_json(self._client, agent, session_id)
-        owner = owner_of_document(state)
-        access = self._documents.access
-        if access is not None and owner == access.owner:
-            self._owner_cache.record(agent, session_id, access.owner)
-        return state is not None, owner
+        return state is not None, owner_of_document(state)
 
     async def _seen(self, agent: str, session_id: str, owner: Owner | None, *, exists: bool) -> Owner | None:
         """Return the owner of a session that exists for the request."""
@@ -172,7 +132,6 @@ class OwnershipClaims:
             await self._client.purge_instance_history(request.turn_id)
         storage = self._documents.storage
         owner = request.session_owner
-        self._owner_cache.evict(request.agent, request.session_id)
         await storage.delete_turn_data(request)
         if (access := self._documents.access) is None or not access.has_own_names:  # else the name is still free
             await SessionFiles(storage, request.agent, request.session_id, None, owner=owner).uploads.delete()

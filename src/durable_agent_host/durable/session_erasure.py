@@ -319,7 +319,7 @@ class _Erasing:
 
         namespaces = [turn_log_id(self._agent, self._session_id, turn_id) for turn_id in turns]
         await asyncio.gather(*map(erase, turns, namespaces))
-        await self._log.delete(*namespaces)  # rewrites the files that contain them, so many turns at a time
+        await self._log.delete(*namespaces)
         reach("erasure.between_turns")
 
     async def delete_blobs(self, session: Session) -> None:

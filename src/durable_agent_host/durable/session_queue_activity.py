@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from azure.durable_functions import DurableOrchestrationClient
 
-from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.agent.agent_runner import CANCELLATIONS
 from durable_agent_host.agent.budget_accounting import usage_from_journal
 from durable_agent_host.codec.entity_state import encode_budget_usage
@@ -35,14 +34,11 @@ class TurnStopper:
     """Stops turns: by a mark that every process sees, a notification in this one, and an event to the orchestration.
 
     Args:
-        open_log: returns the turn log of the process, which keeps the mark; without it, a turn in another process is
-            not reached.
+        open_log: returns the turn log of the process, which keeps the mark.
         budgets_of: returns what an agent may spend.
     """
 
-    def __init__(
-        self, open_log: Callable[[], TurnLog] | None = None, budgets_of: Callable[[str], Budgets] = lambda _: NO_BUDGETS
-    ) -> None:
+    def __init__(self, open_log: Callable[[], TurnLog], budgets_of: Callable[[str], Budgets]) -> None:
         self._open_log = open_log
         self._budgets_of = budgets_of
 
@@ -52,8 +48,7 @@ class TurnStopper:
         Raises:
             LogError: the mark could not be written.
         """
-        if self._open_log is not None:
-            await self._open_log().request_cancel(turn_log_id(agent, session_id, turn_id))
+        await self._open_log().request_cancel(turn_log_id(agent, session_id, turn_id))
         CANCELLATIONS.notify(turn_id)
 
     async def finalize(self, agent: str, session_id: str, turn_id: str) -> BudgetUsage | None:
@@ -66,7 +61,7 @@ class TurnStopper:
             LogError: the turn log does not answer.
         """
         budgets = self._budgets_of(agent)
-        if self._open_log is None or not budgets.counts:
+        if not budgets.counts:
             return None
         log = self._open_log()
         log_id = turn_log_id(agent, session_id, turn_id)

@@ -17,7 +17,7 @@ from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import NOT_STARTED_BY_APP, approval_purpose
 from durable_agent_host.durable.external_sessions import ExternalSessions
 from durable_agent_host.durable.instance_status import has_ended, status_of_turn, turn_of_status
-from durable_agent_host.durable.ownership_claims import OwnerCache, OwnershipClaims
+from durable_agent_host.durable.ownership_claims import OwnershipClaims
 from durable_agent_host.durable.session_copies import SessionCopier
 from durable_agent_host.durable.session_documents import (
     Access,
@@ -37,7 +37,7 @@ from durable_agent_host.model.session import Session, without_overlay
 from durable_agent_host.model.turn import Turn, TurnOutcome, TurnRequest
 from durable_agent_host.segments.conversation_reader import entries_of_context, stored_overlay
 from durable_agent_host.segments.session_files import SessionFiles
-from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE, SessionKey, TurnDataStorage
+from durable_agent_host.segments.turn_data_storage import SessionKey, TurnDataStorage
 from durable_agent_host.session.context_selection import StoredContext
 from durable_agent_host.session.receipts import is_same_request, turn_from_receipt
 from durable_agent_host.turn.plan import LOG_UNAVAILABLE
@@ -204,7 +204,6 @@ class TurnClient:
         probes: check the stores, before a turn starts and for health.
         storage: stores long requests, reads long answers and what sessions have outside their entities.
         external_sessions: data kept by the app's history providers.
-        owner_cache: owners, of the process.
         hub: plain or encrypting access to the task hub.
 
     Attributes:
@@ -217,12 +216,11 @@ class TurnClient:
         self,
         client: DurableOrchestrationClient,
         wakeups: Notifier,
-        stopper: TurnStopper | None = None,
-        probes: StoreProbes | None = None,
+        stopper: TurnStopper,
+        probes: StoreProbes,
         *,
-        storage: TurnDataStorage = NULL_TURN_DATA_STORAGE,
-        external_sessions: ExternalSessions | None = None,
-        owner_cache: OwnerCache | None = None,
+        storage: TurnDataStorage,
+        external_sessions: ExternalSessions,
         hub: TaskHub,
     ) -> None:
         self.check_keys = hub.check
@@ -232,12 +230,12 @@ class TurnClient:
         self.storage = storage
         self._client = client
         self._wakeups = wakeups
-        self._stopper = stopper or TurnStopper()
-        self.documents = SessionDocuments(client, storage, external_sessions or ExternalSessions({}))
+        self._stopper = stopper
+        self.documents = SessionDocuments(client, storage, external_sessions)
         self.copies = SessionCopier(self.documents)
         self.contexts = SessionContexts(self.documents, storage)
         self.erasures = Erasures(client)
-        self.claims = OwnershipClaims(client, self.documents, self._secret, owner_cache or OwnerCache())
+        self.claims = OwnershipClaims(client, self.documents, self._secret)
         self._reader = TurnReader(client, self.documents)
 
     def files(
@@ -415,7 +413,7 @@ class TurnClient:
 
     async def is_at_work(self, instance_id: str) -> bool:
         """Return whether there is an orchestration of this id that has not ended."""
-        return not await has_ended(self._client, instance_id, None)
+        return not await has_ended(self._client, instance_id)
 
     async def session(self, agent: str, session_id: str) -> Session | None:
         """Read a session; see `SessionDocuments.session`."""
@@ -423,12 +421,11 @@ class TurnClient:
 
     async def check_log(self) -> None:
         """Check that the turn log is writable; raises `LogUnavailableError`."""
-        if self._probes is not None:
-            await self._probes.check_log()
+        await self._probes.check_log()
 
     async def find_problems(self) -> dict[str, Exception | None]:
         """Check which stores are writable; see `StoreProbes.find_problems`."""
-        return await self._probes.find_problems(self._client) if self._probes else {}
+        return await self._probes.find_problems(self._client)
 
 
 def is_store_error(error: BaseException) -> bool:

@@ -39,7 +39,6 @@ _PAUSES: Final = (BATCH_SECONDS + READERS_SECONDS, 10.0, 60.0, *(600.0,) * 144)
 """Pauses before each attempt: a store outage of a day delays it without ending it."""
 _MAX_STATUS_READS: Final = 8
 _MAX_DELETIONS: Final = 64
-_RAN_AT: Final = "ran_at"
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class TurnDataCleanup:
             LogError: the turn log does not answer.
             Exception: the SDK's: the orchestration could not be started.
         """
-        entry = LogEntry(ENDED_TURN, {**turn, _RAN_AT: time.time()})
+        entry = LogEntry(ENDED_TURN, dict(turn))
         log = self._open_log()
         batch = await self._open(client)
         try:
@@ -169,6 +168,6 @@ async def _have_ended(client: DurableOrchestrationClient, turns: Sequence[Mappin
 
     async def ask(turn: Mapping[str, Any]) -> bool:
         async with slots:
-            return await has_ended(client, str(turn["turn_id"]), turn.get(_RAN_AT))
+            return await has_ended(client, str(turn["turn_id"]))
 
     return await asyncio.gather(*map(ask, turns))

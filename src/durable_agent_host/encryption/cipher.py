@@ -11,9 +11,7 @@ An encrypted value is the data key's id (4 bytes), the nonce (12), and the ciphe
 
 import hmac
 from binascii import a2b_base64, b2a_base64
-from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol
@@ -36,9 +34,7 @@ _ID_BYTES: Final = 4
 _NONCE_BYTES: Final = 12
 _SCOPES: Final = 4096
 """Maximum cached keys of scopes."""
-_REPEATED: Final = 128
-"""Size of the caches of values and locations."""
-_SHORT_BYTES: Final = 16 * 1024
+
 _PURPOSE: Final = b"durable-agent-host encryption 1"
 
 
@@ -89,20 +85,6 @@ class DataKeys(Protocol):
         ...
 
 
-class _Newest[K, V]:
-    """The most recently used values, by what they were computed from; usable from any thread."""
-
-    def __init__(self) -> None:
-        self._values = OrderedDict[K, V]()
-        self.get = self._values.get
-
-    def keep(self, key: K, value: V) -> None:
-        self._values[key] = value
-        if len(self._values) > _REPEATED:
-            with suppress(KeyError):  # another thread did the same
-                self._values.popitem(last=False)
-
-
 class Cipher:
     """Encrypts and decrypts values by their places.
 
@@ -114,9 +96,6 @@ class Cipher:
     def __init__(self, keys: DataKeys, *, refuses_plaintext: bool = False) -> None:
         self._keys = keys
         self._refuses_plaintext = refuses_plaintext
-        # An orchestration replays with every step and encrypts again most of what it puts into the task hub.
-        self._texts = _Newest[tuple[DataKey, AssociatedData, bytes], str]()
-        self._data = _Newest[tuple[AssociatedData, str], bytes]()
 
     def encrypt(self, location: AssociatedData, data: bytes) -> bytes:
         """Encrypt data for a place. The same data at the same place gives the same result.
@@ -143,10 +122,8 @@ class Cipher:
 
     def decrypt_value(self, location: AssociatedData, value: Any) -> bytes | None:
         """Decrypt the data of a JSON object; None when it is not encrypted. See `decrypt`."""
-        text = read_envelope(value)
-        return None if text is None else self._decrypt_text(location, text)
-
-    def _decrypt_text(self, location: AssociatedData, text: str) -> bytes:
+        if (text := read_envelope(value)) is None:
+            return None
         try:
             data = a2b_base64(text)  # the tag detects what this decoder skips
         except ValueError as error:
@@ -155,28 +132,12 @@ class Cipher:
 
     def encrypt_json(self, location: AssociatedData, value: Any) -> dict[str, Any]:
         """Encrypt JSON into a JSON object; see `encrypt`."""
-        key = self._keys.all()[0]
-        data = json_bytes_of(value)
-        text = self._texts.get((key, location, data))
-        if text is None:
-            text = b2a_base64(_encrypt_bytes(key, location, data), newline=False).decode()
-            if len(data) <= _SHORT_BYTES:
-                self._texts.keep((key, location, data), text)
-                self._data.keep((location, text), data)
-        return encode_envelope(text)
+        return self.encrypt_to_envelope(location, json_bytes_of(value))
 
     def decrypt_json(self, location: AssociatedData, value: Any) -> Any:
         """Decrypt JSON; return unencrypted JSON as it is. See `decrypt`."""
-        text = read_envelope(value)
-        return value if text is None else self._json(location, text)
-
-    def _json(self, location: AssociatedData, text: str) -> Any:
-        data = self._data.get((location, text))
-        if data is None:
-            data = self._decrypt_text(location, text)
-            if len(data) <= _SHORT_BYTES:
-                self._data.keep((location, text), data)
-        return json_of_bytes(data, "what was encrypted")
+        data = self.decrypt_value(location, value)
+        return value if data is None else json_of_bytes(data, "what was encrypted")
 
     def read_json(self, location: AssociatedData, value: Any) -> Any:
         """Decrypt JSON that only this host stores; `decrypt_json` is for values that others may have written.
@@ -185,12 +146,9 @@ class Cipher:
             CorruptStateError: see `decrypt`; or it is not encrypted, and plaintext is refused.
             EncryptionKeyError: the app does not have the key.
         """
-        text = read_envelope(value)
-        if text is not None:
-            return self._json(location, text)
-        if value is not None:
+        if value is not None and read_envelope(value) is None:
             self.check_plaintext("/".join(location))
-        return value
+        return self.decrypt_json(location, value)
 
     def check_plaintext(self, label: str) -> None:
         """Refuse unencrypted stored data, unless plaintext may be read.
@@ -251,7 +209,6 @@ def _derive_key(secret: bytes, location: AssociatedData) -> bytes:
     return hmac.digest(secret, _PURPOSE + _encode_location(location), "sha512")
 
 
-@lru_cache(_REPEATED)
 def _encode_location(location: AssociatedData) -> bytes:
     """Encode a place so that two places never give the same bytes."""
     if "".join(location).isascii():

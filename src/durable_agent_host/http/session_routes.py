@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -41,6 +42,7 @@ from durable_agent_host.session.context_selection import (
 )
 from durable_agent_host.session.ownership import unknown_session
 from durable_agent_host.session.repair import Difference
+from durable_agent_host.turn_log.protocol import FILES_SECONDS
 
 _TOKENIZER: Final = CharacterEstimatorTokenizer()
 
@@ -322,7 +324,11 @@ async def delete_session(host: HandlerContext, call: RouteRequest, client: TurnC
         agent, session_id, owner=owner, keeps_history=history_option is not None, seconds=host.settings.wait_seconds
     )
     answer: dict[str, Any] = {"agent": agent, "session_id": session_id}
-    answer |= {"status": "deleting"} if deleted_counts is None else {"status": "deleted", "erased": deleted_counts}
+    if deleted_counts is None:
+        answer["status"] = "deleting"
+    else:
+        erased_by = datetime.now(UTC) + timedelta(seconds=FILES_SECONDS)
+        answer |= {"status": "deleted", "erased": deleted_counts, "erased_from_files_by": erased_by.isoformat()}
     if remaining_copies := [*(history.owners if history_option else ()), *history.copies]:
         answer["kept_by"] = remaining_copies
     return json_response(HTTPStatus.ACCEPTED if deleted_counts is None else HTTPStatus.OK, answer, {})

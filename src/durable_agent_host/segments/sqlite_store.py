@@ -18,7 +18,7 @@ from typing import Final
 
 from durable_agent_host.errors import CorruptStateError
 from durable_agent_host.segments.protocol import StoredBlob, has_its_bytes
-from durable_agent_host.storage.sqlite_worker import Change, SqliteWorker
+from durable_agent_host.storage.sqlite_worker import Job, SqliteWorker
 from sqlite_store.file import SqliteContent, SqliteFile
 
 _CONTENT: Final = SqliteContent(
@@ -79,7 +79,7 @@ class SqliteBlobStore:
                     row = (namespace, name, len(group[name]), now, body)
                     connection.execute("INSERT INTO pieces VALUES (?, ?, ?, ?, ?)", row)
 
-            await self._worker.write(Change(put_group, sum(map(len, group.values()))))
+            await self._worker.write(Job(put_group, sum(map(len, group.values()))))
 
     async def get(self, namespace: str, names: Collection[str]) -> dict[str, bytes]:
         """Read pieces and check them; see the protocol."""
@@ -188,7 +188,7 @@ class SqliteBlobStore:
                 connection.execute(f"DELETE FROM bodies WHERE id IN ({_NAMES_QUERY})", (bodies,))  # noqa: S608
                 return len(rows)
 
-            deleted_count += await self._worker.write(Change(delete_group))
+            deleted_count += await self._worker.write(Job(delete_group))
         await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
         return deleted_count
 
@@ -198,7 +198,7 @@ class SqliteBlobStore:
         def insert_holder(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO holders VALUES (?, ?, ?)", (namespace, holder, time.time()))
 
-        await self._worker.write(Change(insert_holder))
+        await self._worker.write(Job(insert_holder))
 
     async def release(self, namespace: str, holder: str, *, older_than_seconds: float = 0.0) -> None:
         """Remove a holder; see the protocol."""
@@ -209,7 +209,7 @@ class SqliteBlobStore:
                 (namespace, holder, _latest(older_than_seconds)),
             )
 
-        await self._worker.write(Change(delete_holder))
+        await self._worker.write(Job(delete_holder))
 
     async def holders(self, namespace: str) -> dict[str, float]:
         """Return the holders of a home; see the protocol."""
@@ -227,7 +227,7 @@ class SqliteBlobStore:
         def insert_check(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO checks VALUES (1, ?)", (time.time(),))
 
-        await self._worker.check(Change(insert_check, is_retried=False))
+        await self._worker.check(Job(insert_check, is_retried=False))
 
     async def close(self) -> None:
         """Stop the threads and close the file, after pending writes."""

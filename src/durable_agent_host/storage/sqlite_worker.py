@@ -2,7 +2,7 @@
 
 Theory of operation. One thread of the process writes. Jobs that arrive during a transaction go together into the next
 one (group commit), unless one of them can never be written: then each goes into one of its own. Readers have their own
-threads and connections and never wait for the writer. Another thread checkpoints the write-ahead log and cleans the
+threads and connections and never wait for the writer. `FileMaintenance` checkpoints the write-ahead log and cleans the
 file. Several processes may share the file. Writers wait while the file is locked or its disk is full.
 """
 
@@ -12,66 +12,46 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
-from durable_agent_host.concurrency.event_loop_thread import LoopBatcher
-from durable_agent_host.concurrency.thread_safe_waiters import Promise, wake_all
 from durable_agent_host.errors import FREE_SPACE_HINT, DiskFullError, LogError
 from sqlite_store.file import SqliteFile, SqliteFileError, SqliteFullError, is_final, is_of_job
+from sqlite_store.maintenance import FileMaintenance
 
 _READERS: Final = 4
 _GROUP_BYTES: Final = 8 * 1024 * 1024
 
 
 class Job:
-    """A job for the writer's thread; created in the loop that waits for it.
-
-    Args:
-        size_bytes: approximate size of the written data.
-        is_retried: whether it is retried while the file is not writable.
-
-    Attributes:
-        size_bytes: approximate size of the written data.
-        promise: of the result.
-        result: for the promise, once written.
-        refusal: why it was not written, or None.
-        is_retried: whether it is retried while the file is not writable.
-    """
-
-    def __init__(self, size_bytes: int = 0, *, is_retried: bool = True) -> None:
-        self.size_bytes = size_bytes
-        self.promise = Promise()
-        self.result: Any = None
-        self.refusal: Exception | None = None
-        self.is_retried = is_retried
-
-
-class Change(Job):
-    """A change of the file.
+    """A change of the file, for the writer's thread.
 
     Args:
         change: called within a transaction, again if that fails; returns the result.
         size_bytes: approximate size of the written data.
         is_retried: whether it is retried while the file is not writable.
+
+    Attributes:
+        size_bytes: approximate size of the written data.
+        is_retried: whether it is retried while the file is not writable.
+        future: of the result.
+        result: for the future, once written.
+        refusal: why it was not written, or None.
     """
 
     def __init__(
         self, change: Callable[[sqlite3.Connection], Any], size_bytes: int = 0, *, is_retried: bool = True
     ) -> None:
-        super().__init__(size_bytes, is_retried=is_retried)
+        self.size_bytes = size_bytes
+        self.is_retried = is_retried
+        self.future: Future[Any] = Future()
+        self.result: Any = None
+        self.refusal: Exception | None = None
         self._change = change
 
     def do(self, connection: sqlite3.Connection) -> None:
         """Make the change, within the open transaction."""
         self.result = self._change(connection)
-
-
-def do_changes(connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
-    """Make the changes of a group, one after the other."""
-    for job in jobs:
-        assert isinstance(job, Change)
-        job.do(connection)
 
 
 def _ignore_commit(jobs: Sequence[Job]) -> None:
@@ -85,7 +65,6 @@ class SqliteWorker:
         file: the file.
         name: of the threads.
         retry_seconds: how long a write is retried while the file is locked or its disk is full.
-        write: performs a group of jobs, within a transaction; may set their refusals.
         on_commit: notified of a committed group, before its callers are.
         retries_when_full: whether a write is retried while the disk is full; otherwise it fails immediately.
 
@@ -99,7 +78,6 @@ class SqliteWorker:
         name: str,
         retry_seconds: float,
         *,
-        write: Callable[[sqlite3.Connection, Sequence[Job]], None] = do_changes,
         on_commit: Callable[[Sequence[Job]], None] = _ignore_commit,
         retries_when_full: bool = True,
     ) -> None:
@@ -107,16 +85,14 @@ class SqliteWorker:
         self._file = file
         self._name = name
         self._retry_seconds = retry_seconds
-        self._write = write
         self._on_commit = on_commit
         self._retries_when_full = retries_when_full
-        self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
-        self._batches = LoopBatcher[Job](self._post)
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._start_lock = threading.Lock()
         self._writer: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
         self._readers: ThreadPoolExecutor | None = None
-        self._maintenance: ThreadPoolExecutor | None = None
+        self._maintenance: FileMaintenance | None = None
         self._connections = threading.local()
         self._is_closed = False
         self._failure: LogError | None = None
@@ -128,8 +104,10 @@ class SqliteWorker:
             LogError: the file cannot be written.
             Exception: the job was refused for its own reason.
         """
-        self._batches.add(job, job.promise.loop)
-        return await job.promise.future
+        with self._start_lock:
+            self._start()
+            self._jobs.put(job)
+        return await asyncio.wrap_future(job.future)
 
     async def read[T](self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query in a reader's thread.
@@ -148,7 +126,7 @@ class SqliteWorker:
                 raise self._explain(error) from error
 
         with self._start_lock:
-            read_future = self._start()[0].submit(run)
+            read_future = self._start().submit(run)
         return await asyncio.wrap_future(read_future)
 
     async def check(self, job: Job) -> None:
@@ -167,16 +145,20 @@ class SqliteWorker:
         Raises:
             LogError: the files could not be cleaned.
         """
-        with self._start_lock:
-            cleaning = self._start()[1].submit(self._file.clean, self._file.next_cleaning, self._retry_seconds)
         try:
-            await asyncio.wrap_future(cleaning)
+            await asyncio.to_thread(self._file.clean, self._retry_seconds)
         except SqliteFileError as error:
             raise self._explain(error) from error
 
+    def clean_soon(self) -> None:
+        """Do what `clean` does within a minute, when nobody has to wait for it."""
+        with self._start_lock:
+            self._start()
+            assert self._maintenance is not None
+            self._maintenance.clean_soon()
+
     async def close(self) -> None:
         """Stop the threads and close the file, after pending writes."""
-        await asyncio.sleep(0)  # jobs of this step are handed over
         await asyncio.to_thread(self._stop)
 
     def _stop(self) -> None:
@@ -185,32 +167,22 @@ class SqliteWorker:
             if self._writer is not None:
                 self._jobs.put(None)
                 self._writer.join()
-            for threads in (self._readers, self._maintenance):
-                if threads is not None:
-                    threads.shutdown()
+            if self._readers is not None:
+                self._readers.shutdown()
+            if self._maintenance is not None:
+                self._maintenance.stop()
             self._file.close()
 
-    def _post(self, jobs: list[Job]) -> None:
-        """Hand the jobs of one step of a loop to the writer: turns that write at the same tick share a commit."""
-        with self._start_lock:
-            try:
-                self._start()
-            except LogError as error:
-                for job in jobs:
-                    job.refusal = error
-                _deliver_results(jobs)
-            else:
-                self._jobs.put(jobs)
-
-    def _start(self) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
+    def _start(self) -> ThreadPoolExecutor:
+        """Start the threads, at the first call; return the readers'."""
         if self._is_closed:
             raise LogError(f"{self._file.name} are closed")
-        if self._readers is None or self._maintenance is None:
+        if self._readers is None:
             self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix=f"{self._name}-reader")
-            self._maintenance = ThreadPoolExecutor(1, thread_name_prefix=f"{self._name}-maintenance")
+            self._maintenance = FileMaintenance(self._file)
             self._writer = threading.Thread(target=self._run, name=f"{self._name}-writer", daemon=True)
             self._writer.start()
-        return self._readers, self._maintenance
+        return self._readers
 
     def _run(self) -> None:
         """Write group after group, until `close`."""
@@ -270,9 +242,9 @@ class SqliteWorker:
         """Wait for a job; return it with all others that wait, and whether it is the last group."""
         group: list[Job] = []
         size_bytes = 0
-        while (jobs := self._jobs.get()) is not None:
-            group += jobs
-            size_bytes += sum(job.size_bytes for job in jobs)
+        while (job := self._jobs.get()) is not None:
+            group.append(job)
+            size_bytes += job.size_bytes
             if size_bytes > _GROUP_BYTES or self._jobs.empty():
                 return group, False
         return group, True
@@ -282,21 +254,24 @@ class SqliteWorker:
         with self._file.writing:
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                self._write(connection, group)
+                for job in group:
+                    job.do(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
         self.durable_writes += 1
-        if self._file.is_checkpoint_overdue():
-            self._file.checkpoint(should_wait=True)
-        elif self._maintenance is not None and self._file.is_checkpoint_due():
-            self._maintenance.submit(self._file.checkpoint)
+        if self._maintenance is not None:
+            self._maintenance.count_commit()
 
 
 def _deliver_results(jobs: Sequence[Job]) -> None:
-    """Deliver results and refusals to the callers; callable from any thread."""
+    """Deliver results and refusals to the callers that still wait."""
     for job in jobs:
-        job.promise.keep(job.result, job.refusal)
-    wake_all(job.promise for job in jobs)
+        if not job.future.set_running_or_notify_cancel():
+            continue
+        if job.refusal is None:
+            job.future.set_result(job.result)
+        else:
+            job.future.set_exception(job.refusal)

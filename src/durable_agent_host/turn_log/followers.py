@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from durable_agent_host.concurrency.thread_safe_waiters import Waiter, wake_all
+from durable_agent_host.concurrency.thread_safe_waiters import call_in_loop
 from durable_agent_host.model.log_entry import LogPage, LogRecord
 from durable_agent_host.turn_log.protocol import TurnLog
 
@@ -26,11 +26,11 @@ type Appended = tuple[str, Sequence[LogRecord], int]
 """A log's id, its new durable records, and their encoded size in bytes; no records: another process has appended."""
 
 
-class _FollowerQueue(Waiter):
+class _FollowerQueue:
     """The records announced to one follower since its last check, up to a capacity, and how to wake the follower."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        super().__init__()
+        self.loop = asyncio.get_running_loop()
         self.has_local_writer = False
         self._capacity_bytes = capacity_bytes
         self._records: list[LogRecord] = []
@@ -111,14 +111,16 @@ class Followers:
                 for mailbox in self._mailboxes.get(log_id, ()):
                     mailbox.put(records, size_bytes)
                     mailboxes_to_wake.add(mailbox)
-        wake_all(mailboxes_to_wake)
+        for mailbox in mailboxes_to_wake:
+            call_in_loop(mailbox.loop, mailbox.wake)
 
     def close(self) -> None:
         """End all followers."""
         self._is_closed = True
         with self._lock:
             mailboxes = set[_FollowerQueue]().union(*self._mailboxes.values())
-        wake_all(mailboxes)
+        for mailbox in mailboxes:
+            call_in_loop(mailbox.loop, mailbox.wake)
 
     async def follow(
         self,

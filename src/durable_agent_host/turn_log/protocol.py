@@ -57,6 +57,9 @@ def missing_entries(log_id: str, offset: int) -> CorruptStateError:
     )
 
 
+FILES_SECONDS: Final = 60
+"""Until deleted text is in no file of a store any more: SQLite files are written anew when nobody writes."""
+
 CHECK_SECONDS: Final = 1.5
 """How long `TurnLog.check` retries: enough for a connection that was cut."""
 
@@ -157,8 +160,8 @@ class TurnLog(Protocol):
     async def delete(self, *log_ids: str) -> None:
         """Delete logs and their cancel marks, if they exist; idempotent. Many at once cost much less than one by one.
 
-        When it returns, none of the logs' data can be found in the store's files, blobs or keys. On Windows, a SQLite
-        file with more than 256 MB in use keeps copies of short entries until less is in use.
+        When it returns, none of the logs' data can be found in the store's blobs or keys; in a SQLite file, a minute
+        later at the latest.
 
         Args:
             log_ids: any number; when one is gone, those before it are, too.

@@ -17,6 +17,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -37,7 +38,6 @@ from redis.exceptions import (
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
 from durable_agent_host.concurrency.event_loop_thread import LoopThread
-from durable_agent_host.concurrency.thread_safe_waiters import Promise
 from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
 from durable_agent_host.storage.storage_retry import Backoff, retry
@@ -59,7 +59,7 @@ _SLOW_SECONDS: Final = 0.05
 
 
 class Command(ABC):
-    """One command; created in the loop that waits for its answer.
+    """One command.
 
     Args:
         size_bytes: of the request, roughly.
@@ -67,14 +67,14 @@ class Command(ABC):
     Attributes:
         size_bytes: as given.
         tries: how often it was sent.
-        promise: of the answer.
+        future: of the answer.
         backoff: of its retries; set when the pipelines get it.
     """
 
     def __init__(self, size_bytes: int = 0) -> None:
         self.size_bytes = size_bytes
         self.tries = 0
-        self.promise = Promise()
+        self.future: Future[Any] = Future()
         self.backoff: Backoff | None = None
 
     @abstractmethod
@@ -121,7 +121,7 @@ class Pipelines:
             LogError: the server does not answer, or refuses the command.
         """
         self._loop.post(self._add, command)
-        return await command.promise.future
+        return await asyncio.wrap_future(command.future)
 
     def close(self) -> None:
         """Refuse what waits; called after running pipelines have ended."""
@@ -174,7 +174,7 @@ class Pipelines:
             if group and size_bytes > _MOST_BYTES:
                 break
             command = self._pending.popleft()
-            if not command.promise.future.done():  # the caller was cancelled
+            if not command.future.cancelled():  # by the caller
                 group.append(command)
         return group
 
@@ -203,7 +203,8 @@ class Pipelines:
                 done.append((command, reply))
         self._on_replies(done)
         for command, reply in done:
-            self._loop.answer(command.promise, reply)
+            if command.future.set_running_or_notify_cancel():
+                command.future.set_result(reply)
 
     def _fail(self, command: Command, error: Exception) -> None:
         """Refuse a command, or schedule its next try."""
@@ -220,7 +221,8 @@ class Pipelines:
             self._resting[command] = asyncio.get_running_loop().call_later(pause, self._add, command)
 
     def _reject(self, command: Command, error: Exception) -> None:
-        self._loop.answer(command.promise, None, error)
+        if command.future.set_running_or_notify_cancel():
+            command.future.set_exception(error)
 
 
 # Subscriptions to the appends of other processes, for logs that are followed here.

@@ -9,27 +9,24 @@ last commits, each as a whole, as in the host's engine.
 """
 
 import asyncio
-import json
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from durable_agent_host.codec.log_entry import decode_log_entry, encode_log_entry
 from durable_agent_host.errors import CorruptStateError, FencedError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT, LogEntry, LogPage, LogRecord
-from durable_agent_host.storage.sqlite_worker import Change, Job, SqliteWorker, do_changes
+from durable_agent_host.storage.sqlite_worker import Job, SqliteWorker
 from durable_agent_host.turn_log.followers import Appended, Followers
 from durable_agent_host.turn_log.protocol import MAX_PAGE_BYTES
 from sqlite_store.file import SqliteContent, SqliteFile
 
 OFFSETS: Final = 1 << 32
 """An entry's place is its log's id times this, plus its offset: one B-tree, each log contiguous."""
-_LARGE_BYTES: Final = 256 * 1024
 _BEGIN: Final = f"""
 INSERT INTO logs VALUES (
     max(ifnull((SELECT max(id) FROM logs), 0), ifnull((SELECT max(place) FROM entries), 0) / {OFFSETS}) + 1,
@@ -37,30 +34,63 @@ INSERT INTO logs VALUES (
 ) ON CONFLICT (log_id) DO UPDATE SET attempt = ?2, next_offset = ?3, appended_at = ?4 RETURNING id
 """  # noqa: S608 - a number
 """A new log comes after all entries, also those of a log whose row was lost."""
-_FIND_LOGS: Final = f"""
-SELECT json_group_array(json_array(log_id, id, is_whole, iif(is_whole, attempt, 0), iif(is_whole, next_offset, 0)))
-FROM (
-    SELECT log_id, id, attempt, next_offset, typeof(attempt) = 'integer' AND attempt > 0
-        AND typeof(next_offset) = 'integer' AND next_offset BETWEEN 1 AND {OFFSETS - 1}
-        AND next_offset = ifnull(
-            (SELECT max(place) FROM entries WHERE place BETWEEN id * {OFFSETS} AND (id + 1) * {OFFSETS} - 1)
-                - id * {OFFSETS} + 1,
-            next_offset
-        ) AS is_whole
-    FROM logs WHERE log_id IN (SELECT value FROM json_each(?))
-)
+_FIND_LOG: Final = f"""
+SELECT id, iif(typeof(attempt) = 'integer', attempt, 0), iif(typeof(next_offset) = 'integer', next_offset, 0),
+    (SELECT max(place) FROM entries WHERE place BETWEEN id * {OFFSETS} AND (id + 1) * {OFFSETS} - 1)
+FROM logs WHERE log_id = ?
 """  # noqa: S608 - a number
-"""The last entry is the one before the next offset, unless all have been truncated."""
 
 
-class Begin(Change):
+@dataclass(frozen=True)
+class KnownLog:
+    """A row of ``logs``.
+
+    Attributes:
+        key: of the row.
+        attempt: the latest.
+        next_offset: after the last entry.
+    """
+
+    key: int
+    attempt: int
+    next_offset: int
+
+
+def find_log(connection: sqlite3.Connection, log_id: str) -> KnownLog | None:
+    """Read the row of a log; None if there is no such log.
+
+    Raises:
+        CorruptStateError: it does not fit the log's entries.
+    """
+    row = connection.execute(_FIND_LOG, (log_id,)).fetchone()
+    if row is None:
+        return None
+    key, attempt, next_offset, last_row_key = row
+    # The last entry is the one before the next offset, unless all have been truncated.
+    is_end = last_row_key is None or next_offset == last_row_key - key * OFFSETS + 1
+    if attempt < 1 or not 1 <= next_offset < OFFSETS or not is_end:
+        raise CorruptStateError(
+            f"what the file of the turn logs stores of the log {log_id} is damaged: its turn cannot be continued or "
+            "followed; restore a copy, or delete the session"
+        )
+    return KnownLog(key, attempt, next_offset)
+
+
+class Append(Job):
+    """The next attempt of a log, or entries of one.
+
+    Attributes:
+        appended: for the followers, once written.
+    """
+
+    appended: Appended | None = None
+
+
+class BeginAttempt(Append):
     """The next attempt of a log, which it creates if it is missing.
 
     Args:
         log_id: the log.
-
-    Attributes:
-        appended: for the followers, once written.
 
     Raises:
         CorruptStateError: the log's row is damaged.
@@ -69,7 +99,6 @@ class Begin(Change):
     def __init__(self, log_id: str) -> None:
         super().__init__(self._begin)
         self._log_id = log_id
-        self.appended: Appended | None = None
 
     def _begin(self, connection: sqlite3.Connection) -> int:
         log = find_log(connection, self._log_id)
@@ -82,7 +111,7 @@ class Begin(Change):
         return attempt
 
 
-class Append(Job):
+class AppendEntries(Append):
     """Entries for one log.
 
     Args:
@@ -90,111 +119,36 @@ class Append(Job):
         entries: at least one.
         attempt: the writer's.
 
-    Attributes:
-        appended: for the followers, once written.
-
     Raises:
-        LogError: an entry cannot be stored.
+        LogError: an entry cannot be stored, the log is damaged, or the attempt may not write.
     """
 
     def __init__(self, log_id: str, entries: Sequence[LogEntry], attempt: int) -> None:
-        self.lines = [encode_log_entry(entry) for entry in entries]
-        super().__init__(sum(map(len, self.lines)))
-        self.log_id = log_id
-        self.entries = entries
-        self.attempt = attempt
-        self.appended: Appended | None = None
+        self._lines = [encode_log_entry(entry) for entry in entries]
+        super().__init__(self._append, sum(map(len, self._lines)))
+        self._log_id = log_id
+        self._entries = entries
+        self._attempt = attempt
 
-    def build_rows(self, log: "KnownLog | None") -> list[tuple[int, int, str]]:
-        """Return the rows of ``entries``; none, and a `refusal`, if the attempt may not write or the log is damaged."""
-        self.refusal = None
-        if log is not None and log.is_damaged:
-            self.refusal = LogError(_describe_damage(self.log_id))
-            return []
-        if log is None or log.attempt != self.attempt:
-            self.refusal = FencedError(
-                f"attempt {self.attempt} of the turn log {self.log_id} may not write: another one has begun"
+    def _append(self, connection: sqlite3.Connection) -> int:
+        try:
+            log = find_log(connection, self._log_id)
+        except CorruptStateError as error:
+            raise LogError(str(error)) from error
+        if log is None or log.attempt != self._attempt:
+            raise FencedError(
+                f"attempt {self._attempt} of the turn log {self._log_id} may not write: another one has begun"
             )
-            return []
-        first = log.next_offset
-        log.next_offset = log.next_offset + len(self.lines)
-        records = [LogRecord(offset, self.attempt, entry) for offset, entry in enumerate(self.entries, first)]
-        self.result = first
-        self.appended = (self.log_id, records, self.size_bytes)
-        start = log.key * OFFSETS + first
-        return [(row_key, self.attempt, line) for row_key, line in enumerate(self.lines, start)]
-
-
-@dataclass
-class KnownLog:
-    """A row of ``logs``.
-
-    Attributes:
-        key: of the row.
-        is_damaged: whether it does not fit the log's entries; attempt and next offset mean nothing then.
-        attempt: the latest.
-        next_offset: after the last entry.
-    """
-
-    key: int
-    is_damaged: bool
-    attempt: int
-    next_offset: int
-
-
-def find_log(connection: sqlite3.Connection, log_id: str) -> KnownLog | None:
-    """Read the row of a log; None if there is no such log.
-
-    Raises:
-        CorruptStateError: it is damaged.
-    """
-    log = _find_logs(connection, [log_id]).get(log_id)
-    if log is not None and log.is_damaged:
-        raise CorruptStateError(_describe_damage(log_id))
-    return log
-
-
-def _find_logs(connection: sqlite3.Connection, log_ids: Sequence[str]) -> dict[str, KnownLog]:
-    """Read the rows of many logs, as one row of JSON, which cannot hold all that is in a damaged row."""
-    [found] = connection.execute(_FIND_LOGS, (json.dumps(log_ids),)).fetchone()
-    return {log_id: KnownLog(key, not is_intact, *position) for log_id, key, is_intact, *position in json.loads(found)}
-
-
-def _describe_damage(log_id: str) -> str:
-    return (
-        f"what the file of the turn logs stores of the log {log_id} is damaged: its turn cannot be continued or "
-        "followed; restore a copy, or delete the session"
-    )
-
-
-def append_all(connection: sqlite3.Connection, appends: Sequence[Append]) -> None:
-    """Append to many logs in three statements.
-
-    Each step of a statement releases the GIL, and waits to get it back while other threads are busy: one or two
-    statements per log would take a fifth of a second for 200 logs.
-    """
-    logs = _find_logs(connection, [append.log_id for append in appends])
-    rows: list[tuple[int, int, str]] = []
-    changed_logs: dict[int, KnownLog] = {}
-    for append in appends:
-        log_row = logs.get(append.log_id)
-        if not (new_rows := append.build_rows(log_row)) or log_row is None:
-            continue
-        changed_logs[log_row.key] = log_row
-        if append.size_bytes > _LARGE_BYTES:
-            connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", new_rows)
-        else:
-            rows += new_rows
-    connection.execute(
-        "INSERT INTO entries SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), "
-        "json_extract(value, '$[2]') FROM json_each(?)",
-        (json.dumps(rows),),
-    )
-    connection.execute(
-        "UPDATE logs SET next_offset = json_extract(changed.value, '$[1]'), appended_at = ? "
-        "FROM json_each(?) AS changed WHERE logs.id = json_extract(changed.value, '$[0]')",
-        (time.time(), json.dumps([(log.key, log.next_offset) for log in changed_logs.values()])),
-    )
+        start = log.key * OFFSETS + log.next_offset
+        rows = [(row_key, self._attempt, line) for row_key, line in enumerate(self._lines, start)]
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+        end = log.next_offset + len(rows)
+        connection.execute("UPDATE logs SET next_offset = ?, appended_at = ? WHERE id = ?", (end, time.time(), log.key))
+        records = [
+            LogRecord(offset, self._attempt, entry) for offset, entry in enumerate(self._entries, log.next_offset)
+        ]
+        self.appended = (self._log_id, records, self.size_bytes)
+        return log.next_offset
 
 
 _CONTENT: Final = SqliteContent(
@@ -226,7 +180,7 @@ class SqliteTurnLog:
     def __init__(self, path: str | Path, *, retry_seconds: float = 30.0) -> None:
         self._followers = Followers()
         file = SqliteFile(Path(path), _CONTENT)
-        self._worker = SqliteWorker(file, "turn-log", retry_seconds, write=_write_all, on_commit=self._announce)
+        self._worker = SqliteWorker(file, "turn-log", retry_seconds, on_commit=self._announce)
 
     @property
     def durable_writes(self) -> int:
@@ -235,11 +189,11 @@ class SqliteTurnLog:
 
     async def open(self, log_id: str) -> int:
         """Begin an attempt; see the protocol."""
-        return await self._worker.write(Begin(log_id))
+        return await self._worker.write(BeginAttempt(log_id))
 
     async def append(self, log_id: str, entries: Sequence[LogEntry], *, attempt: int) -> int:
         """Append entries, all or none; see the protocol."""
-        return await self._worker.write(Append(log_id, entries, attempt))
+        return await self._worker.write(AppendEntries(log_id, entries, attempt))
 
     async def read(self, log_id: str, from_offset: int = 0, *, max_bytes: int = MAX_PAGE_BYTES) -> LogPage:
         """Read the entries that are there now; see the protocol."""
@@ -289,7 +243,7 @@ class SqliteTurnLog:
                     (start, start + min(before_offset, found.next_offset)),
                 )
 
-        await self._worker.write(Change(delete_entries))
+        await self._worker.write(Job(delete_entries))
 
     async def delete(self, *log_ids: str) -> None:
         """Delete logs and their cancel marks; see the protocol."""
@@ -298,8 +252,8 @@ class SqliteTurnLog:
             for log_id in log_ids:
                 _delete_log(connection, log_id)
 
-        await self._worker.write(Change(delete_logs))
-        await self._worker.clean()  # also when nothing is left to delete: the process may have died before cleaning
+        await self._worker.write(Job(delete_logs))
+        self._worker.clean_soon()
 
     async def sweep(self, *, older_than_seconds: float) -> int:
         """Delete logs without an append for that long; see the protocol."""
@@ -314,9 +268,9 @@ class SqliteTurnLog:
             )
             return len(old_logs)
 
-        swept = await self._worker.write(Change(delete_old_logs))
+        swept = await self._worker.write(Job(delete_old_logs))
         if swept:
-            await self._worker.clean()
+            self._worker.clean_soon()
         return swept
 
     async def request_cancel(self, log_id: str) -> None:
@@ -325,7 +279,7 @@ class SqliteTurnLog:
         def insert_cancel(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR IGNORE INTO cancels VALUES (?, ?)", (log_id, time.time()))
 
-        await self._worker.write(Change(insert_cancel))
+        await self._worker.write(Job(insert_cancel))
 
     async def is_cancel_requested(self, log_id: str) -> bool:
         """Return whether the turn is marked."""
@@ -341,7 +295,7 @@ class SqliteTurnLog:
         def insert_check(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO cancels VALUES ('check', ?)", (time.time(),))
 
-        await self._worker.check(Change(insert_check, is_retried=False))
+        await self._worker.check(Job(insert_check, is_retried=False))
 
     async def close(self) -> None:
         """Stop the threads and close the file, after pending writes."""
@@ -349,15 +303,7 @@ class SqliteTurnLog:
         await self._worker.close()
 
     def _announce(self, jobs: Sequence[Job]) -> None:
-        self._followers.announce(job.appended for job in jobs if isinstance(job, Append | Begin) and job.appended)
-
-
-def _write_all(connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
-    for are_appends, group in groupby(jobs, key=lambda job: isinstance(job, Append)):
-        if are_appends:
-            append_all(connection, cast("list[Append]", list(group)))
-        else:
-            do_changes(connection, list(group))
+        self._followers.announce(job.appended for job in jobs if isinstance(job, Append) and job.appended)
 
 
 def _delete_log(connection: sqlite3.Connection, log_id: str) -> None:

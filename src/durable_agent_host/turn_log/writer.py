@@ -1,70 +1,13 @@
 """The writer of one attempt: live events in batches, finished steps immediately and in order."""
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from durable_agent_host.model.log_entry import AT, EVENT, LogEntry
 from durable_agent_host.turn.event_names import rule_of_stored
 from durable_agent_host.turn_log.protocol import INTERVAL_SECONDS, TurnLog
-
-# Aligns the writes of all turns of one event loop, so that they share commits and wake-ups.
-#
-# A single stream's events are written as they come. With many streams, each separate write would cost a commit and a
-# hand-over between threads; so a write that follows another one closely waits for the next tick, and all writes due
-# then go together. A loop that is late at its ticks is overloaded; its ticks get longer, because fewer and larger
-# writes take less time.
-
-SHORTEST_TICK_SECONDS: Final = 0.005
-MAX_TICK_SECONDS: Final = 0.1
-_LATE_SECONDS: Final = 0.01
-
-
-class WriteBatcher:
-    """The ticks of one event loop; used in that loop only."""
-
-    def __init__(self) -> None:
-        self._anchor = 0.0
-        self._latest = -math.inf
-        self._length = SHORTEST_TICK_SECONDS
-
-    def next_write_time(self, earliest: float) -> float:
-        """Return when to write.
-
-        Returns:
-            That time if no other write is close before it, else the next tick.
-        """
-        if earliest >= self._latest + self._length:
-            self._anchor = tick = earliest
-        else:
-            tick = self._anchor + math.ceil((earliest - self._anchor) / self._length) * self._length
-        self._latest = max(self._latest, tick)
-        return tick
-
-    def record_start(self, due: float, now: float) -> None:
-        """Record that a tick's writes start, and adapt the length of ticks."""
-        if due <= self._anchor:  # recorded already, or of an earlier anchor
-            return
-        self._anchor = due
-        if now - due > max(_LATE_SECONDS, self._length / 2):
-            self._length = min(self._length * 1.5, MAX_TICK_SECONDS)
-        else:
-            self._length = max(self._length * 0.9, SHORTEST_TICK_SECONDS)
-
-
-_TICKS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, WriteBatcher]] = WeakKeyDictionary()
-
-
-def ticks_of(loop: asyncio.AbstractEventLoop) -> WriteBatcher:
-    """Return the ticks of a loop, always the same object."""
-    found = _TICKS.get(loop)
-    if found is None:
-        found = _TICKS[loop] = WriteBatcher()
-    return found
-
 
 BATCH_BYTES: Final = 16 * 1024
 WAITING_BYTES: Final = 1024 * 1024
@@ -114,7 +57,6 @@ class TurnLogWriter:
         self._bytes = 0
         self._is_urgent = False
         self._loop = asyncio.get_running_loop()
-        self._ticks = ticks_of(self._loop)
         self._write_event = asyncio.Event()
         self._written_at = float("-inf")
         self._is_writing = False
@@ -200,19 +142,17 @@ class TurnLogWriter:
         self._wake()
 
     def _wake(self) -> None:
-        """Start or schedule a write of what waits: now if it is urgent or large, else at the next tick."""
+        """Start or schedule a write of what waits: now if it is urgent or large, else when the interval is over."""
         if self._is_writing or not self._pending_entries:
             return
         if self._is_urgent or self._bytes >= self._batch_bytes:
             self._begin()
         elif self._timer is None:
-            due = self._ticks.next_write_time(max(self._loop.time(), self._written_at + self._interval_seconds))
-            self._timer = self._loop.call_at(due, self._on_time, due)
+            self._timer = self._loop.call_at(self._written_at + self._interval_seconds, self._on_time)
 
-    def _on_time(self, due: float) -> None:
+    def _on_time(self) -> None:
         self._timer = None
         if self._pending_entries and not self._is_writing:
-            self._ticks.record_start(due, self._loop.time())
             self._begin()
 
     def _begin(self) -> None:

@@ -6,6 +6,6 @@ has ``decide`` turn the returned actions into changes, and commits all changes i
 ``sqlite_store``). After a crash, work continues from the last commit: uncommitted work runs again, committed
 work never does. ``crash_points`` names the points at which tests kill the process to prove it.
 
-Text that was deleted leaves the files, and freed space goes back to the disk (``checkpoints``, and the package
+Text that was deleted leaves the files within a minute, and freed space goes back to the disk (the package
 ``sqlite_store``). Nothing is deleted unless a client asks for it.
 """

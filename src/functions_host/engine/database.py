@@ -8,7 +8,8 @@ to again.
 SQLite silently ignores a damaged or missing write-ahead log. So commits are counted, in the file and in a mark beside
 it: a file with a lower count than its mark has lost commits, which is reported when it is opened.
 
-What is deleted is overwritten; ``erase`` empties the log of it, and gives freed pages back to the disk.
+What is deleted is overwritten, and ``erase`` has the file written anew without it, which gives freed pages back to the
+disk.
 """
 
 import asyncio
@@ -22,10 +23,10 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any, cast
 
-from functions_host.engine.checkpoints import Checkpointer
 from functions_host.engine.commit_mark import CommitMark
 from functions_host.engine.crash_points import reach
 from sqlite_store.file import SqliteContent, SqliteFile, SqliteFileError, SqliteVersionError
+from sqlite_store.maintenance import FileMaintenance
 
 _logger = logging.getLogger(__name__)
 _CHECKED_BYTES = 256 * 1024 * 1024
@@ -94,7 +95,6 @@ class Database:
         self._damage: StoreDamagedError | None = None
         self._full: StoreFullError | None = None
         self._identities: dict[str, tuple[int, int]] = {}
-        was_killed = path.with_name(f"{path.name}-wal").exists()  # whoever closes the database removes it
         content = SqliteContent(
             description="database",
             version=version,
@@ -120,7 +120,7 @@ class Database:
         self._count: int = self.read("SELECT count FROM commits")[0][0]
         self._mark = CommitMark(path.with_name(f"{path.name}-mark"))
         self._mark.compare(path, self._count)
-        self._checkpointer = Checkpointer(self._file, erase_first=was_killed)
+        self._maintenance = FileMaintenance(self._file)
         self._watch_files()
 
     def _check(self, max_bytes: int | None) -> None:
@@ -143,7 +143,7 @@ class Database:
 
     def close(self) -> None:
         """Checkpoint the write-ahead log and close the file."""
-        self._checkpointer.stop()
+        self._maintenance.stop()
         self._file.close()
         self._mark.close()
 
@@ -198,8 +198,8 @@ class Database:
             raise self._explain(error) from error
 
     def erase(self) -> None:
-        """Have what was deleted leave the files within about a second, and its space go back to the disk."""
-        self._checkpointer.erase()
+        """Have everything that was deleted leave the files, and its space return to the disk, within a minute."""
+        self._maintenance.clean_soon()
 
     @contextmanager
     def transaction(self, kind: str) -> Generator[sqlite3.Connection]:
@@ -225,7 +225,7 @@ class Database:
         self._count += 1
         self._mark.set(self._count)
         reach(f"{kind}.after_commit")
-        self._checkpointer.count_commit()
+        self._maintenance.count_commit()
 
     def _explain(self, error: sqlite3.Error) -> StoreError:
         name = getattr(error, "sqlite_errorname", "")

@@ -13,6 +13,7 @@ from tests.durable_agent_host.crash.scenarios import Case
 from tests.durable_agent_host.crash.site import Site
 from tests.durable_agent_host.stored import stored
 from tests.kit import PracticeModel
+from tests.processes import wait_until
 
 CANARY = " canary.crash@example.com"
 """Said by users, model and tools in every turn."""
@@ -121,9 +122,13 @@ def running(site: Site) -> list[dict[str, Any]]:
 
 
 def check_nowhere(site: Site) -> None:
-    """The canary is in no file of the host, and in no line that it has written."""
+    """The canary is soon in no file of the host, and in no line that it has written."""
     needle = CANARY.strip()
-    left = [path for path in sorted(site.data.rglob("*")) if path.is_file() and needle.encode() in path.read_bytes()]
-    assert left == []
+
+    def files() -> list[Path]:
+        paths = sorted(path for path in site.data.rglob("*") if path.is_file())
+        return [path for path in paths if needle.encode() in path.read_bytes()]
+
+    wait_until(lambda: files() == [])
     assert needle.encode() not in stored(site.data)
     assert needle not in "".join(site.output)

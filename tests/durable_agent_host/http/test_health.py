@@ -5,14 +5,18 @@ import json
 import azure.functions as func
 from azure.durable_functions import DurableOrchestrationClient
 
+from durable_agent_host.agent.agent_budgets import NO_BUDGETS
 from durable_agent_host.concurrency.thread_safe_waiters import Notifier
 from durable_agent_host.durable.app_secret import AppSecret
+from durable_agent_host.durable.external_sessions import ExternalSessions
+from durable_agent_host.durable.session_queue_activity import TurnStopper
 from durable_agent_host.durable.store_health import StoreProbes
 from durable_agent_host.durable.task_hub import TaskHub
 from durable_agent_host.durable.turn_client import TurnClient
 from durable_agent_host.http.agent_routes import health
 from durable_agent_host.http.request_handling import HandlerContext, RouteRequest
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
+from durable_agent_host.segments.turn_data_storage import NULL_TURN_DATA_STORAGE
 from durable_agent_host.settings import Settings
 from durable_agent_host.turn_log.protocol import NullTurnLog
 
@@ -26,7 +30,15 @@ async def test_a_store_that_does_not_answer_is_told(caplog, tmp_path):
     pieces = SqliteBlobStore(tmp_path / "segments.sqlite")
     client = DurableOrchestrationClient(json.dumps(binding | {"baseUrl": NOWHERE, "requiredQueryStringParameters": ""}))
     hub = TaskHub(AppSecret(lambda: pieces))
-    turns = TurnClient(client, Notifier(), probes=StoreProbes(NullTurnLog, lambda: pieces, {"Helper": None}), hub=hub)
+    turns = TurnClient(
+        client,
+        Notifier(),
+        TurnStopper(NullTurnLog, lambda _: NO_BUDGETS),
+        StoreProbes(NullTurnLog, lambda: pieces, {"Helper": None}),
+        storage=NULL_TURN_DATA_STORAGE,
+        external_sessions=ExternalSessions({}),
+        hub=hub,
+    )
     agents = [{"name": "Helper"}]
     host = HandlerContext(
         agents={"Helper": None},

@@ -1,9 +1,7 @@
 """The container of the turn logs' blobs: creates them and appends to them."""
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,62 +12,6 @@ from azure.storage.blob.aio import ContainerClient
 from durable_agent_host.storage.azure_blob_container import BlobContainer, BlobMissingError, as_body, code_of
 
 _AT_ONCE: Final = 16
-"""Maximum concurrent requests to the storage."""
-_SHARE: Final = 0.5
-"""The part of the processor time that requests may take."""
-_MAX_SECONDS: Final = 1.0
-"""The longest pause before a request."""
-_AVERAGED_REQUESTS: Final = 16
-_BUSY_SECONDS: Final = 0.5
-
-
-class WriteRate:
-    """Limits requests to what the storage answers, and to a share of one processor. Belongs to one loop.
-
-    A writer waits *after* its request, when its entries are durable and delivered. The output of its turn until then
-    goes into one request, which starts at once. A wait before the request would only delay its entries. Writers wait
-    before a request only if many start together.
-    """
-
-    def __init__(self) -> None:
-        self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._requests = 0
-        self._measured_at = 0.0
-        self._used_seconds = 0.0
-        self._cost_seconds = 0.0
-        self._answer_seconds = 0.0
-        self._free_at = 0.0
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncGenerator[None]:
-        """Enter when a request may start; leave when it is answered."""
-        async with self._slots:
-            started_at = time.monotonic()
-            yield
-            now = time.monotonic()
-            self._answer_seconds += (now - started_at - self._answer_seconds) / _AVERAGED_REQUESTS
-            self._requests += 1
-            if self._requests % _AVERAGED_REQUESTS == 0:
-                self._measure(now)
-
-    async def wait_for_slot(self) -> None:
-        """Wait until the caller may make its next request; callers queue."""
-        now = time.monotonic()
-        start_at = max(self._free_at, now)
-        # Half of the slots stay free, so that a writer that has waited here does not wait for a slot as well.
-        self._free_at = start_at + max(self._cost_seconds / _SHARE, self._answer_seconds / (_AT_ONCE / 2))
-        if start_at > now:
-            await asyncio.sleep(min(start_at - now, _MAX_SECONDS))
-
-    def _measure(self, now: float) -> None:
-        """Estimate the processor time per request from what the loop's thread used for the last ones."""
-        used = time.thread_time()
-        is_busy = now < self._measured_at + _BUSY_SECONDS  # otherwise most of it went elsewhere
-        self._cost_seconds = (used - self._used_seconds) / _AVERAGED_REQUESTS if is_busy else 0.0
-        self._used_seconds = used
-        self._measured_at = now
-
-
 MAX_BLOCKS: Final = 50_000
 _FIRST_OFFSET: Final = "first_offset"
 _ATTEMPT: Final = "attempt"
@@ -103,13 +45,12 @@ class LogContainer(BlobContainer):
 
     Attributes:
         durable_writes: appended blocks.
-        write_rate: of appends; a writer rests after each one.
     """
 
     def __init__(self, make_client: Callable[[Any], ContainerClient], retry_seconds: float) -> None:
         super().__init__(make_client, retry_seconds, label="the turn log")
         self.durable_writes = 0
-        self.write_rate = WriteRate()
+        self._append_slots = asyncio.Semaphore(_AT_ONCE)
 
     async def append(self, name: str, block: bytes, position: int) -> None:
         """Append a block at the expected end of the blob.
@@ -121,7 +62,7 @@ class LogContainer(BlobContainer):
         """
 
         async def call() -> None:
-            async with self.write_rate.slot():
+            async with self._append_slots:
                 blob = self.client().get_blob_client(name)
                 await blob.append_block(as_body(block), len(block), appendpos_condition=position)
 

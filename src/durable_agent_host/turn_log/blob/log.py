@@ -183,9 +183,7 @@ class BlobTurnLog:
 
         async def append_entries() -> int:
             async with self._lock(log_id):
-                first = await self._append(log_id, entries, attempt)
-            await self._container.write_rate.wait_for_slot()
-            return first
+                return await self._append(log_id, entries, attempt)
 
         return await self._loop.run(append_entries())
 
