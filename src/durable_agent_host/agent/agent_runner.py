@@ -383,7 +383,8 @@ class AgentRunner:
         attempt = runs.attempt
         if await attempt.is_lost():
             log_error = LogError(
-                "the log of the turn was lost while the turn ran, so it is unknown which of its tools have run: check what they did before you try again"
+                "the log of the turn was lost while the turn ran, so it is unknown which of its tools have run: "
+                "check what they did before you try again"
             )
             await attempt.abandon(LogUnavailable(log_error))
             return replace(await _build_failed_outcome(runs, log_error), budget_usage=runs.budget_usage())
