@@ -41,32 +41,34 @@ def model(_model: HostileModel) -> HostileModel:
     return _model
 
 
-def named(client: str, name: str) -> bytes:
+def call_by_name(client: str, name: str) -> bytes:
     """Write an answer that calls a tool by a name."""
     return stream(calling(client, [("call_1", ARGUMENTS)]).replace(b'"say"', json.dumps(name).encode()))
 
 
-def unannounced(client: str) -> bytes:
+def call_without_start(client: str) -> bytes:
     """Write an answer with arguments of a call whose beginning never came."""
-    asked = calling(client, [("call_1", ARGUMENTS)])
+    tool_call = calling(client, [("call_1", ARGUMENTS)])
     if client == "Claude":
-        return stream(b"".join(one + b"\n\n" for one in asked.split(b"\n\n") if b"content_block_start" not in one))
-    return stream(asked.replace(b'"name": "say", ', b""))
+        return stream(
+            b"".join(block + b"\n\n" for block in tool_call.split(b"\n\n") if b"content_block_start" not in block)
+        )
+    return stream(tool_call.replace(b'"name": "say", ', b""))
 
 
 ODD: list[tuple[str, str, bytes]] = [
-    *((client, case, named(client, name)) for client in CLIENTS for case, name in NAMES.items()),
-    *((client, "unannounced", unannounced(client)) for client in ("Completions", "Claude")),
+    *((client, case, call_by_name(client, name)) for client in CLIENTS for case, name in NAMES.items()),
+    *((client, "unannounced", call_without_start(client)) for client in ("Completions", "Claude")),
     *(
-        ("Claude", f"input-{place}", stream(calling("Claude", [("call_1", text)])))
-        for place, text in enumerate(["[1]", '"text"', "null", "7"])
+        ("Claude", f"input-{index}", stream(calling("Claude", [("call_1", text)])))
+        for index, text in enumerate(["[1]", '"text"', "null", "7"])
     ),
 ]
 """Client, case, and an answer with a call that its service would not take back."""
-odd = pytest.mark.parametrize(("client", "case", "asked"), ODD, ids=[f"{client}-{case}" for client, case, _ in ODD])
+odd = pytest.mark.parametrize(("client", "case", "tool_call"), ODD, ids=[f"{client}-{case}" for client, case, _ in ODD])
 
 
-def goes_on(host: AgentHost, model: HostileModel, client: str, session: str) -> str:
+def run_next_turn(host: AgentHost, model: HostileModel, client: str, session: str) -> str:
     """Run a turn that succeeds, with a request that the service accepts; gives what was sent."""
     model.play(WHOLE[client])
     reply = host.run(client, {"message": "And now?", "session_id": session})
@@ -86,19 +88,19 @@ def sent(client: str, model: HostileModel) -> str:
 
 @odd
 def test_an_odd_call_is_sent_in_a_form_that_the_service_accepts(
-    host: AgentHost, model: HostileModel, client: str, case: str, asked: bytes
+    host: AgentHost, model: HostileModel, client: str, case: str, tool_call: bytes
 ):
     """In the running turn, with its result, and as the same text in the next one; the record has it as it came."""
-    model.play(asked, WHOLE[client])
+    model.play(tool_call, WHOLE[client])
     session = f"odd-{case}"
     reply = host.run(client, {"message": "Good morning", "session_id": session})
     assert reply.status_code == 200, reply.text
     first = sent(client, model)
-    later = goes_on(host, model, client, session)
+    later = run_next_turn(host, model, client, session)
     assert names_in(later) >= names_in(first)
-    stored = requests.get(f"{host.url}/api/agents/{client}/sessions/{session}/export", timeout=60).json()
+    export = requests.get(f"{host.url}/api/agents/{client}/sessions/{session}/export", timeout=60).json()
     if case in NAMES:
-        assert json.dumps(NAMES[case]) in names_in(json.dumps(stored))
+        assert json.dumps(NAMES[case]) in names_in(json.dumps(export))
 
 
 def names_in(text: str) -> set[str]:
@@ -107,29 +109,29 @@ def names_in(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("client", "case", "asked"),
+    ("client", "case", "tool_call"),
     [row for row in ODD if row[1] in {next(iter(NAMES)), "unannounced", "input-0"}],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_cancel_after_an_odd_call_is_no_dead_end(
-    host: AgentHost, model: HostileModel, client: str, case: str, asked: bytes
+    host: AgentHost, model: HostileModel, client: str, case: str, tool_call: bytes
 ):
     """What the turn had done stays, and each later turn is accepted."""
-    released = threading.Event()
-    model.play(asked, waiting(released))
+    release = threading.Event()
+    model.play(tool_call, block_until(release))
     ids = {"session_id": f"cancelled-{case}", "wait_for_response": False}
-    started = host.run(client, {"message": "Good morning", **ids})
-    url = f"{host.url}/api/agents/{client}/sessions/{ids['session_id']}/turns/{started.headers['x-ms-turn-id']}"
+    response = host.run(client, {"message": "Good morning", **ids})
+    url = f"{host.url}/api/agents/{client}/sessions/{ids['session_id']}/turns/{response.headers['x-ms-turn-id']}"
     try:
         wait_until(lambda: len(model.received) == 2)
         assert requests.post(f"{url}/cancel", timeout=30).status_code == 202
         assert host.end_of_turn(url)["status"] == "cancelled"
     finally:
-        released.set()
+        release.set()
     for _ in range(2):
-        goes_on(host, model, client, ids["session_id"])
+        run_next_turn(host, model, client, ids["session_id"])
 
 
-def waiting(released: threading.Event) -> Callable[[Callable[[bytes], None]], None]:
+def block_until(release: threading.Event) -> Callable[[Callable[[bytes], None]], None]:
     """Answer nothing until an event is set."""
-    return lambda _write: released.wait(60) and None
+    return lambda _write: release.wait(60) and None

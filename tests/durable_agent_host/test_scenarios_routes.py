@@ -21,9 +21,9 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
 def test_a_request_is_as_without_streaming(routes: AgentHost):
     """Method, URL, query, route, headers and body are those of the Functions SDK."""
     url = f"{routes.url}/api/shown/a%20b?x=1&x=2&empty=&y=%C3%B6"
-    answer = requests.post(url, data="größer".encode(), headers={"x-many": "one"}, timeout=60)
-    assert answer.status_code == 201, answer.text
-    assert answer.json() == {
+    response = requests.post(url, data="größer".encode(), headers={"x-many": "one"}, timeout=60)
+    assert response.status_code == 201, response.text
+    assert response.json() == {
         "method": "POST",
         "url": url,
         "params": {"x": "1,2", "y": "ö"},
@@ -35,20 +35,20 @@ def test_a_request_is_as_without_streaming(routes: AgentHost):
 
 def test_a_plain_function_runs_in_a_thread(routes: AgentHost):
     """A function that is not async, without annotation, gets the SDK's request, and its headers and cookies go out."""
-    answer = requests.post(f"{routes.url}/api/threaded", json=[1, 2, 3], timeout=60)
-    assert (answer.status_code, answer.text) == (200, "6 False")
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert answer.headers["x-own"] == "yes"
-    assert answer.cookies["a"] == "b"
+    response = requests.post(f"{routes.url}/api/threaded", json=[1, 2, 3], timeout=60)
+    assert (response.status_code, response.text) == (200, "6 False")
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert response.headers["x-own"] == "yes"
+    assert response.cookies["a"] == "b"
 
 
 def test_forms_and_files_are_read(routes: AgentHost):
     """A form's fields and files are there, beside the invocation's context; a text is a text."""
-    answer = requests.post(
+    response = requests.post(
         f"{routes.url}/api/form", data={"field": "f"}, files={"file": ("n.txt", b"content")}, timeout=60
     )
-    assert (answer.status_code, answer.text) == (200, "f n.txt content True")
-    assert answer.headers["content-type"].startswith("text/plain")
+    assert (response.status_code, response.text) == (200, "f n.txt content True")
+    assert response.headers["content-type"].startswith("text/plain")
 
 
 def test_nothing_is_no_content(routes: AgentHost):
@@ -59,16 +59,16 @@ def test_nothing_is_no_content(routes: AgentHost):
 def test_functions_of_the_streaming_extension_are_left_alone(routes: AgentHost):
     """A function that takes the extension's request streams; one may also give the extension's response alone."""
     assert requests.get(f"{routes.url}/api/streamed?last=two", timeout=60).text == "one two"
-    answer = requests.post(f"{routes.url}/api/mixed", data="this", timeout=60)
-    assert (answer.status_code, answer.json()) == (202, {"got": "this"})
+    response = requests.post(f"{routes.url}/api/mixed", data="this", timeout=60)
+    assert (response.status_code, response.json()) == (202, {"got": "this"})
 
 
 def test_functions_of_a_blueprint_have_their_durable_client(routes: AgentHost):
     """The durable client's own answers work."""
     turn = routes.run("Echo", {"message": "hi"}).json()["turn_id"]
-    answer = requests.get(f"{routes.url}/api/from-blueprint/{turn}", timeout=60)
-    assert answer.status_code == 202
-    assert requests.get(answer.headers["location"], timeout=60).json()["runtimeStatus"] == "Completed"
+    response = requests.get(f"{routes.url}/api/from-blueprint/{turn}", timeout=60)
+    assert response.status_code == 202
+    assert requests.get(response.headers["location"], timeout=60).json()["runtimeStatus"] == "Completed"
 
 
 def test_a_body_over_the_limit_is_not_read_to_its_end(routes: AgentHost):
@@ -82,8 +82,8 @@ def test_a_body_over_the_limit_is_not_read_to_its_end(routes: AgentHost):
             yield b"x" * 64 * 1024
 
     try:
-        answer = requests.post(url, data=endless(), headers={"content-type": "text/plain"}, timeout=60)
-        assert answer.status_code == 413
+        response = requests.post(url, data=endless(), headers={"content-type": "text/plain"}, timeout=60)
+        assert response.status_code == 413
     except requests.ConnectionError:
         pass  # the host has closed the connection while the client was still sending
     assert sum(sent) < 100_000_000

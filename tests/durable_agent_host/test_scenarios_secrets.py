@@ -64,8 +64,8 @@ def echo(model: HostileModel, status: int) -> Any:
     def send(write: Any) -> None:
         request: Received = model.received[-1]
         keys = {name: value for name, value in request.headers.items() if "canary" in value}
-        said = f"refused: {keys} {CANARIES} {FORMS}"
-        write(answer(json.dumps({"error": {"message": said, "type": "x", "code": "y"}}).encode(), status=status))
+        message = f"refused: {keys} {CANARIES} {FORMS}"
+        write(answer(json.dumps({"error": {"message": message, "type": "x", "code": "y"}}).encode(), status=status))
 
     return send
 
@@ -74,18 +74,18 @@ def seen_of(host: AgentHost, agent: str, session: str, reply: requests.Response)
     """Read everything that the host shows of a turn and its session."""
     turn = f"/agents/{agent}/sessions/{session}/turns/{reply.headers['x-ms-turn-id']}"
     paths = (f"/agents/{agent}/sessions/{session}", f"/agents/{agent}/sessions", turn, f"{turn}/events", "/health")
-    shown = [host.get(path).text for path in paths]
+    texts = [host.get(path).text for path in paths]
     instance = reply.headers["x-ms-turn-id"]
     queries = ("?showInput=true&showHistory=true&showHistoryOutput=true", "")
-    shown += [requests.get(f"{host.management}/instances/{instance}{query}", timeout=60).text for query in queries]
-    return "\n".join([reply.text, str(reply.headers), *shown, json.dumps(host.state(agent, session))])
+    texts += [requests.get(f"{host.management}/instances/{instance}{query}", timeout=60).text for query in queries]
+    return "\n".join([reply.text, str(reply.headers), *texts, json.dumps(host.state(agent, session))])
 
 
-def assert_nowhere(host: AgentHost, folder: Path, shown: str) -> None:
+def assert_nowhere(host: AgentHost, folder: Path, visible_text: str) -> None:
     """Look for every canary in what was shown, in the log and in every file."""
-    places = {"shown": shown.encode(), "log": "".join(host.output).encode()}
-    places |= {str(path): bytes_of(path) for path in folder.rglob("*") if path.is_file()}
-    assert [(needle, place) for needle in NEEDLES for place, data in places.items() if needle.encode() in data] == []
+    sources = {"shown": visible_text.encode(), "log": "".join(host.output).encode()}
+    sources |= {str(path): bytes_of(path) for path in folder.rglob("*") if path.is_file()}
+    assert [(needle, source) for needle in NEEDLES for source, data in sources.items() if needle.encode() in data] == []
 
 
 @pytest.mark.parametrize(
@@ -119,36 +119,36 @@ def test_a_service_that_quotes_secrets_in_the_middle_of_its_answer(host: AgentHo
 @pytest.mark.parametrize("agent", ["Responses", "Completions"])
 def test_a_tool_that_raises_with_a_password_in_its_text(host: AgentHost, model: HostileModel, folder: Path, agent: str):
     """The model is told that the tool failed; that is what is stored and shown, and the log has the text without it."""
-    model.play(called(agent, "connect", "{}"), said(agent))
+    model.play(build_call(agent, "connect", "{}"), build_apology(agent))
     reply = host.run(agent, "Connect", session_id="tool")
     assert reply.text == "Sorry."
-    shown = seen_of(host, agent, "tool", reply)
-    assert "Function failed" in shown
-    assert "db.example" not in shown
+    visible_text = seen_of(host, agent, "tool", reply)
+    assert "Function failed" in visible_text
+    assert "db.example" not in visible_text
     assert "Function failed" in model.received[-1].body.decode()
     assert "postgres://admin:[redacted]@db.example/orders" in "".join(host.output)
-    assert_nowhere(host, folder, shown)
+    assert_nowhere(host, folder, visible_text)
     assert not [path for path in folder.rglob("*") if path.is_file() and b"db.example" in path.read_bytes()]
 
 
 def test_a_tool_that_fails_is_found_by_its_traceback(host: AgentHost, model: HostileModel):
     """The log has it with file and line of the app, and so has the step, without the words of the exception."""
     agent = "Responses"
-    model.play(called(agent, "connect", "{}"), said(agent))
+    model.play(build_call(agent, "connect", "{}"), build_apology(agent))
     reply = host.run(agent, "Connect", session_id="trace")
     log = "".join(host.output)
     assert 'function_app.py", line 24, in connect' in log
     assert log.count("ConnectionError: cannot connect") == log.count("tool connect failed")
     steps = host.get(f"/agents/{agent}/sessions/trace/turns/{reply.headers['x-ms-turn-id']}/steps").json()["steps"]
     (tool,) = [step for step in steps if step["kind"] == "tool_call"]
-    place = {"type": "ConnectionError", "file": "function_app.py", "line": 24, "function": "connect"}
-    assert (tool["outcome"], tool["raised"]) == ("error", place)
+    location = {"type": "ConnectionError", "file": "function_app.py", "line": 24, "function": "connect"}
+    assert (tool["outcome"], tool["raised"]) == ("error", location)
     assert "db.example" not in json.dumps(steps)
 
 
-def test_a_tool_that_quotes_a_whole_page_is_logged_with_its_beginning(host: AgentHost, model: HostileModel):
+def test_a_long_exception_is_logged_in_part(host: AgentHost, model: HostileModel):
     """The log has some thousand characters of the exception, and says how many more there were."""
-    model.play(called("Responses", "quote", "{}"), said("Responses"))
+    model.play(build_call("Responses", "quote", "{}"), build_apology("Responses"))
     assert host.run("Responses", "Quote", session_id="page").text == "Sorry."
     (line,) = [line for line in host.output if "tool quote failed" in line]
     assert len(line) < 4_300
@@ -157,26 +157,26 @@ def test_a_tool_that_quotes_a_whole_page_is_logged_with_its_beginning(host: Agen
 
 def test_a_query_that_means_nothing_is_quoted_in_part(host: AgentHost):
     """A caller is told what is wrong and what to send, and nobody searches a long text for it."""
-    refused = host.get(f"/agents/Responses/sessions?status={'a.' * 5000} ://x@")
-    assert refused.status_code == 400
-    assert len(refused.json()["detail"]) < 900
-    assert "separated by commas" in refused.json()["detail"]
+    response = host.get(f"/agents/Responses/sessions?status={'a.' * 5000} ://x@")
+    assert response.status_code == 400
+    assert len(response.json()["detail"]) < 900
+    assert "separated by commas" in response.json()["detail"]
 
 
-def test_arguments_that_do_not_fit_are_told_of_without_their_text(host: AgentHost, model: HostileModel, folder: Path):
+def test_invalid_arguments_are_reported_without_their_text(host: AgentHost, model: HostileModel, folder: Path):
     """What a validator says is for the log, too."""
-    model.play(called("Responses", "no_arguments", '{"number": "many"}'), said("Responses"))
+    model.play(build_call("Responses", "no_arguments", '{"number": "many"}'), build_apology("Responses"))
     reply = host.run("Responses", "Count", session_id="arguments")
     assert reply.text == "Sorry."
-    shown = seen_of(host, "Responses", "arguments", reply)
-    assert "Argument parsing failed" in shown
-    assert "validation error" not in shown
-    assert_nowhere(host, folder, shown)
+    visible_text = seen_of(host, "Responses", "arguments", reply)
+    assert "Argument parsing failed" in visible_text
+    assert "validation error" not in visible_text
+    assert_nowhere(host, folder, visible_text)
 
 
 def test_an_export_holds_no_secret(host: AgentHost, model: HostileModel, folder: Path):
     """What the command line writes is what is stored."""
-    model.play(called("Responses", "connect", "{}"), said("Responses"))
+    model.play(build_call("Responses", "connect", "{}"), build_apology("Responses"))
     assert host.run("Responses", "Connect", session_id="export").ok
     command = [str(Path(sys.executable).parent / "durable-agent-host"), "sessions", "export", "Responses", "export"]
     done = subprocess.run([*command, "--url", host.url], capture_output=True, text=True, timeout=60, check=False)
@@ -184,7 +184,7 @@ def test_an_export_holds_no_secret(host: AgentHost, model: HostileModel, folder:
     assert_nowhere(host, folder, done.stdout + done.stderr)
 
 
-def called(agent: str, name: str, arguments: str) -> bytes:
+def build_call(agent: str, name: str, arguments: str) -> bytes:
     """Write an answer that calls a tool."""
     if agent == "Completions":
         call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -192,19 +192,19 @@ def called(agent: str, name: str, arguments: str) -> bytes:
         chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
         return stream(events(chunk, "[DONE]"))
     item = {"id": "fc_1", "type": "function_call", "call_id": "call_1", "name": name, "arguments": arguments}
-    created, *_, completed = spoken("x")
-    whole = completed["response"] | {"output": [item | {"status": "completed"}]}
-    made = [
-        created,
+    created_event, *_, completed_event = spoken("x")
+    final_response = completed_event["response"] | {"output": [item | {"status": "completed"}]}
+    event_list = [
+        created_event,
         {"type": "response.output_item.added", "output_index": 0, "item": item | {"arguments": "", "status": "x"}},
         {"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "fc_1", "delta": arguments},
-        {"type": "response.output_item.done", "output_index": 0, "item": whole["output"][0]},
-        {"type": "response.completed", "response": whole},
+        {"type": "response.output_item.done", "output_index": 0, "item": final_response["output"][0]},
+        {"type": "response.completed", "response": final_response},
     ]
-    return stream(events(*(event | {"sequence_number": number} for number, event in enumerate(made))))
+    return stream(events(*(event | {"sequence_number": number} for number, event in enumerate(event_list))))
 
 
-def said(agent: str) -> bytes:
+def build_apology(agent: str) -> bytes:
     """Write an answer that says sorry."""
     if agent == "Completions":
         choice = {"index": 0, "delta": {"content": "Sorry."}, "finish_reason": "stop"}

@@ -36,9 +36,9 @@ def test_agents_without_keys_stay_closed_to_foreign_pages(open_agents: AgentHost
         ("POST", f"{open_agents.management}/orchestrators/agent_turn/t"),
         ("POST", f"{open_agents.management}/entities/dafx-Echo/s?op=reset"),
     ]:
-        answer = requests.request(method, url, data="hi", headers=FOREIGN | text, timeout=60)
-        assert answer.status_code == 403, url
-        assert "Host.CORS" in answer.json()["detail"]
+        response = requests.request(method, url, data="hi", headers=FOREIGN | text, timeout=60)
+        assert response.status_code == 403, url
+        assert "Host.CORS" in response.json()["detail"]
     assert requests.get(session, timeout=60).status_code == 404
     assert requests.post(f"{open_agents.url}/api/threaded", json=[1], headers=FOREIGN, timeout=60).status_code == 200
     assert requests.get(f"{open_agents.url}/api/agents", headers=LINK, timeout=60).status_code == 403

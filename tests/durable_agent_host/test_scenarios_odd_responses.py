@@ -39,7 +39,7 @@ def model(_model: HostileModel) -> HostileModel:
     return _model
 
 
-def said(host: AgentHost, agent: str, session: str, text: str = "Good morning") -> str:
+def run_turn(host: AgentHost, agent: str, session: str, text: str = "Good morning") -> str:
     """Run a turn that succeeds; gives the answer."""
     reply = host.run(agent, {"message": text, "session_id": session})
     assert reply.status_code == 200, reply.text
@@ -53,9 +53,9 @@ def last_request(client: str, model: HostileModel) -> dict:
     return body
 
 
-def in_half(answer: bytes) -> bytes:
+def in_half(response: bytes) -> bytes:
     """Put half of a surrogate pair, as JSON's escape, wherever an answer has an X."""
-    return stream(answer.replace(b"X", b"\\ud83d"))
+    return stream(response.replace(b"X", b"\\ud83d"))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -65,48 +65,46 @@ def test_half_a_character_in_a_text_is_sent_back_as_the_replacement(host: AgentH
     if client == "Responses":  # whose text comes by the character
         spoken = spoken.replace(b'"delta": "H"', b'"delta": "caf\\u00e9 X!"')
     model.play(in_half(spoken), WHOLE[client])
-    assert said(host, client, "half-text").endswith("\ud83d!")
-    assert said(host, client, "half-text", "And now?") == "Hello."
+    assert run_turn(host, client, "half-text").endswith("\ud83d!")
+    assert run_turn(host, client, "half-text", "And now?") == "Hello."
     assert "café \\ufffd!" in json.dumps(last_request(client, model), ensure_ascii=True).replace("\\u00e9", "é")
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_half_a_character_in_a_call_and_its_result_is_no_dead_end(host: AgentHost, model: HostileModel, client: str):
     """The running turn goes on after it, and so does the next one."""
-    asked = calling(client, [("call_X", '{"words": 1, "X": "X"}')])
-    model.play(in_half(asked), WHOLE[client], WHOLE[client])
-    assert said(host, client, "half-call") == "Hello."
-    assert said(host, client, "half-call", "And now?") == "Hello."
+    tool_call = calling(client, [("call_X", '{"words": 1, "X": "X"}')])
+    model.play(in_half(tool_call), WHOLE[client], WHOLE[client])
+    assert run_turn(host, client, "half-call") == "Hello."
+    assert run_turn(host, client, "half-call", "And now?") == "Hello."
     assert "\\ud83d" not in json.dumps(last_request(client, model))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize(("words", "result"), [(-15_000, "[" * 15_000), (-300, '{"a":' * 300 + "0" + "}" * 300)])
+@pytest.mark.parametrize(("word_count", "result"), [(-15_000, "[" * 15_000), (-300, '{"a":' * 300 + "0" + "}" * 300)])
 def test_a_result_that_no_reader_of_json_takes_is_sent_as_a_text(
-    host: AgentHost, model: HostileModel, client: str, words: int, result: str
+    host: AgentHost, model: HostileModel, client: str, word_count: int, result: str
 ):
     """The model gets it to the letter, now and in the next turn."""
-    model.play(stream(calling(client, [("call_1", f'{{"words": {words}}}')])), WHOLE[client], WHOLE[client])
+    model.play(stream(calling(client, [("call_1", f'{{"words": {word_count}}}')])), WHOLE[client], WHOLE[client])
     for text in ("Good morning", "And now?"):
-        assert said(host, client, f"levels{words}", text) == "Hello."
+        assert run_turn(host, client, f"levels{word_count}", text) == "Hello."
         assert json.dumps(result) in json.dumps(last_request(client, model))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("levels", [99, 100])
-def test_arguments_of_many_levels_leave_the_conversation_whole(
-    host: AgentHost, model: HostileModel, client: str, levels: int
-):
+def test_deep_arguments_leave_the_conversation_intact(host: AgentHost, model: HostileModel, client: str, levels: int):
     """From 101 levels on, the tool does not run and the model is told; the session has nothing to repair."""
     session, deep = f"deep{levels}", "[" * levels + "1" + "]" * levels
     model.play(stream(calling(client, [("call_1", f'{{"words": 2, "deep": {deep}}}')])), WHOLE[client], WHOLE[client])
-    assert said(host, client, session) == "Hello."
+    assert run_turn(host, client, session) == "Hello."
     path = f"/agents/{client}/sessions/{session}"
     assert host.get(f"{path}/verify").json()["problems"] == []
-    shown = host.get(path).json()
-    assert not shown.get("problems")
-    assert deep in json.dumps(shown).replace(" ", "").replace("\\", "")
-    assert said(host, client, session, "And now?") == "Hello."
+    view = host.get(path).json()
+    assert not view.get("problems")
+    assert deep in json.dumps(view).replace(" ", "").replace("\\", "")
+    assert run_turn(host, client, session, "And now?") == "Hello."
     assert ("nested more than 100 levels deep" in json.dumps(last_request(client, model))) == (levels >= 100)
 
 
@@ -115,10 +113,10 @@ def test_arguments_that_name_a_class_do_not_end_the_turn(host: AgentHost, model:
     """The tool does not run and the model is told, also where arguments are no text; the session goes on."""
     arguments = '{"words": 2, "more": {"__class__": "Fraction", "__module__": "fractions", "__data__": 4}}'
     model.play(stream(calling(client, [("call_1", arguments)])), WHOLE[client], WHOLE[client])
-    assert said(host, client, "named") == "Hello."
+    assert run_turn(host, client, "named") == "Hello."
     assert "give the fields other names" in json.dumps(last_request(client, model))
     assert host.get(f"/agents/{client}/sessions/named/verify").json()["problems"] == []
-    assert said(host, client, "named", "And now?") == "Hello."
+    assert run_turn(host, client, "named", "And now?") == "Hello."
     assert json.loads(arguments)["more"] == more_of(last_request(client, model))
 
 
@@ -129,17 +127,17 @@ def more_of(value: object) -> object:
     if isinstance(value, dict) and "more" in value:
         return value["more"]
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((found for one in inner if (found := more_of(one)) is not None), None)
+    return next((match for child in inner if (match := more_of(child)) is not None), None)
 
 
 @pytest.mark.parametrize("levels", [190, 5000])
-def test_arguments_that_are_no_text_and_have_no_room_fail_the_turn(host: AgentHost, model: HostileModel, levels: int):
+def test_structured_arguments_over_the_depth_limit_fail_the_turn(host: AgentHost, model: HostileModel, levels: int):
     """The session goes on, whole."""
     deep = "[" * levels + "]" * levels
     model.play(fallback=stream(calling("Gemini", [("call_1", f'{{"words": 2, "deep": {deep}}}')])))
     assert "nested more than 180 levels deep" in problem(host, "Gemini", f"no-room{levels}")
     model.play(fallback=WHOLE["Gemini"])
-    assert said(host, "Gemini", f"no-room{levels}") == "Hello."
+    assert run_turn(host, "Gemini", f"no-room{levels}") == "Hello."
     assert host.get(f"/agents/Gemini/sessions/no-room{levels}/verify").json()["problems"] == []
 
 
@@ -154,20 +152,20 @@ def test_numbers_that_json_lacks_in_arguments_are_no_dead_end(
     if client == "Gemini":
         assert "cannot be stored" in problem(host, client, session)
     else:
-        assert said(host, client, session) == "Hello."
+        assert run_turn(host, client, session) == "Hello."
         assert "Argument parsing failed" in json.dumps(last_request(client, model))
         assert host.get(f"/agents/{client}/sessions/{session}/verify").json()["problems"] == []
-    assert said(host, client, session, "And now?") == "Hello."
+    assert run_turn(host, client, session, "And now?") == "Hello."
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_turn_that_ends_at_the_limit_of_iterations_is_no_dead_end(host: AgentHost, model: HostileModel, client: str):
+def test_a_session_continues_after_the_iteration_limit(host: AgentHost, model: HostileModel, client: str):
     """The call that no tool has answered is sent with a result that says so."""
-    answers = [stream(calling(client, [(f"call_{number}", ARGUMENTS)])) for number in range(60)]
-    model.play(*answers)
-    assert "limit" in said(host, client, "limit")
+    responses = [stream(calling(client, [(f"call_{number}", ARGUMENTS)])) for number in range(60)]
+    model.play(*responses)
+    assert "limit" in run_turn(host, client, "limit")
     model.play(fallback=WHOLE[client])
-    assert said(host, client, "limit", "And now?") == "Hello."
+    assert run_turn(host, client, "limit", "And now?") == "Hello."
     assert ("is not known" in json.dumps(last_request(client, model))) == (
         client != "Gemini"
     )  # the last call is left out
@@ -176,10 +174,10 @@ def test_a_turn_that_ends_at_the_limit_of_iterations_is_no_dead_end(host: AgentH
 @pytest.mark.parametrize("client", CLIENTS)
 def test_calls_that_share_an_id_have_their_results(host: AgentHost, model: HostileModel, client: str):
     """Within an answer and over turns, the service accepts them in the running turn and in the next one."""
-    asked = stream(calling(client, [("call_1", ARGUMENTS), ("call_1", '{"words": 3}')]))
-    model.play(asked, WHOLE[client], asked, WHOLE[client])
+    tool_call = stream(calling(client, [("call_1", ARGUMENTS), ("call_1", '{"words": 3}')]))
+    model.play(tool_call, WHOLE[client], tool_call, WHOLE[client])
     for text in ("Good morning", "And now?"):
-        assert said(host, client, "shared", text) == "Hello."
+        assert run_turn(host, client, "shared", text) == "Hello."
         last_request(client, model)
     if client != "Responses":  # where the framework runs calls that share an id once
         sent = json.dumps(last_request(client, model))
@@ -219,27 +217,27 @@ def no_number(word: str) -> None:
 )
 def test_figures_that_count_nothing_are_as_none(host: AgentHost, model: HostileModel, client: str, figure: str):
     """The answer is the answer, and what is shown of the turn is JSON without the figures."""
-    known, instead = USAGE[client]
+    original, replacement = USAGE[client]
     spoken = WHOLE[client].partition(b"\r\n\r\n")[2]
-    model.play(stream(spoken.replace(known, instead.replace(b"#", figure.encode()))))
+    model.play(stream(spoken.replace(original, replacement.replace(b"#", figure.encode()))))
     session = f"usage-{len(figure)}-{figure.encode()[:2].hex()}"
     reply = host.run(client, {"message": "Good morning", "session_id": session})
     assert (reply.status_code, reply.json()["response"]) == (200, "Hello.")
     url = f"{host.url}/api/agents/{client}/sessions/{session}"
     turn = f"{url}/turns/{reply.headers['x-ms-turn-id']}"
-    for shown in (url, turn, f"{turn}/steps", f"{turn}/calls", f"{url}/verify"):
-        said_of_it = requests.get(shown, timeout=60)
-        assert said_of_it.status_code == 200, said_of_it.text
-        json.loads(said_of_it.text, parse_constant=no_number)
+    for view_url in (url, turn, f"{turn}/steps", f"{turn}/calls", f"{url}/verify"):
+        response = requests.get(view_url, timeout=60)
+        assert response.status_code == 200, response.text
+        json.loads(response.text, parse_constant=no_number)
     (call,) = [step for step in requests.get(f"{turn}/steps", timeout=60).json()["steps"] if "usage" in step]
     assert not any(count for name, count in (call["usage"] or {}).items() if name.endswith("_token_count"))
-    exported = requests.get(f"{url}/export", timeout=60)
-    assert exported.status_code == 200
-    assert not any(word in exported.text for word in ("NaN", "Infinity", "e+300", "9" * 30))
+    export = requests.get(f"{url}/export", timeout=60)
+    assert export.status_code == 200
+    assert not any(word in export.text for word in ("NaN", "Infinity", "e+300", "9" * 30))
     assert all(word not in requests.get(f"{turn}/events", timeout=60).text for word in ("NaN", "Infinity"))
 
 
-NAMED = b'"here"'
+ID_MARK = b'"here"'
 """The place of an id or a name in a scripted answer."""
 
 
@@ -254,23 +252,23 @@ def problem(host: AgentHost, agent: str, session: str) -> str:
 @pytest.mark.parametrize("client", CLIENTS[:3])
 def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
     """In what is stored and in what is sent back, of the call and of its result."""
-    model.play(stream(calling(client, [("here", ARGUMENTS)]).replace(NAMED, b"12345")), WHOLE[client], WHOLE[client])
-    assert said(host, client, "number-id") == "Hello."
-    assert said(host, client, "number-id", "And now?") == "Hello."
+    model.play(stream(calling(client, [("here", ARGUMENTS)]).replace(ID_MARK, b"12345")), WHOLE[client], WHOLE[client])
+    assert run_turn(host, client, "number-id") == "Hello."
+    assert run_turn(host, client, "number-id", "And now?") == "Hello."
     sent = json.dumps(last_request(client, model))
     assert sent.count('"12345"') == 2
     assert ": 12345" not in sent
-    verified = requests.get(f"{host.url}/api/agents/{client}/sessions/number-id/verify", timeout=60)
-    assert not any("a text or null is expected" in one["problem"] for one in verified.json()["problems"])
+    verification = requests.get(f"{host.url}/api/agents/{client}/sessions/number-id/verify", timeout=60)
+    assert not any("a text or null is expected" in item["problem"] for item in verification.json()["problems"])
 
 
 @pytest.mark.parametrize("client", CLIENTS[:2])
 def test_a_number_for_a_name_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
     """The model is told that there is no such tool."""
-    asked = calling(client, [("call_1", ARGUMENTS)]).replace(b'"name": "say"', b'"name": 7')
-    model.play(stream(asked), WHOLE[client], WHOLE[client])
-    assert said(host, client, "number-name") == "Hello."
-    assert said(host, client, "number-name", "And now?") == "Hello."
+    tool_call = calling(client, [("call_1", ARGUMENTS)]).replace(b'"name": "say"', b'"name": 7')
+    model.play(stream(tool_call), WHOLE[client], WHOLE[client])
+    assert run_turn(host, client, "number-name") == "Hello."
+    assert run_turn(host, client, "number-name", "And now?") == "Hello."
     sent = json.dumps(last_request(client, model))
     assert '"name": "7"' in sent
     assert '"name": 7' not in sent
@@ -279,7 +277,7 @@ def test_a_number_for_a_name_becomes_a_text(host: AgentHost, model: HostileModel
 @pytest.mark.parametrize("client", CLIENTS[:3])
 def test_an_id_that_is_neither_text_nor_number_fails_the_turn(host: AgentHost, model: HostileModel, client: str):
     """The problem names it and shows it."""
-    model.play(fallback=stream(calling(client, [("here", ARGUMENTS)]).replace(NAMED, b'["x"]')))
+    model.play(fallback=stream(calling(client, [("here", ARGUMENTS)]).replace(ID_MARK, b'["x"]')))
     assert "id' is no text: ['x']" in problem(host, client, "list-id")
 
 
@@ -302,17 +300,17 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize(("client", "known", "instead"), UNREADABLE)
+@pytest.mark.parametrize(("client", "original", "replacement"), UNREADABLE)
 def test_an_answer_that_cannot_be_read_is_a_sentence(
-    host: AgentHost, model: HostileModel, client: str, known: bytes, instead: bytes
+    host: AgentHost, model: HostileModel, client: str, original: bytes, replacement: bytes
 ):
     """With the client's name, and the error's text behind it."""
     spoken = WHOLE[client].partition(b"\r\n\r\n")[2]
-    assert known in spoken
-    model.play(fallback=stream(spoken.replace(known, instead)))
-    told = problem(host, client, f"unreadable-{len(instead)}")
-    assert told.startswith("the model's service sent an answer that cannot be read: "), told
-    assert "Client: " in told
+    assert original in spoken
+    model.play(fallback=stream(spoken.replace(original, replacement)))
+    detail = problem(host, client, f"unreadable-{len(replacement)}")
+    assert detail.startswith("the model's service sent an answer that cannot be read: "), detail
+    assert "Client: " in detail
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "number", "maximum": 10}}}
@@ -326,27 +324,27 @@ def test_a_structured_answer_with_a_number_that_json_lacks_is_no_json(
     """The turn fails as with any other answer that is not JSON, in JSON on every route, and the session goes on."""
     model.play(fallback=stream(events(chat_chunk(f'{{"a": {number}}}'), chat_chunk(finish="stop"))))
     session = f"structured-{len(response_format)}-{number}"
-    asked = {"message": "Count", "session_id": session, "response_format": response_format}
-    reply = host.run("Completions", asked)
+    body = {"message": "Count", "session_id": session, "response_format": response_format}
+    reply = host.run("Completions", body)
     assert reply.status_code == 502
     assert "is not JSON, as response_format asks" in reply.json()["detail"]
     url = f"{host.url}/api/agents/Completions/sessions/{session}"
     turn = f"{url}/turns/{reply.headers['x-ms-turn-id']}"
-    for shown in (url, turn, f"{turn}/steps", f"{turn}/calls", f"{url}/export"):
-        json.loads(requests.get(shown, timeout=60).text, parse_constant=no_number)
+    for view_url in (url, turn, f"{turn}/steps", f"{turn}/calls", f"{url}/export"):
+        json.loads(requests.get(view_url, timeout=60).text, parse_constant=no_number)
     for line in requests.get(f"{turn}/events", timeout=60).text.splitlines():
         if line.startswith("data: "):
             json.loads(line.removeprefix("data: "), parse_constant=no_number)
     model.play(fallback=WHOLE["Completions"])
-    assert said(host, "Completions", session, "And now?") == "Hello."
+    assert run_turn(host, "Completions", session, "And now?") == "Hello."
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
-def test_a_body_with_a_number_that_json_lacks_is_refused(host: AgentHost, model: HostileModel, number: str):
+def test_a_body_with_a_non_json_number_is_rejected(host: AgentHost, model: HostileModel, number: str):
     """The answer is a 400 with a sentence, for a field that the turn would take and for others; no model is asked."""
     headers = {"content-type": "application/json"}
     for field in (f'"options": {{"temperature": {number}}}', f'"more": [{number}]'):
         body = f'{{"message": "x", {field}}}'
-        refused = requests.post(f"{host.url}/api/agents/Completions/run", data=body, headers=headers, timeout=60)
-        assert (refused.status_code, "number" in refused.json()["detail"]) == (400, True), refused.text
+        response = requests.post(f"{host.url}/api/agents/Completions/run", data=body, headers=headers, timeout=60)
+        assert (response.status_code, "number" in response.json()["detail"]) == (400, True), response.text
     assert model.received == []

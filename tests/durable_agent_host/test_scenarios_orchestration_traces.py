@@ -4,8 +4,8 @@ from uuid import uuid4
 
 from tests.durable_agent_host.test_scenarios_traces import (
     TURN,
+    find_spans,
     host,
-    named,
     receiver,
     tokens,
 )
@@ -23,14 +23,26 @@ def test_turns_of_an_orchestration_are_in_its_trace(host: AgentHost, model: Prac
     assert host.orchestrate("talk", {"traceparent": f"00-{trace}-{span}-01"})["runtimeStatus"] == "Completed"
 
     def turns() -> list[str] | None:
-        found = [one for one in receiver.all_spans() if one.trace == trace and one.name == "session commit"]
-        return [str(one.attributes["durable_agent_host.turn.id"]) for one in found] if len(found) == 2 else None
+        commits = [
+            sent_span
+            for sent_span in receiver.all_spans()
+            if sent_span.trace == trace and sent_span.name == "session commit"
+        ]
+        return (
+            [str(sent_span.attributes["durable_agent_host.turn.id"]) for sent_span in commits]
+            if len(commits) == 2
+            else None
+        )
 
     for turn_id in wait_until(turns):
-        spans = [one for one in receiver.all_spans() if one.attributes.get("durable_agent_host.turn.id") == turn_id]
-        (root,) = named(spans, TURN)
+        spans = [
+            sent_span
+            for sent_span in receiver.all_spans()
+            if sent_span.attributes.get("durable_agent_host.turn.id") == turn_id
+        ]
+        (root,) = find_spans(spans, TURN)
         assert (root.trace, root.parent) == (trace, span)
-        ids = [one.id for one in spans]
+        ids = [sent_span.id for sent_span in spans]
         assert len(ids) == len(set(ids))
-        assert {one.parent for one in spans} - {span} <= set(ids)
-        assert tokens(root) == tokens(*named(spans, "chat practice")) != [0, 0]
+        assert {sent_span.parent for sent_span in spans} - {span} <= set(ids)
+        assert tokens(root) == tokens(*find_spans(spans, "chat practice")) != [0, 0]
