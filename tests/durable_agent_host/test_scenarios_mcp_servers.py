@@ -145,7 +145,7 @@ def test_a_server_that_restarts_serves_all_sessions_again(using: AgentHost, mode
     local.kill()
     model.plan(write_step("again"), {"text": "Done."}, times=None, by_round=True)
     with ThreadPoolExecutor() as pool:
-        responses = [*pool.map(lambda number: turn(using, "Local", f"again{number}"), range(4))]
+        responses = [*pool.map(lambda index: turn(using, "Local", f"again{index}"), range(4))]
     assert [response.status_code for response in responses] == [200] * 4
     assert ledger(local.folder) == ["note first", *["note again"] * 4]
     assert len(local.pids) == process_count + 1

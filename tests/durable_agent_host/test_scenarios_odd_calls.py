@@ -87,7 +87,7 @@ def sent(client: str, model: HostileModel) -> str:
 
 
 @odd
-def test_an_odd_call_is_sent_in_a_form_that_the_service_accepts(
+def test_an_odd_call_is_sent_as_the_service_accepts_it(
     host: AgentHost, model: HostileModel, client: str, case: str, tool_call: bytes
 ):
     """In the running turn, with its result, and as the same text in the next one; the record has it as it came."""
@@ -113,7 +113,7 @@ def names_in(text: str) -> set[str]:
     [row for row in ODD if row[1] in {next(iter(NAMES)), "unannounced", "input-0"}],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_cancel_after_an_odd_call_is_no_dead_end(
+def test_a_cancel_after_an_odd_call_does_not_block_the_session(
     host: AgentHost, model: HostileModel, client: str, case: str, tool_call: bytes
 ):
     """What the turn had done stays, and each later turn is accepted."""

@@ -71,7 +71,9 @@ def test_half_a_character_in_a_text_is_sent_back_as_the_replacement(host: AgentH
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_half_a_character_in_a_call_and_its_result_is_no_dead_end(host: AgentHost, model: HostileModel, client: str):
+def test_half_a_character_in_a_call_and_its_result_does_not_block_the_session(
+    host: AgentHost, model: HostileModel, client: str
+):
     """The running turn goes on after it, and so does the next one."""
     tool_call = calling(client, [("call_X", '{"words": 1, "X": "X"}')])
     model.play(in_half(tool_call), WHOLE[client], WHOLE[client])
@@ -141,14 +143,14 @@ def test_structured_arguments_over_the_depth_limit_fail_the_turn(host: AgentHost
     assert host.get(f"/agents/Gemini/sessions/no-room{levels}/verify").json()["problems"] == []
 
 
-@pytest.mark.parametrize("number", ["NaN", "1e999"])
+@pytest.mark.parametrize("literal", ["NaN", "1e999"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_numbers_that_json_lacks_in_arguments_are_no_dead_end(
-    host: AgentHost, model: HostileModel, client: str, number: str
+def test_non_json_numbers_in_arguments_do_not_block_the_session(
+    host: AgentHost, model: HostileModel, client: str, literal: str
 ):
     """The model is told where arguments are a text; elsewhere the turn fails with 502, and the session goes on."""
-    session = f"number{number}"
-    model.play(stream(calling(client, [("call_1", f'{{"words": {number}}}')])), WHOLE[client], WHOLE[client])
+    session = f"number{literal}"
+    model.play(stream(calling(client, [("call_1", f'{{"words": {literal}}}')])), WHOLE[client], WHOLE[client])
     if client == "Gemini":
         assert "cannot be stored" in problem(host, client, session)
     else:
@@ -161,7 +163,7 @@ def test_numbers_that_json_lacks_in_arguments_are_no_dead_end(
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_session_continues_after_the_iteration_limit(host: AgentHost, model: HostileModel, client: str):
     """The call that no tool has answered is sent with a result that says so."""
-    responses = [stream(calling(client, [(f"call_{number}", ARGUMENTS)])) for number in range(60)]
+    responses = [stream(calling(client, [(f"call_{index}", ARGUMENTS)])) for index in range(60)]
     model.play(*responses)
     assert "limit" in run_turn(host, client, "limit")
     model.play(fallback=WHOLE[client])
@@ -203,7 +205,7 @@ USAGE = {
 """What an answer has → the same with figures of usage, each as a #."""
 
 
-def no_number(word: str) -> None:
+def reject_constant(word: str) -> None:
     """Refuse what Python's reader takes for a number and JSON does not know."""
     raise AssertionError(word)
 
@@ -215,7 +217,7 @@ def no_number(word: str) -> None:
         *((client, figure) for client in CLIENTS[1:3] for figure in ("NaN", '"many"')),
     ],
 )
-def test_figures_that_count_nothing_are_as_none(host: AgentHost, model: HostileModel, client: str, figure: str):
+def test_invalid_usage_figures_are_ignored(host: AgentHost, model: HostileModel, client: str, figure: str):
     """The answer is the answer, and what is shown of the turn is JSON without the figures."""
     original, replacement = USAGE[client]
     spoken = WHOLE[client].partition(b"\r\n\r\n")[2]
@@ -228,7 +230,7 @@ def test_figures_that_count_nothing_are_as_none(host: AgentHost, model: HostileM
     for view_url in (url, turn, f"{turn}/steps", f"{turn}/calls", f"{url}/verify"):
         response = requests.get(view_url, timeout=60)
         assert response.status_code == 200, response.text
-        json.loads(response.text, parse_constant=no_number)
+        json.loads(response.text, parse_constant=reject_constant)
     (call,) = [step for step in requests.get(f"{turn}/steps", timeout=60).json()["steps"] if "usage" in step]
     assert not any(count for name, count in (call["usage"] or {}).items() if name.endswith("_token_count"))
     export = requests.get(f"{url}/export", timeout=60)
@@ -301,7 +303,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("client", "original", "replacement"), UNREADABLE)
-def test_an_answer_that_cannot_be_read_is_a_sentence(
+def test_an_unreadable_response_fails_the_turn_with_a_sentence(
     host: AgentHost, model: HostileModel, client: str, original: bytes, replacement: bytes
 ):
     """With the client's name, and the error's text behind it."""
@@ -316,14 +318,14 @@ def test_an_answer_that_cannot_be_read_is_a_sentence(
 SCHEMA = {"type": "object", "properties": {"a": {"type": "number", "maximum": 10}}}
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
 @pytest.mark.parametrize("response_format", [SCHEMA, {"type": "json_object"}], ids=["schema", "any"])
-def test_a_structured_answer_with_a_number_that_json_lacks_is_no_json(
-    host: AgentHost, model: HostileModel, number: str, response_format: dict
+def test_a_structured_response_with_a_non_json_number_fails_the_turn(
+    host: AgentHost, model: HostileModel, literal: str, response_format: dict
 ):
     """The turn fails as with any other answer that is not JSON, in JSON on every route, and the session goes on."""
-    model.play(fallback=stream(events(chat_chunk(f'{{"a": {number}}}'), chat_chunk(finish="stop"))))
-    session = f"structured-{len(response_format)}-{number}"
+    model.play(fallback=stream(events(chat_chunk(f'{{"a": {literal}}}'), chat_chunk(finish="stop"))))
+    session = f"structured-{len(response_format)}-{literal}"
     body = {"message": "Count", "session_id": session, "response_format": response_format}
     reply = host.run("Completions", body)
     assert reply.status_code == 502
@@ -331,19 +333,19 @@ def test_a_structured_answer_with_a_number_that_json_lacks_is_no_json(
     url = f"{host.url}/api/agents/Completions/sessions/{session}"
     turn = f"{url}/turns/{reply.headers['x-ms-turn-id']}"
     for view_url in (url, turn, f"{turn}/steps", f"{turn}/calls", f"{url}/export"):
-        json.loads(requests.get(view_url, timeout=60).text, parse_constant=no_number)
+        json.loads(requests.get(view_url, timeout=60).text, parse_constant=reject_constant)
     for line in requests.get(f"{turn}/events", timeout=60).text.splitlines():
         if line.startswith("data: "):
-            json.loads(line.removeprefix("data: "), parse_constant=no_number)
+            json.loads(line.removeprefix("data: "), parse_constant=reject_constant)
     model.play(fallback=WHOLE["Completions"])
     assert run_turn(host, "Completions", session, "And now?") == "Hello."
 
 
-@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
-def test_a_body_with_a_non_json_number_is_rejected(host: AgentHost, model: HostileModel, number: str):
+@pytest.mark.parametrize("literal", ["NaN", "-Infinity", "1e999"])
+def test_a_body_with_a_non_json_number_is_rejected(host: AgentHost, model: HostileModel, literal: str):
     """The answer is a 400 with a sentence, for a field that the turn would take and for others; no model is asked."""
     headers = {"content-type": "application/json"}
-    for field in (f'"options": {{"temperature": {number}}}', f'"more": [{number}]'):
+    for field in (f'"options": {{"temperature": {literal}}}', f'"more": [{literal}]'):
         body = f'{{"message": "x", {field}}}'
         response = requests.post(f"{host.url}/api/agents/Completions/run", data=body, headers=headers, timeout=60)
         assert (response.status_code, "number" in response.json()["detail"]) == (400, True), response.text

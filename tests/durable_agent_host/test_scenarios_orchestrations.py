@@ -76,7 +76,7 @@ def test_a_pending_orchestration_survives_a_crash(lives, model: PracticeModel, t
     assert ((tmp_path / "ledger.txt").read_text(), len(model.requests())) == ("paid 2.0\n", 2)
 
 
-def test_a_denial_is_an_answer_and_a_cancel_fails_the_task(people: AgentHost, model: PracticeModel, book):
+def test_a_denial_is_a_result_and_a_cancel_fails_the_task(people: AgentHost, model: PracticeModel, book):
     """The orchestration gets what the model says to a denial, and the reason when the turn is cancelled."""
     model.plan(pays(1), {"text": "Not paid."})
     session = f"s-{uuid4().hex}"

@@ -65,20 +65,25 @@ def site(_site: Site) -> Site:
     return _site
 
 
-def chat_call(call_id, name, *pieces):
+def chat_call(call_id, name, *fragments):
     """Deltas of a tool call of Chat Completions, the arguments in pieces."""
     first = {"index": 0, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
-    return [{"tool_calls": [call]} for call in (first, *({"index": 0, "function": {"arguments": p}} for p in pieces))]
+    return [
+        {"tool_calls": [call]}
+        for call in (first, *({"index": 0, "function": {"arguments": fragment}} for fragment in fragments))
+    ]
 
 
 def calling(agent, name, arguments):
     """The answer of an agent's service that calls a tool."""
     text = json.dumps(arguments)
-    pieces = text[:4], text[4:9], text[9:]
+    fragments = text[:4], text[4:9], text[9:]
     if agent == "Claude":
-        return anthropic_answer(anthropic_text("I call."), anthropic_call("toolu_01", name, *pieces), stop="tool_use")
+        return anthropic_answer(
+            anthropic_text("I call."), anthropic_call("toolu_01", name, *fragments), stop="tool_use"
+        )
     if agent == "Chatter":
-        return chat_answer(*chat_call("call_1", name, *pieces), finish="tool_calls")
+        return chat_answer(*chat_call("call_1", name, *fragments), finish="tool_calls")
     call = {"functionCall": {"id": "g1", "name": name, "args": arguments}, "thoughtSignature": "c2lnbmVk"}
     return gemini_answer(call)
 
@@ -152,7 +157,7 @@ def test_reasoning_that_a_chat_service_wants_back_is_no_problem(site: Site):
 
 
 @pytest.mark.parametrize("kind", ["server_tool_use", "mcp_tool_use"])
-def test_a_call_of_the_providers_own_tool_without_its_result_is_left_out(site: Site, kind):
+def test_a_provider_tool_call_without_its_result_is_not_sent(site: Site, kind):
     """Anthropic refuses such a conversation for ever, so the call is not sent; the record keeps it until a repair."""
     call_start, deltas = anthropic_call("srvtoolu_01", "web_search", '{"query":', '"x"}', kind=kind)
     call_start |= {"server_name": "wiki"} if kind == "mcp_tool_use" else {}
@@ -173,17 +178,17 @@ def test_a_call_of_the_providers_own_tool_without_its_result_is_left_out(site: S
     assert messages == [("user", ["search"]), ("assistant", ["I search."]), ("user", ["and on"])]
 
 
-def signed_part(kind, number, **fields):
+def signed_part(kind, index, **fields):
     """A part of Gemini with a signature that only it has."""
-    return {kind: {"id": f"hosted-{number}"} | fields, "thoughtSignature": base64.b64encode(b"s" * number).decode()}
+    return {kind: {"id": f"hosted-{index}"} | fields, "thoughtSignature": base64.b64encode(b"s" * index).decode()}
 
 
-def search(number):
+def search(index):
     """A call of Google's own search and its answer, each signed."""
     result = {"search_suggestions": "<b>größer</b>", "results": [{"n": 1.5}]}
     return (
-        signed_part("toolCall", number, toolType="GOOGLE_SEARCH_WEB", args={"queries": ["größer 😀"]}),
-        signed_part("toolResponse", number, toolType="GOOGLE_SEARCH_WEB", response=result),
+        signed_part("toolCall", index, toolType="GOOGLE_SEARCH_WEB", args={"queries": ["größer 😀"]}),
+        signed_part("toolResponse", index, toolType="GOOGLE_SEARCH_WEB", response=result),
     )
 
 
@@ -271,7 +276,7 @@ async def test_the_hosted_tools_of_gemini_are_sent_back_by_a_new_process(site: S
     assert problems(site, agent, agent) == []
 
 
-def test_what_a_stored_part_repeats_of_its_content_is_not_stored(site: Site):
+def test_hosted_tool_results_are_stored_once(site: Site):
     """Answers of hosted tools are stored once, whatever their size."""
     response = {"results": ["x" * 5000]}
     part = signed_part("toolResponse", 1, toolType="GOOGLE_SEARCH_WEB", response=response)

@@ -62,7 +62,7 @@ def begin(site: Site, kind: str, name: str, caller: str) -> requests.Response:
     return site.ask(request.pop("method"), request.pop("path"), caller, **request, **data)
 
 
-def shape(response: requests.Response, name: str) -> Any:
+def comparable_response(response: requests.Response, name: str) -> Any:
     """Give status, names of headers, and all of the body but drawn ids, times and hashes."""
     drawn = {"turn_id", "correlation_id", "turn_url", "events_url", "cancel_url", "approvals_url", "created_at"}
 
@@ -94,7 +94,7 @@ def test_a_used_name_behaves_like_a_free_one(site: Site, kind: str):
     before = site.host.state("Echo", used_name)
     first, other = begin(site, kind, used_name, STRANGER), begin(site, kind, free, STRANGER)
     assert first.ok, first.text
-    assert shape(first, used_name) == shape(other, free)
+    assert comparable_response(first, used_name) == comparable_response(other, free)
     assert site.run(STRANGER, "more words", used_name).ok
     assert site.run(STRANGER, "more words", free).ok
     for path in ("", "/files", "/verify", "/export"):
@@ -131,7 +131,7 @@ def test_every_url_in_a_response_is_available(site: Site):
     assert site.run(STRANGER, "other words", name, idempotency_key="k").status_code == 422
 
 
-def test_of_two_that_begin_a_session_at_once_each_has_one(site: Site):
+def test_concurrent_callers_get_separate_sessions(site: Site):
     """Neither learns of the other."""
     for _ in range(2):
         session = f"race-{uuid4().hex}"
@@ -143,7 +143,7 @@ def test_of_two_that_begin_a_session_at_once_each_has_one(site: Site):
             assert f"words of {other}" not in text
 
 
-def test_a_name_stays_whose_it_was(site: Site):
+def test_a_name_keeps_its_session(site: Site):
     """When the first one deletes the session, the name still finds the second one's, and is free for a third one."""
     name = f"kept-{uuid4().hex}"
     for caller in ("ada@contoso", STRANGER):
@@ -171,9 +171,9 @@ def test_forks_and_tools_have_names_of_ones_own(site: Site):
 
 def test_search_cursor_and_export_do_not_reveal_used_names(site: Site):
     """They look at the name and show the name, page by page, as they do where it was free."""
-    caller, names = f"kim-{uuid4().hex}", [f"z{number}-taken" for number in range(5)]
-    for number, name in enumerate(names):
-        if number % 2:
+    caller, names = f"kim-{uuid4().hex}", [f"z{index}-taken" for index in range(5)]
+    for index, name in enumerate(names):
+        if index % 2:
             assert site.run("ada@contoso", "hi", name).ok
         assert site.run(caller, "words of kim", name).ok
     marks = {
@@ -205,8 +205,8 @@ def test_an_import_whose_name_is_used_meanwhile_is_a_separate_session(site: Site
     """It is what a name is that was taken before, and later runs and reads find it."""
     name, text = f"slow-{uuid4().hex[:8]}", "w" * size
     source = f"source-{uuid4().hex[:8]}"
-    for number in range(4):
-        assert site.run("ann", f"{number} {text}", source).ok
+    for index in range(4):
+        assert site.run("ann", f"{index} {text}", source).ok
     document = site.ask("GET", f"{SESSIONS}/{source}/export", "ann").content
 
     def parts() -> Iterator[bytes]:

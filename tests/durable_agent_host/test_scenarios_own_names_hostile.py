@@ -75,7 +75,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
 
 
 @pytest.mark.parametrize("relation", KNOWN_CALLERS)
-def test_an_id_that_has_leaked_is_one_that_never_was(site: Keyed, relation: str):
+def test_a_leaked_id_looks_like_an_unknown_one(site: Keyed, relation: str):
     """On every route, mark and name of somebody else's session are answered as a name that nobody has."""
     headers, before = RELATIONS[relation], site.state(site.leaked_id)
 
@@ -112,7 +112,7 @@ def test_no_session_starts_under_a_marked_id(site: Keyed, relation: str):
     assert site.state(site.leaked_id) == before
 
 
-def test_an_orchestration_reaches_the_session_of_whom_it_carries(site: Keyed):
+def test_an_orchestration_reaches_the_session_of_its_principal(site: Keyed):
     """By the name where it is the first one's, by the whole id where it is taken; and never somebody else's."""
     assert site.orchestrate("pass_on", principal="kim@a", session="carried") == ("Completed", "hello")
     assert site.ask("GET", f"{SESSIONS}/carried", "kim@a").json()["message_count"] == 2

@@ -82,7 +82,7 @@ def import_during_turn(host: AgentHost, model: PracticeModel, first: str, second
 
 
 @pytest.mark.parametrize("agent", ["Noted", "Filed", "Carved"])
-def test_what_an_owner_has_left_is_not_the_next_one_s(host: AgentHost, model: PracticeModel, agent: str):
+def test_messages_of_a_deleted_session_are_not_the_next_owners(host: AgentHost, model: PracticeModel, agent: str):
     """A provider that kept a deleted session's messages does not give them to another owner of its id."""
     session = uuid4().hex
     say(host, "ada", agent, session, "my secret is 4711")

@@ -65,7 +65,7 @@ def test_every_way_to_begin_a_session_leads_into_the_list(site: Site):
     assert not [holder for holder in notes(site.data) if holder.rpartition("@")[2] in names]
 
 
-def test_a_name_is_in_the_list_of_whoever_has_it_now(site: Site):
+def test_a_name_is_in_the_list_of_its_current_owner(site: Site):
     """A session that is deleted and begun by another is the other's alone; begun again by the first, the first's."""
     for caller, other in (("nia", "noa"), ("noa", "nia"), ("nia", "noa")):
         assert site.run(caller, "hi", "handed-on").ok
@@ -91,8 +91,8 @@ def test_a_missing_owner_entry_is_restored(tmp_path: Path):
         return Site(host, tmp_path / "data", tmp_path)
 
     try:
-        for number in range(3):
-            assert build_site(lives.host).run("ida", "hi", f"ida-{number}").ok
+        for index in range(3):
+            assert build_site(lives.host).run("ida", "hi", f"ida-{index}").ok
         lives.host.kill()
         notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE '%ida-1'")
         now = build_site(lives.crash())
@@ -105,16 +105,18 @@ def test_a_missing_owner_entry_is_restored(tmp_path: Path):
 
 def copy_sessions(data: Path, caller: str, count: int) -> None:
     """Give somebody as many sessions as the first one says it, used a minute apart, in the files of a host at rest."""
-    with closing(sqlite3.connect(data / "host.db")) as hub, hub:
-        (first,) = hub.execute("SELECT state FROM entities WHERE id = ?", (f"@dafx-echo@{caller}-0",)).fetchone()
-        for number in range(1, count):
-            state = re.sub(r'"20\d\d-[^"]*"', f'"2020-01-01T{number // 60:02}:{number % 60:02}:00+00:00"', first)
-            row = f"@dafx-echo@{caller}-{number}", state
-            hub.execute("INSERT INTO entities SELECT ?, ?, updated_at FROM entities LIMIT 1", row)
-    with closing(sqlite3.connect(data / "segments.sqlite")) as pieces, pieces:
-        for number in range(1, count):
+    with closing(sqlite3.connect(data / "host.db")) as host_db, host_db:
+        (first,) = host_db.execute("SELECT state FROM entities WHERE id = ?", (f"@dafx-echo@{caller}-0",)).fetchone()
+        for index in range(1, count):
+            state = re.sub(r'"20\d\d-[^"]*"', f'"2020-01-01T{index // 60:02}:{index % 60:02}:00+00:00"', first)
+            row = f"@dafx-echo@{caller}-{index}", state
+            host_db.execute("INSERT INTO entities SELECT ?, ?, updated_at FROM entities LIMIT 1", row)
+    with closing(sqlite3.connect(data / "segments.sqlite")) as segments_db, segments_db:
+        for index in range(1, count):
             copy = "SELECT home, replace(holder, ?, ?), held_at FROM holders WHERE holder LIKE ?"
-            pieces.execute(f"INSERT INTO holders {copy}", (f"{caller}-0", f"{caller}-{number}", f"owned:@%@{caller}-0"))
+            segments_db.execute(
+                f"INSERT INTO holders {copy}", (f"{caller}-0", f"{caller}-{index}", f"owned:@%@{caller}-0")
+            )
 
 
 def test_a_long_list_reads_no_sessions_of_others(tmp_path: Path):
@@ -135,7 +137,7 @@ def test_a_long_list_reads_no_sessions_of_others(tmp_path: Path):
             page = now.ask("GET", SESSIONS, "una", params=params).json()
             session_ids += [session["session_id"] for session in page["sessions"]]
             cursor = page["cursor"]
-        assert session_ids == ["una-0", *(f"una-{number}" for number in range(599, 0, -1) if number != 300)]
+        assert session_ids == ["una-0", *(f"una-{index}" for index in range(599, 0, -1) if index != 300)]
         assert list_sessions(now, "ida") == ["ida-0"]
     finally:
         lives.host.stop()
@@ -147,12 +149,12 @@ def test_a_session_that_cannot_be_decrypted_hides_no_other(tmp_path: Path):
     env = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"k={key}"}
     lives = Lives(tmp_path / "data", None, app=APP, **env)
     try:
-        for number in range(3):
-            assert Site(lives.host, tmp_path, tmp_path).run("una", "hi", f"una-{number}").ok
+        for index in range(3):
+            assert Site(lives.host, tmp_path, tmp_path).run("una", "hi", f"una-{index}").ok
         lives.host.kill()
-        with closing(sqlite3.connect(tmp_path / "data" / "host.db")) as hub, hub:
-            (state,) = hub.execute("SELECT state FROM entities WHERE id = '@dafx-echo@una-0'").fetchone()
-            hub.execute("UPDATE entities SET state = ? WHERE id = '@dafx-echo@una-1'", (state,))
+        with closing(sqlite3.connect(tmp_path / "data" / "host.db")) as host_db, host_db:
+            (state,) = host_db.execute("SELECT state FROM entities WHERE id = '@dafx-echo@una-0'").fetchone()
+            host_db.execute("UPDATE entities SET state = ? WHERE id = '@dafx-echo@una-1'", (state,))
         now = Site(lives.crash(), tmp_path, tmp_path)
         for _ in range(2):  # the first one notes what has no note
             assert sorted(list_sessions(now, "una")) == ["una-0", "una-2"]

@@ -82,7 +82,7 @@ def test_every_route_has_a_row():
     ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_a_strangers_answer_is_that_of_a_session_that_never_was(site: Site, route, relation):
+def test_a_stranger_gets_the_response_of_an_unknown_session(site: Site, route, relation):
     """Status, headers and body are the same, with ids that have leaked, and the session is as it was."""
     headers, before = RELATIONS[relation], site.host.state("Echo", "desk")
     real = {"session": "desk", "turn": site.turn_id, "file": FILE}
@@ -97,7 +97,7 @@ def test_a_strangers_answer_is_that_of_a_session_that_never_was(site: Site, rout
     assert site.host.state("Echo", "n0ne") is None
 
 
-def test_no_answer_is_for_caches(site: Site):
+def test_no_response_may_be_cached(site: Site):
     """A cache would give it to whoever asks next: neither what somebody has, nor that there is nothing."""
     url = f"{SESSIONS}/desk"
     for caller in ("ada@contoso", "bob@fabrikam", ""):
@@ -109,7 +109,7 @@ def test_no_answer_is_for_caches(site: Site):
     assert site.run("ada@contoso", "hi", "uncached").headers["cache-control"] == "private, no-store"
 
 
-def test_the_owner_gets_an_answer_on_every_route(site: Site):
+def test_the_owner_gets_a_response_on_every_route(site: Site):
     """What is refused to others is there for the owner, whatever roles come with the name."""
     site.run("ada@contoso", "hi", "own")
     turn_id = site.ask("GET", f"{SESSIONS}/own", "ada@contoso").json()["turns"][0]["turn_id"]
@@ -127,7 +127,7 @@ def test_the_owner_gets_an_answer_on_every_route(site: Site):
 @pytest.mark.parametrize(
     "route", [route for route in ROUTES if "{turn}" in route.template], ids=lambda route: route.name
 )
-def test_a_turn_that_a_stranger_knows_is_in_no_session_of_his(site: Site, route):
+def test_another_callers_turn_is_in_no_own_session(site: Site, route):
     """In a session of one's own, the id of somebody else's turn is one that there never was."""
     assert site.run("bob@fabrikam", "hi", "bobs").ok
     headers = {"x-who": "bob@fabrikam"}
@@ -163,17 +163,17 @@ def test_health_is_open_and_nothing_else_is(site: Site):
         assert site.ask("GET", "/health", caller).status_code == 200
         for path in ("/agents", SESSIONS, f"{SESSIONS}/desk", "/agents/Nobody/sessions"):
             assert site.ask("GET", path, caller).status_code == status
-        form = {"message": (None, "x"), "file": ("big.bin", b"x" * 40_000_000)}
-        assert site.ask("POST", "/agents/Echo/run", caller, files=form).status_code == status
+        fields = {"message": (None, "x"), "file": ("big.bin", b"x" * 40_000_000)}
+        assert site.ask("POST", "/agents/Echo/run", caller, files=fields).status_code == status
     assert site.ask("GET", "/agents", "broken").json()["detail"].startswith("the host failed to answer")
     assert site.ask("GET", "/own", "banned").text == "banned"
 
 
-def test_a_list_has_ones_own_sessions_on_full_pages(site: Site):
+def test_a_list_has_only_own_sessions_on_full_pages(site: Site):
     """Pages have as many as were asked for, whatever others have in between; a crafted cursor shows nothing else."""
-    for number in range(7):
-        assert site.run("lia", "hi", f"lia-{number}").ok
-        assert site.run("mia", "hi", f"mia-{number}").ok
+    for index in range(7):
+        assert site.run("lia", "hi", f"lia-{index}").ok
+        assert site.run("mia", "hi", f"mia-{index}").ok
     pages: list[list[str]] = []
     cursor = ""
     while cursor is not None:
@@ -181,7 +181,7 @@ def test_a_list_has_ones_own_sessions_on_full_pages(site: Site):
         pages.append([session["session_id"] for session in page["sessions"]])
         cursor = page["cursor"]
     assert [len(page) for page in pages] == [3, 3, 1]
-    assert sorted(name for page in pages for name in page) == [f"lia-{number}" for number in range(7)]
+    assert sorted(name for page in pages for name in page) == [f"lia-{index}" for index in range(7)]
     of_mia = site.ask("GET", SESSIONS, "mia", params={"limit": 3}).json()["cursor"]
     sessions = site.ask("GET", SESSIONS, "lia", params={"cursor": of_mia}).json()["sessions"]
     assert all(session["session_id"].startswith("lia-") for session in sessions)
@@ -210,7 +210,7 @@ def begin_at_once(site: Site, session: str, **headers: str) -> list[requests.Res
 @pytest.mark.parametrize(
     "headers", [{}, {"x_ms_wait_for_response": "false"}, {"accept": "text/event-stream"}, {"idempotency_key": "same"}]
 )
-def test_of_two_that_begin_a_session_at_once_one_owns_it(site: Site, headers):
+def test_one_of_two_concurrent_callers_owns_the_session(site: Site, headers):
     """The other gets the 404 of a session that there is not, and nothing of the message is kept."""
     lost: list[str] = []
     for _ in range(6):
@@ -292,7 +292,7 @@ def test_an_import_with_privileged_contents_is_rejected(site: Site, part: str):
     assert site.ask("GET", path, "bob").ok
 
 
-def test_files_that_come_before_a_session_are_their_senders(site: Site):
+def test_files_uploaded_before_a_session_belong_to_their_senders(site: Site):
     """Whoever uploads under a name sees and deletes his own files alone, also when somebody else began the session."""
 
     def names(caller: str) -> list[str]:
@@ -325,11 +325,11 @@ def test_a_session_that_was_deleted_leaves_nothing_for_the_next_one(site: Site):
 @pytest.mark.parametrize(
     "headers", [{}, {"x_ms_wait_for_response": "false"}, {"accept": "text/event-stream"}, {"idempotency_key": "same"}]
 )
-def test_a_session_that_was_ones_own_and_is_somebody_elses_now_is_one_that_never_was(site: Site, headers):
+def test_a_former_own_session_looks_like_an_unknown_one(site: Site, headers):
     """The process still knows whose it was: the turn is refused all the same, and none of its words are kept."""
     name = f"moved-{uuid4().hex}"
-    for number in range(3):
-        assert site.run("ada", f"words {number}", name).ok
+    for index in range(3):
+        assert site.run("ada", f"words {index}", name).ok
     assert site.ask("DELETE", f"{SESSIONS}/{name}", "ada").ok
     assert site.run("bob", "hi", name).ok
     before = site.host.state("Echo", name)
@@ -342,7 +342,7 @@ def test_a_session_that_was_ones_own_and_is_somebody_elses_now_is_one_that_never
     assert f"late words in {name}" not in instances
 
 
-def test_others_are_let_in_by_the_app(site: Site):
+def test_the_app_authorizes_other_callers(site: Site):
     """`authorize` is asked about sessions of others alone, and about those that there are not; the owner never is."""
     assert site.ask("GET", f"{SESSIONS}/desk", "sue:support").ok
     calls = [json.loads(line) for line in site.ledger.read_text().splitlines()]
@@ -399,7 +399,7 @@ def test_an_mcp_tool_has_the_same_owners(site: Site):
     assert site.ask("GET", f"{SESSIONS}/tool", "ada").json()["message_count"] == 2
 
 
-def test_a_header_that_comes_twice_is_one_caller_on_every_way_in(site: Site):
+def test_a_repeated_header_is_one_caller_on_every_route(site: Site):
     """The app sees both values, joined, of HTTP and of MCP: whoever puts one before another's is nobody of the two."""
     params = {"name": "Echo", "arguments": {"query": "let me in", "sessionId": "desk"}}
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
@@ -463,7 +463,7 @@ def test_the_id_of_a_run_cannot_be_computed(site: Site):
         assert site.ask("GET", f"{url}/status/{name}", "bob").status_code == 404
 
 
-def test_orchestrations_act_as_whom_they_carry(site: Site):
+def test_orchestrations_act_as_their_principal(site: Site):
     """A principal that an orchestration carries owns what it begins, and is refused where it is a stranger."""
 
     def outcome(name: str, **arguments: Any) -> tuple[str, Any]:
@@ -484,7 +484,7 @@ def test_orchestrations_act_as_whom_they_carry(site: Site):
     assert site.ask("GET", f"{SESSIONS}/apps-own", "ada@contoso").status_code == 404
 
 
-def test_another_than_the_asker_has_to_approve(site: Site, model: PracticeModel):
+def test_another_principal_must_approve(site: Site, model: PracticeModel):
     """A tool can demand another principal, or a role; who answered is in the turn, in the record and in exports."""
     calls = [{"name": "pay", "arguments": {"amount": 5}}, {"name": "lend", "arguments": {"amount": 7}}]
     model.plan({"calls": calls}, {"text": "Done."})
@@ -537,7 +537,7 @@ def test_another_than_the_asker_has_to_approve(site: Site, model: PracticeModel)
     assert {approval["call_id"]: approval["by"] for approval in view["approvals"]} == expected_approvers
 
 
-def test_changed_arguments_need_somebody_else_than_who_changed_them(site: Site, model: PracticeModel):
+def test_changed_arguments_need_another_approver(site: Site, model: PracticeModel):
     """Whoever changes a call cannot decide it alone: the turn asks again, and two people stand behind what runs."""
     calls = [{"name": "pay", "arguments": {"amount": 6}}, {"name": "lend", "arguments": {"amount": 7}}]
     model.plan({"calls": calls}, {"text": "Done."})
@@ -605,7 +605,7 @@ def test_an_approver_of_a_turn_reads_that_turn_alone(site: Site, model: Practice
         assert site.ask("GET", path, "fin@contoso:approver").status_code == 404, path
 
 
-def test_who_may_only_cancel_or_approve_reads_nothing(site: Site, model: PracticeModel):
+def test_permission_to_cancel_or_approve_reads_nothing(site: Site, model: PracticeModel):
     """Neither the question nor the answer, also when the same is asked again after the turn's end."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]}, {"text": "The answer of Rhinoceros."})
     message = {"message": "pay the Hippopotamus"}

@@ -98,7 +98,7 @@ def test_a_conversation_continues_after_a_cancelled_provider_approval(people: Ag
 def sent_bodies(model: PracticeModel, *, after: int = 0):
     """Give what is new in each request: its input, and the response that it goes on from, by its number."""
     entries = model.requests()
-    numbers = {entry["response_id"]: number for number, entry in enumerate(entries)}
+    numbers = {entry["response_id"]: index for index, entry in enumerate(entries)}
     return [
         (numbers.get(entry["body"].get("previous_response_id")), [plain(item) for item in entry["body"]["input"]])
         for entry in entries[after:]
@@ -115,7 +115,7 @@ def plain(item):
     return (item["type"], item.get("call_id") or item.get("id"))
 
 
-def answer_all(turn, *decisions):
+def decide_all(turn, *decisions):
     """Answer what waits now, and give the turn when it waits again or has ended."""
     before = {call["call_id"] for call in turn["pending_approvals"]}
     approvals = [decision(call) for decision, call in zip(decisions, turn["pending_approvals"], strict=True)]
@@ -136,11 +136,11 @@ def test_a_service_that_stores_the_conversation_gets_only_the_approvals(people: 
     session = people.run(agent, {"message": "hello"}).json()["session_id"]
     turn = people.run(agent, {"message": "publish", "session_id": session}).json()
     paid = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
+    turn = decide_all(turn, yes)
     first = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
+    turn = decide_all(turn, yes)
     second, third = (call["call_id"] for call in turn["pending_approvals"])
-    final_turn = answer_all(turn, yes, lambda call: no(call, "too early"))
+    final_turn = decide_all(turn, yes, lambda call: no(call, "too early"))
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Done."), final_turn
     assert sent_bodies(model) == [
         (None, [("user", "hello")]),
@@ -159,11 +159,11 @@ def test_a_host_that_keeps_the_conversation_sends_everything_once(people: AgentH
     session = people.run("Talker", {"message": "hello"}).json()["session_id"]
     turn = people.run("Talker", {"message": "publish", "session_id": session}).json()
     paid = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
+    turn = decide_all(turn, yes)
     first = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
+    turn = decide_all(turn, yes)
     second, third = (call["call_id"] for call in turn["pending_approvals"])
-    assert answer_all(turn, yes, no)["response"] == "Done."
+    assert decide_all(turn, yes, no)["response"] == "Done."
     before = [("user", "hello"), ("assistant", "Hello."), ("user", "publish")]
     tool_call = [("function_call", paid), ("function_call_output", paid)]
     first_approval = [("mcp_approval_request", first), ("approve", first)]

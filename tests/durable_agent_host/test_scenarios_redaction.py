@@ -177,7 +177,7 @@ def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeM
     assert MASK.encode() in sent(model)
 
 
-def test_a_function_that_leaves_all_as_it_is_leaves_all_to_be_found(lives: Lives, model: PracticeModel, folder: Path):
+def test_the_search_finds_unredacted_secrets(lives: Lives, model: PracticeModel, folder: Path):
     """The search of the test above finds what is there."""
     host, session = lives.host, uuid4().hex
     model.plan(*SPOKEN)
@@ -225,7 +225,7 @@ def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path
     assert leaks(stored(folder)) == []
 
 
-def test_an_answer_cut_off_within_a_secret_stops_before_it(lives: Lives, model: PracticeModel, folder: Path):
+def test_a_response_cut_off_within_a_secret_stops_before_it(lives: Lives, model: PracticeModel, folder: Path):
     """No form finds the beginning of a secret, so what clients have not been told yet is not kept."""
     host, session = lives.host, uuid4().hex
     text = "I say it word by word. " * 12 + "card 4111 1111 1111 111"

@@ -53,12 +53,14 @@ def responding(*items: tuple[str, str], usage: dict[str, Any] | None) -> bytes:
     """Write a response of messages, each with what comes of it in pieces, and as a whole."""
     created_event, added_event, _, delta, *_, text_done, item_done, completed_event = response_events("x")
     item_events: list[dict[str, Any]] = []
-    for index, (pieces, text) in enumerate(items):
+    for index, (streamed_text, text) in enumerate(items):
         position = {"output_index": index, "item_id": f"msg_{index}"}
         part = {"type": "output_text", "text": text, "annotations": []}
         item = item_done["item"] | {"id": f"msg_{index}", "content": [part]}
         item_events.append(added_event | {"output_index": index, "item": item | {"content": []}})
-        item_events += [delta | position | {"delta": pieces[n : n + 100]} for n in range(0, len(pieces), 100)]
+        item_events += [
+            delta | position | {"delta": streamed_text[n : n + 100]} for n in range(0, len(streamed_text), 100)
+        ]
         item_events += [text_done | position | {"text": text}, item_done | {"output_index": index, "item": item}]
     response = completed_event["response"] | {
         "output": [event["item"] for event in item_events if event["type"] == item_done["type"]]
@@ -68,7 +70,9 @@ def responding(*items: tuple[str, str], usage: dict[str, Any] | None) -> bytes:
         *item_events,
         completed_event | {"response": response | ({"usage": usage} if usage else {})},
     ]
-    return stream(events(*(event | {"sequence_number": number} for number, event in enumerate(all_events))))
+    return stream(
+        events(*(event | {"sequence_number": sequence_number} for sequence_number, event in enumerate(all_events)))
+    )
 
 
 @pytest.mark.parametrize("agent", ["Responses", "OverResponses"])
@@ -118,7 +122,7 @@ def test_the_cost_of_gemini_has_thoughts_and_what_its_tools_gave(host: AgentHost
 LONG = "word " * 1000
 
 
-def long_answer(client: str, figure: str) -> bytes:
+def long_response(client: str, figure: str) -> bytes:
     """Write an answer of 5000 characters in a service's words, whose figures of usage are all the same."""
     match client:
         case "Responses":
@@ -148,11 +152,11 @@ def long_answer(client: str, figure: str) -> bytes:
         ),
     ],
 )
-def test_an_answer_with_useless_figures_is_estimated(host: AgentHost, model: HostileModel, client: str, figure):
+def test_a_response_with_invalid_usage_is_estimated(host: AgentHost, model: HostileModel, client: str, figure):
     """By what it has said: figures that are none, or zero, do not let it pass for free."""
     kind = client.removeprefix("Over")
     tool_calls = [stream(calling(kind, [("c1", '{"task": "Go."}')]))] if kind != client else []
-    model.play(*tool_calls, *[long_answer(kind, figure)] * 2)
+    model.play(*tool_calls, *[long_response(kind, figure)] * 2)
     response = host.run(client, {"message": "go", "session_id": (session := uuid4().hex)})
     assert response.status_code == 200, response.text
     figures = spent(host, client, session)

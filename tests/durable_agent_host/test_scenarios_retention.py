@@ -56,7 +56,7 @@ def turn_view(host: AgentHost, session: str, turn: str) -> dict[str, Any]:
     return {name: view[name] for name in ("turn_id", "status", "response", "error", "usage", "ended_at", "stats")}
 
 
-def test_a_session_expires_after_its_agents_time(keeping: AgentHost):
+def test_a_session_expires_after_its_agents_ttl(keeping: AgentHost):
     """Sessions of other agents stay; nothing of the expired one is left, and its id begins anew."""
     session = f"s-{uuid4().hex[:8]}"
     turns = {

@@ -56,7 +56,7 @@ def test_nothing_is_no_content(routes: AgentHost):
     assert requests.get(f"{routes.url}/api/nothing", timeout=60).status_code == 204
 
 
-def test_functions_of_the_streaming_extension_are_left_alone(routes: AgentHost):
+def test_functions_of_the_streaming_extension_work_unchanged(routes: AgentHost):
     """A function that takes the extension's request streams; one may also give the extension's response alone."""
     assert requests.get(f"{routes.url}/api/streamed?last=two", timeout=60).text == "one two"
     response = requests.post(f"{routes.url}/api/mixed", data="this", timeout=60)

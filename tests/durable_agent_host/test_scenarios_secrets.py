@@ -23,7 +23,7 @@ CANARIES = {
     "STORAGE": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=canary4+abcdefgh==;EndpointSuffix=e",
     "UPSTREAM_URL": "https://someone:canary5pw@upstream.example/path",
 }
-FORMS = {
+SECRET_TEXTS = {
     "an OpenAI key": "sk-proj-canary6abcdefghijklmnop",
     "a bearer token": "Bearer canary7.abcdef.ghijkl",
     "a JSON web token": "eyJhbGciOiJIUzI1NiJ9.eyJjYW5hcnk4IjoxfQ.c2lnbmF0dXJlY2FuYXJ5OA",
@@ -34,7 +34,7 @@ FORMS = {
     "a token of GitHub": "to=https%3A%2F%2Fx%2Fy%3Fkey%3Dghp_canary13abcdefghijklmnopqrstuvwxyz1",
     "a private key": "-----BEGIN PRIVATE KEY-----\ncanary14\ncanary15\n-----END PRIVATE KEY-----",
 }
-NEEDLES = [f"canary{number}" for number in range(1, 16)] + ["CANARY9", "eyJjYW5hcnk4IjoxfQ", "c2lnbmF0dXJlY2FuYXJ5OA"]
+NEEDLES = [f"canary{index}" for index in range(1, 16)] + ["CANARY9", "eyJjYW5hcnk4IjoxfQ", "c2lnbmF0dXJlY2FuYXJ5OA"]
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +64,13 @@ def echo(model: HostileModel, status: int) -> Any:
     def send(write: Any) -> None:
         request: Received = model.received[-1]
         keys = {name: value for name, value in request.headers.items() if "canary" in value}
-        message = f"refused: {keys} {CANARIES} {FORMS}"
+        message = f"refused: {keys} {CANARIES} {SECRET_TEXTS}"
         write(answer(json.dumps({"error": {"message": message, "type": "x", "code": "y"}}).encode(), status=status))
 
     return send
 
 
-def seen_of(host: AgentHost, agent: str, session: str, reply: requests.Response) -> str:
+def read_views(host: AgentHost, agent: str, session: str, reply: requests.Response) -> str:
     """Read everything that the host shows of a turn and its session."""
     turn = f"/agents/{agent}/sessions/{session}/turns/{reply.headers['x-ms-turn-id']}"
     paths = (f"/agents/{agent}/sessions/{session}", f"/agents/{agent}/sessions", turn, f"{turn}/events", "/health")
@@ -104,16 +104,16 @@ def test_a_service_that_quotes_what_it_was_sent(
     assert reply.status_code == 502
     assert f"{status}" in reply.json()["detail"]
     assert any("canary1" in value for value in model.received[-1].headers.values())
-    assert_nowhere(host, folder, seen_of(host, agent, f"echo-{status}", reply))
+    assert_nowhere(host, folder, read_views(host, agent, f"echo-{status}", reply))
 
 
-def test_a_service_that_quotes_secrets_in_the_middle_of_its_answer(host: AgentHost, model: HostileModel, folder: Path):
+def test_a_service_that_quotes_secrets_in_its_stream(host: AgentHost, model: HostileModel, folder: Path):
     """An event that tells of a failure is no way around."""
-    failure = {"type": "error", "code": "server_error", "message": f"{FORMS} {CANARIES}", "sequence_number": 9}
+    failure = {"type": "error", "code": "server_error", "message": f"{SECRET_TEXTS} {CANARIES}", "sequence_number": 9}
     model.play(fallback=stream(events(*spoken("Hi")[:4], failure)))
     reply = host.run("Responses", "Hello", session_id="quoted")
     assert reply.status_code == 502
-    assert_nowhere(host, folder, seen_of(host, "Responses", "quoted", reply))
+    assert_nowhere(host, folder, read_views(host, "Responses", "quoted", reply))
 
 
 @pytest.mark.parametrize("agent", ["Responses", "Completions"])
@@ -122,7 +122,7 @@ def test_a_tool_that_raises_with_a_password_in_its_text(host: AgentHost, model: 
     model.play(build_call(agent, "connect", "{}"), build_apology(agent))
     reply = host.run(agent, "Connect", session_id="tool")
     assert reply.text == "Sorry."
-    visible_text = seen_of(host, agent, "tool", reply)
+    visible_text = read_views(host, agent, "tool", reply)
     assert "Function failed" in visible_text
     assert "db.example" not in visible_text
     assert "Function failed" in model.received[-1].body.decode()
@@ -155,7 +155,7 @@ def test_a_long_exception_is_logged_in_part(host: AgentHost, model: HostileModel
     assert line.rstrip().endswith("... (60,023 characters more)")
 
 
-def test_a_query_that_means_nothing_is_quoted_in_part(host: AgentHost):
+def test_an_invalid_query_is_quoted_in_part(host: AgentHost):
     """A caller is told what is wrong and what to send, and nobody searches a long text for it."""
     response = host.get(f"/agents/Responses/sessions?status={'a.' * 5000} ://x@")
     assert response.status_code == 400
@@ -168,7 +168,7 @@ def test_invalid_arguments_are_reported_without_their_text(host: AgentHost, mode
     model.play(build_call("Responses", "no_arguments", '{"number": "many"}'), build_apology("Responses"))
     reply = host.run("Responses", "Count", session_id="arguments")
     assert reply.text == "Sorry."
-    visible_text = seen_of(host, "Responses", "arguments", reply)
+    visible_text = read_views(host, "Responses", "arguments", reply)
     assert "Argument parsing failed" in visible_text
     assert "validation error" not in visible_text
     assert_nowhere(host, folder, visible_text)
@@ -201,7 +201,9 @@ def build_call(agent: str, name: str, arguments: str) -> bytes:
         {"type": "response.output_item.done", "output_index": 0, "item": final_response["output"][0]},
         {"type": "response.completed", "response": final_response},
     ]
-    return stream(events(*(event | {"sequence_number": number} for number, event in enumerate(event_list))))
+    return stream(
+        events(*(event | {"sequence_number": sequence_number} for sequence_number, event in enumerate(event_list)))
+    )
 
 
 def build_apology(agent: str) -> bytes:

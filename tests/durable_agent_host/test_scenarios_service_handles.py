@@ -56,9 +56,7 @@ def export(host: AgentHost, agent: str, session: str, caller: str = "ada") -> di
 
 
 @pytest.mark.parametrize("agent", ["Coder", "Claude"])
-def test_what_an_import_names_of_the_service_is_neither_read_nor_sent(
-    host: AgentHost, model: PracticeModel, agent: str
-):
+def test_service_handles_of_an_import_are_neither_read_nor_sent(host: AgentHost, model: PracticeModel, agent: str):
     """Who imports somebody else's items reads no file by them, and the model gets their words alone; forks the same."""
     file = make_file(host, model, agent, "desk")
     document = export(host, agent, "desk")

@@ -33,7 +33,7 @@ def command(host, capsys, action, *arguments, agent="Ledger"):
 
 def test_session_pages_are_newest_first(lab: AgentHost):
     """The list has every session of the agent once, newest first, and goes on at its cursor."""
-    names = [f"list-{number}-{uuid4().hex[:6]}" for number in range(3)]
+    names = [f"list-{index}-{uuid4().hex[:6]}" for index in range(3)]
     for name in names:
         lab.run("Raising", {"message": "work", "session_id": name})
     everything = lab.get("/agents/Raising/sessions?limit=1000").json()
@@ -134,7 +134,7 @@ def test_a_running_session_is_not_repaired(lab: AgentHost):
     assert lab.state("Ledger", session) == document
 
 
-def test_a_document_is_written_only_over_what_the_caller_has_seen(lab: AgentHost):
+def test_a_document_replaces_only_the_version_that_the_caller_read(lab: AgentHost):
     """The entity compares before it writes: a session that has changed meanwhile is left alone."""
     session = f"changed-{uuid4().hex[:8]}"
     lab.run("Instant", {"message": "one", "session_id": session})
@@ -182,7 +182,7 @@ def test_turns_that_ran_are_not_imported(lab: AgentHost):
     assert extension_data["receipts"] == document["data"]["extensionData"]["durableAgentHost"]["receipts"]
 
 
-def test_commands_say_what_is_wrong(lab: AgentHost, capsys):
+def test_commands_report_errors(lab: AgentHost, capsys):
     """An unknown agent or session, and a host that is not there, are sentences and status 2."""
     assert "no agent 'Nobody'" in command(lab, capsys, "verify", "s", agent="Nobody")[2]
     status, _, errors = command(lab, capsys, "show", "nothing")
@@ -201,7 +201,7 @@ def test_commands_say_what_is_wrong(lab: AgentHost, capsys):
 @pytest.mark.parametrize(
     "change", [{"status": [[]]}, {"status": 5}, {"error": [1]}, {"stats": "x"}, {"spent": ["x"]}, {"endedAt": {}}]
 )
-def test_a_receipt_without_shape_breaks_no_route(lab: AgentHost, change):
+def test_an_invalid_receipt_breaks_no_route(lab: AgentHost, change):
     """What others stored as the end of a turn is reported, and the turn is shown without it or not there."""
     session, turn = f"odd-{uuid4().hex[:8]}", uuid4().hex
     lab.run("Ledger", {"message": "hello", "session_id": session})

@@ -208,7 +208,7 @@ def test_signals_from_outside_write_no_session(site: Site):
     assert site.host.state("Echo", "never-begun") is None
 
 
-def test_an_event_does_not_answer_in_the_name_of_somebody(site: Site, model: PracticeModel):
+def test_an_event_cannot_approve_for_a_principal(site: Site, model: PracticeModel):
     """A call that another must approve waits on, whatever name the event has, until another approves it."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]}, {"text": "Paid."})
     pending_turn = site.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay"}).json()

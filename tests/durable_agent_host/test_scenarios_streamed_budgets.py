@@ -40,7 +40,7 @@ def budgets(_budgets: AgentHost, model: PracticeModel) -> AgentHost:
 
 
 @pytest.mark.parametrize("agent", ["Calls", "Free"])
-def test_an_answer_that_is_cancelled_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel, agent: str):
+def test_a_cancelled_response_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel, agent: str):
     """With limits and without, its characters count as output tokens; a fork before the turn begins with them, too."""
     model.plan(LONG)
     turn = start(budgets, agent, "go", session := uuid4().hex)
@@ -71,7 +71,7 @@ def test_a_stream_that_breaks_off_counts_as_far_as_it_came(budgets: AgentHost, m
 
 
 @pytest.mark.parametrize(("agent", "budget"), [("Tokens", "turn's budget of 1000"), ("Cost", "session's budget of")])
-def test_an_answer_is_stopped_once_it_crosses_the_budget(budgets: AgentHost, model: PracticeModel, agent, budget):
+def test_a_response_is_stopped_once_it_crosses_the_budget(budgets: AgentHost, model: PracticeModel, agent, budget):
     """The turn fails with the figure while the model still speaks, and what it had said counts."""
     model.plan(LONG)
     detail = told(budgets.run(agent, {"message": "go", "session_id": (session := uuid4().hex)}))
@@ -118,7 +118,7 @@ def journal_of(*steps: JournalStep) -> JournalState:
         ({"inputTokenCount": None, "outputTokenCount": -5, "extensionData": {"reasoning_output_token_count": 0}}, 70),
     ],
 )
-def test_an_answer_without_usage_counts_its_reservation(usage, tokens: int):
+def test_a_response_without_usage_counts_its_reservation(usage, tokens: int):
     """A call with token counts is counted by them alone, one without as was reserved and raised."""
     response = {"messages": []} | ({"usage": usage} if usage else {})
     journal = journal_of(

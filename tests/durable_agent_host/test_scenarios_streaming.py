@@ -88,7 +88,7 @@ def test_a_turn_is_streamed(lab: AgentHost, model: PracticeModel):
     assert reader.last.data["turn_id"] == headers["x-ms-turn-id"]
 
 
-def test_the_first_piece_comes_before_the_turn_has_ended(lab: AgentHost, model: PracticeModel, tmp_path: Path):
+def test_the_first_delta_comes_before_the_end_of_the_turn(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """A client reads while the model writes."""
     model.plan({"text": "word " * 20, "until_file": str(tmp_path / "go")})
     with stream_turn(lab, "Kept", "hi") as response:
@@ -113,7 +113,7 @@ def test_events_are_read_again_from_anywhere(lab: AgentHost, model: PracticeMode
 
 
 @pytest.mark.parametrize(("agent", "message"), [("Instant", "hi"), ("Raising", "this")], ids=["completed", "failed"])
-def test_whoever_has_the_terminal_event_gets_no_stream(lab: AgentHost, agent: str, message: str):
+def test_after_the_terminal_event_there_is_no_stream(lab: AgentHost, agent: str, message: str):
     """Once a turn has ended, its last id and greater ones are answered with 204, which ends an EventSource."""
     with stream_turn(lab, agent, message, idempotency_key=f"ended-{agent}") as response:
         events = read_all(response).events
@@ -402,7 +402,7 @@ def resident_bytes(host: AgentHost) -> int:
     return int(Path(f"/proc/{host.process.pid}/statm").read_text().split()[1]) * 4096
 
 
-def test_a_follower_that_leaves_is_let_go(lab: AgentHost, model: PracticeModel):
+def test_the_connection_of_a_client_that_leaves_is_closed(lab: AgentHost, model: PracticeModel):
     """The connections of clients that have left are closed, while the turn goes on."""
     model.plan({"text": "word " * 2000, **SLOW})
     with stream_turn(lab, "Kept", "hi") as response, contextlib.ExitStack() as leaving:

@@ -69,9 +69,9 @@ def start_turn(host: AgentHost, agent: str = "Kept", **body: Any) -> tuple[str, 
 class CurlClient:
     """Asks once, and comes back through a network that breaks, by either route and either way to say where it is."""
 
-    def __init__(self, url: str, number: int, choices: random.Random) -> None:
+    def __init__(self, url: str, index: int, choices: random.Random) -> None:
         self.url = f"{url}/api/agents/Kept"
-        self.name = f"curl-{number}"
+        self.name = f"curl-{index}"
         self.choices = choices
         self.reader = Reader()
         self.turn_id = ""
@@ -121,7 +121,7 @@ def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: Practice
                 urlsplit(host.url).port or 0, seed=choices.randrange(2**32), least_bytes=10, most_bytes=5000
             ) as proxy:
                 url = f"http://127.0.0.1:{proxy.port}"
-                clients = [CurlClient(url, number, random.Random(choices.random())) for number in range(RUNS)]
+                clients = [CurlClient(url, index, random.Random(choices.random())) for index in range(RUNS)]
                 with ThreadPoolExecutor(AT_ONCE) as threads:
                     following = [threads.submit(client.run) for client in clients]
                     time.sleep(choices.uniform(0.5, 1.5))
@@ -137,12 +137,12 @@ def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: Practice
             host.host.kill()
 
 
-def exchange(url: str, version: str, *headers: str, pieces: int = 1) -> tuple[str, bytes]:
+def exchange(url: str, version: str, *headers: str, chunk_count: int = 1) -> tuple[str, bytes]:
     """Send a request over a bare socket, in pieces, and read until the host closes; gives head and body."""
     parts = urlsplit(url)
     lines = [f"GET {parts.path} HTTP/{version}", f"Host: {parts.netloc}", *headers]
     request = "\r\n".join((*lines, "", "")).encode()
-    size = len(request) // pieces + 1
+    size = len(request) // chunk_count + 1
     with socket.create_connection((parts.hostname, parts.port), 60) as connection:
         for begin in range(0, len(request), size):
             connection.sendall(request[begin : begin + size])
@@ -153,13 +153,13 @@ def exchange(url: str, version: str, *headers: str, pieces: int = 1) -> tuple[st
     return head.decode("latin-1").lower(), body
 
 
-@pytest.mark.parametrize("pieces", [1, 9])
-def test_a_client_of_http_1_0_reads_until_the_connection_closes(lab: AgentHost, model: PracticeModel, pieces: int):
+@pytest.mark.parametrize("chunk_count", [1, 9])
+def test_a_client_of_http_1_0_reads_until_the_connection_closes(lab: AgentHost, model: PracticeModel, chunk_count: int):
     """It gets the events as they are, not in the chunks of HTTP/1.1, while the turn runs and afterwards."""
     model.plan(SLOW)
     _, events = start_turn(lab)
     for _ in range(2):
-        head, body = exchange(events, "1.0", pieces=pieces)
+        head, body = exchange(events, "1.0", chunk_count=chunk_count)
         assert " 200 ok" in head.splitlines()[0]
         assert "transfer-encoding" not in head
         reader = Reader()

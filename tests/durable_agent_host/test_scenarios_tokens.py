@@ -100,5 +100,5 @@ def test_an_invalid_token_is_rejected(example: AgentHost, bearer):
 
 def test_unknown_keys_do_not_flood_the_provider(example: AgentHost):
     """Keys that nobody has are looked for once in a while, however many tokens name them."""
-    assert [read(example, token("ada", kid=f"k{number}")).status_code for number in range(3, 23)] == [403] * 20
+    assert [read(example, token("ada", kid=f"k{index}")).status_code for index in range(3, 23)] == [403] * 20
     assert Keys.request_count < 10  # the first time, and once for those of each half minute

@@ -233,10 +233,10 @@ POINTS = (
 @pytest.mark.sweep
 def test_a_turn_that_was_killed_is_one_trace(model: PracticeModel, receiver: Receiver, tmp_path: Path):
     """The lost attempt, the replayed steps and the end are one tree, and the turn has the tokens of its answer."""
-    for number, point in enumerate(chooser("traces").sample(POINTS, len(POINTS) if IS_LONG else 3)):
+    for index, point in enumerate(chooser("traces").sample(POINTS, len(POINTS) if IS_LONG else 3)):
         model.forget()
         play(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
-        data, body = tmp_path / str(number), {"message": "go", "session_id": f"killed-{number}"}
+        data, body = tmp_path / str(index), {"message": "go", "session_id": f"killed-{index}"}
         headers = {"Idempotency-Key": uuid4().hex}
         start = {"app": TELEMETRY, **receiver.environment()}
         with (

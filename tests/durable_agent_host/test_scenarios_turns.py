@@ -43,7 +43,7 @@ def test_the_agents_name_is_found_in_any_case(lab: AgentHost):
     assert lab.run("INSTANT", {"message": "again", "session_id": "case-1"}).json()["response"] == "3: again"
 
 
-def test_without_waiting_the_answer_is_fetched_later(lab: AgentHost, model: PracticeModel, tmp_path: Path):
+def test_without_waiting_the_response_is_fetched_later(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """A client that does not wait gets 202 with the turn's URL at once, and the answer there."""
     model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
     response = lab.run("Kept", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"})
@@ -95,13 +95,13 @@ def test_turns_of_one_session_run_one_after_the_other(lab: AgentHost, model: Pra
     )
     session = f"s-{uuid4().hex}"
     accepted_turns = []
-    for number in range(4):
+    for index in range(4):
         headers = {"x-ms-wait-for-response": "false"}
-        response = lab.run("Ledger", {"message": f"message {number}", "session_id": session}, headers=headers)
+        response = lab.run("Ledger", {"message": f"message {index}", "session_id": session}, headers=headers)
         assert response.status_code == 202
         accepted_turns.append(response.json())
-        if number:
-            wait_until(lambda: len(lab.session("Ledger", session)["queued_turn_ids"]) == number)  # noqa: B023
+        if index:
+            wait_until(lambda: len(lab.session("Ledger", session)["queued_turn_ids"]) == index)  # noqa: B023
     (tmp_path / "go").touch()
     final_turns = [lab.end_of_turn(turn["turn_url"]) for turn in accepted_turns]
     assert [turn["response"] for turn in final_turns] == ["slow", "second", "third", "fourth"]
@@ -178,7 +178,7 @@ def test_a_failed_turn_is_failed_for_its_retry_too(lab: AgentHost, model: Practi
     assert len(model.requests()) == 1
 
 
-def test_a_schema_in_the_body_shapes_the_answer(lab: AgentHost, model: PracticeModel):
+def test_a_schema_in_the_body_reaches_the_model(lab: AgentHost, model: PracticeModel):
     """The schema reaches the model, and an answer that fits it is given."""
     schema = {
         "type": "object",
@@ -207,7 +207,7 @@ def test_a_schema_needs_no_type(lab: AgentHost, model: PracticeModel, schema):
 
 
 @pytest.mark.parametrize("text", ['{"city": 5}', "Oslo"])
-def test_an_answer_that_does_not_fit_the_schema_fails_the_turn(lab: AgentHost, model: PracticeModel, text):
+def test_a_response_that_violates_the_schema_fails_the_turn(lab: AgentHost, model: PracticeModel, text):
     """An answer that breaks the schema is a 502 that says where, and no part of the conversation."""
     schema = {"type": "object", "title": "City", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     model.plan({"text": text})
@@ -244,7 +244,7 @@ def test_a_turn_that_was_terminated_does_not_block_its_session(lab: AgentHost, m
     assert session["message_count"] == 2
 
 
-def test_a_schema_that_takes_for_ever_holds_nobody_else_up(lab: AgentHost, model: PracticeModel):
+def test_an_expensive_schema_does_not_block_other_turns(lab: AgentHost, model: PracticeModel):
     """A pattern that backtracks is held against its answer beside all others, whose turns begin and end meanwhile."""
     model.plan({"text": json.dumps("a" * 60 + "!")}, {"text": "There."})
     body = {"message": "Which code?", "response_format": {"type": "string", "pattern": "^(a+)+$"}}

@@ -43,7 +43,7 @@ def test_sessions_of_other_versions_are_carried_on(lab: AgentHost, model: Practi
     assert {"message", "function_call", "function_call_output"} <= sent
 
 
-def test_what_we_store_is_read_by_upstream(lab: AgentHost):
+def test_stored_sessions_are_readable_by_upstream(lab: AgentHost):
     """Upstream's own class reads the entity's state and finds the answer by the turn's id."""
     response = lab.run("Ledger", {"message": 'charge with {"amount": 4}'})
     state = DurableAgentState.from_dict(lab.state("Ledger", response.json()["session_id"]))

@@ -156,7 +156,7 @@ def test_unreadable_bodies_are_rejected(pipeline: AgentHost):
         assert (rejection.status_code, reason in rejection.json()["detail"]) == (400, True), rejection.text
 
 
-def test_what_upstream_raises_is_a_problem(pipeline: AgentHost):
+def test_an_error_of_upstream_is_a_problem(pipeline: AgentHost):
     """An error of upstream's functions is a 500 like the host's own, and the answer does not say why."""
     run = uuid4().hex
     url = f"/workflow/breaking/run?runId={run}&waitForResponse=true&timeoutSeconds=60"

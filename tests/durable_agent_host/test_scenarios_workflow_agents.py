@@ -97,8 +97,8 @@ def test_sessions_run_at_the_same_time(teams: AgentHost, model: PracticeModel):
     """A workflow refuses two runs at once; ten sessions have one each."""
     with ThreadPoolExecutor(10) as pool:
         texts = list(pool.map(lambda n: run_turn(teams, "Line", f"at-once-{n}", f"word {n}"), range(10)))
-    for number, text in enumerate(texts):
-        assert f"'word {number}'" in text
+    for index, text in enumerate(texts):
+        assert f"'word {index}'" in text
 
 
 def test_a_question_takes_the_next_message_after_a_crash(lives: Callable[..., Lives], model: PracticeModel):

@@ -22,7 +22,7 @@ def hooks_host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathF
     ("caller", "status"),
     [("wordy", 500), ("forgetful", 500), ("listing", 500), ("silent", 500), ("friend", 200)],
 )
-def test_only_a_yes_lets_somebody_in(hooks_host: AgentHost, caller, status):
+def test_only_true_grants_access(hooks_host: AgentHost, caller, status):
     """A word, a function or a list is no yes, whatever Python takes it for, and nor is no word at all."""
     run = hooks_host.run("Helper", "My secret is 4711.", headers={"x-who": "ann"})
     session = run.headers["x-ms-session-id"]
@@ -33,16 +33,14 @@ def test_only_a_yes_lets_somebody_in(hooks_host: AgentHost, caller, status):
     assert ("4711" in response.text) == (caller == "friend")
 
 
-def test_what_authorize_returned_is_in_the_log(hooks_host: AgentHost):
+def test_an_invalid_result_of_authorize_is_in_the_log(hooks_host: AgentHost):
     """Whoever runs the app reads what to change."""
     session = hooks_host.run("Helper", "Hello", headers={"x-who": "ann"}).headers["x-ms-session-id"]
     httpx.get(f"{hooks_host.url}/api/agents/Helper/sessions/{session}", headers={"x-who": "wordy"}, timeout=30)
     assert "authorize returned str: return True or False" in "".join(hooks_host.output)
 
 
-def test_four_eyes_without_identify_say_what_is_missing(
-    practice_model: PracticeModel, model: PracticeModel, tmp_path: Path
-):
+def test_another_approver_needs_identify(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
     """Nobody is another one where nobody is known: the answer is refused, and says why."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]})
     with hosted(tmp_path, practice_model, app=APP, WRONG="nobody") as host:

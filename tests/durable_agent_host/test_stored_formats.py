@@ -83,7 +83,7 @@ def test_frames_of_an_append_blob():
     assert b"".join([*frames, sealing]) == data
 
 
-def _sealed_again(wire: Any) -> Any:
+def _segment_refs_again(wire: Any) -> Any:
     return encode_sealed(decode_sealed(wire))
 
 
@@ -108,7 +108,7 @@ def _namespaces_again(wire: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "again"),
     [
-        ("sealed", _sealed_again),
+        ("sealed", _segment_refs_again),
         ("sealing", _sealing_again),
         ("overlay", _overlay_again),
         ("index", _index_again),
@@ -132,9 +132,9 @@ def test_a_segment():
 def test_large_texts_of_an_entry():
     """A long text and a long image are pieces, and the entry lists them."""
     document = golden("offloaded-texts-v1")
-    pieces = {name: text.encode() for name, text in document["pieces"].items()}
-    small, pieces_again = offload(restore(document["entry"], pieces), min_characters=40)
-    assert (json.dumps(small), pieces_again) == (json.dumps(document["entry"]), pieces)
+    blobs = {name: text.encode() for name, text in document["pieces"].items()}
+    small, blobs_again = offload(restore(document["entry"], blobs), min_characters=40)
+    assert (json.dumps(small), blobs_again) == (json.dumps(document["entry"]), blobs)
 
 
 async def test_encrypted_values(tmp_path: Path):

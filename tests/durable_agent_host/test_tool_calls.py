@@ -86,8 +86,8 @@ def test_declared_tools_and_the_blocks_of_the_readme_have_types(tmp_path: Path):
     """Pyright's strict mode finds no error in tools of every form, and in the README's code."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     (tmp_path / "declared.py").write_text(TYPES)
-    for number, block in enumerate(blocks):
-        (tmp_path / f"block{number}.py").write_text("from typing import Any\n\napi: Any = None\n" + block)
+    for index, block in enumerate(blocks):
+        (tmp_path / f"block{index}.py").write_text("from typing import Any\n\napi: Any = None\n" + block)
     settings = {"typeCheckingMode": "strict", "pythonVersion": "3.13", "reportUnnecessaryTypeIgnoreComment": True}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--project", str(tmp_path)]

@@ -144,7 +144,7 @@ def test_05_an_orchestration_asks_two_agents_at_once(samples: AgentHost, model: 
 
 
 @pytest.mark.parametrize("spam", [True, False])
-def test_06_an_orchestration_branches_on_a_structured_answer(samples: AgentHost, model: PracticeModel, spam):
+def test_06_an_orchestration_branches_on_a_structured_response(samples: AgentHost, model: PracticeModel, spam):
     """The agent's value has the type that was asked for, and decides which way it goes."""
     model.plan(verdict(spam=spam), agent="You detect spam.")
     model.plan(draft("Dear customer"), agent="You write.")
@@ -159,8 +159,8 @@ def test_07_a_person_rejects_and_approves(samples: AgentHost, model: PracticeMod
     url = start_orchestration(samples, "reviewed", {"topic": "seas", "attempts": 3, "seconds": 600})
     approve = url.replace("/status/", "/approve/")
 
-    def is_waiting(number: int) -> bool:
-        return f"#{number}" in str(requests.get(url, timeout=60).json()["workflowStatus"])
+    def is_waiting(attempt: int) -> bool:
+        return f"#{attempt}" in str(requests.get(url, timeout=60).json()["workflowStatus"])
 
     wait_until(lambda: is_waiting(1))
     assert requests.post(approve, json={"approved": False, "feedback": "More waves"}, timeout=60).ok
@@ -172,7 +172,7 @@ def test_07_a_person_rejects_and_approves(samples: AgentHost, model: PracticeMod
     assert "Rewrite: More waves" in json.dumps(model.requests()[1]["body"])
 
 
-def test_07_a_person_who_does_not_answer(samples: AgentHost, model: PracticeModel):
+def test_07_an_approval_timeout_fails_the_orchestration(samples: AgentHost, model: PracticeModel):
     """The timer ends the wait, and the orchestration fails with the reason."""
     model.plan(draft("First try"), agent="You write.")
     status = wait_for_end(start_orchestration(samples, "reviewed", {"topic": "seas", "attempts": 3, "seconds": 1}))

@@ -26,16 +26,16 @@ def convert(amount: float) -> str:
     return f"{amount * 2:g} EUR"
 
 
-def search(number, **fields):
+def search(index, **fields):
     """A plan's item: a call of the service's search."""
-    call = {"type": "server_tool_use", "id": f"srvtoolu_{number}", "name": "web_search", "input": {"query": "größer"}}
+    call = {"type": "server_tool_use", "id": f"srvtoolu_{index}", "name": "web_search", "input": {"query": "größer"}}
     return {"item": call | fields}
 
 
-def search_result(number):
+def search_result(index):
     """A plan's item: what the search has found."""
     page = {"type": "web_search_result", "url": "https://example.com", "title": "t", "encrypted_content": "e"}
-    return {"item": {"type": "web_search_tool_result", "tool_use_id": f"srvtoolu_{number}", "content": [page]}}
+    return {"item": {"type": "web_search_tool_result", "tool_use_id": f"srvtoolu_{index}", "content": [page]}}
 
 
 def citation_item(text, quote):
@@ -110,7 +110,7 @@ async def test_a_cold_process_sends_what_a_live_one_sends():
     assert len(cold.bodies) == len(CONVERSATION)
 
 
-async def test_blocks_come_back_as_the_service_gave_them_out():
+async def test_blocks_are_sent_back_verbatim():
     """Code with its result and files, searches, cited texts, unknown blocks: in their order, with all their fields."""
     cold = lab(*CONVERSATION)
     for text in TEXTS:
@@ -249,7 +249,7 @@ async def test_a_callers_documents_files_and_cache_marks_are_sent():
     }
 
 
-async def test_an_answer_that_is_not_streamed_has_the_same_contents():
+async def test_a_response_that_is_not_streamed_has_the_same_contents():
     """The two ways to ask give the same contents, and so the same next request."""
     plain_lab, streaming_lab = lab(CODE_RUN), lab(CODE_RUN)
     contents = []

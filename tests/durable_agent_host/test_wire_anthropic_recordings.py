@@ -24,7 +24,7 @@ NO_FIT = {
 }
 """Recorded conversation → why the host cannot take it from its first turn."""
 
-LEFT_OUT = {"caller", "citations", "is_error", "authorization_token"}
+OMITTED_FIELDS = {"caller", "citations", "is_error", "authorization_token"}
 """Fields that recorded clients have left out, and the service has given out: ours sends them."""
 
 
@@ -73,9 +73,9 @@ def test_a_recorded_stream_folds_alike_however_it_is_cut(name):
     expected_json = to_stored_json(fold_updates(updates, ANTHROPIC))
     for size in (1, 3, 17):
         parts = [updates[start : start + size] for start in range(0, len(updates), size)]
-        pieces = [piece for part in parts for piece in fold_part(part, ANTHROPIC)]
-        assert to_stored_json(fold_updates(pieces, ANTHROPIC)) == expected_json
-        assert to_stored_json(fold_updates(fold_part(pieces, ANTHROPIC), ANTHROPIC)) == expected_json
+        folded_updates = [update for part in parts for update in fold_part(part, ANTHROPIC)]
+        assert to_stored_json(fold_updates(folded_updates, ANTHROPIC)) == expected_json
+        assert to_stored_json(fold_updates(fold_part(folded_updates, ANTHROPIC), ANTHROPIC)) == expected_json
     assert (
         to_stored_json(fold_updates(response_as_updates(fold_updates(updates, ANTHROPIC)), ANTHROPIC)) == expected_json
     )
@@ -166,7 +166,7 @@ _AS_RECORDED = str.maketrans("–‘’", "-''")  # noqa: RUF001
 
 
 def plain_block(block):
-    fields = {name: value for name, value in block.items() if name not in LEFT_OUT and value is not None}
+    fields = {name: value for name, value in block.items() if name not in OMITTED_FIELDS and value is not None}
     if isinstance(fields.get("title"), str):
         fields["title"] = fields["title"].translate(_AS_RECORDED)
     if block["type"] == "tool_result":

@@ -33,7 +33,7 @@ async def run(lab, *contents, **options):
         return await agent.run(Message("user", list(contents)), options=options)
 
 
-async def test_an_answer_has_the_form_that_the_app_wants():
+async def test_a_response_has_the_requested_format():
     """The schema goes with the run, and the answer is read by it."""
     lab = ProviderLab()
     lab.plan({"text": '{"page": 7}'})
@@ -89,7 +89,7 @@ def test_an_unknown_step_is_stored_verbatim(calls):
 @pytest.mark.parametrize(
     "payload", [{"mood": "sunny"}, {"arguments": {"a": 1}}, {"arguments": "a", "output": "b"}, {}, {"name": "x"}]
 )
-def test_a_call_of_a_kind_that_nobody_knows_comes_back(payload):
+def test_a_call_of_an_unknown_kind_is_sent_back(payload):
     """What it says is in the call's arguments, and the call is written as it came."""
     call = {"id": "call_1", "type": "brooding", "brooding": payload}
     assert build_call_for_agents(parse_call_from_agents(call, {})) == (call, {})

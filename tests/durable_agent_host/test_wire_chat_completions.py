@@ -85,7 +85,7 @@ async def test_a_cold_process_sends_every_field_of_a_response_back(name, calls):
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-async def test_an_answer_that_is_not_streamed_has_the_same_contents(name):
+async def test_a_response_that_is_not_streamed_has_the_same_contents(name):
     """The two ways to ask give the same contents, and so the same next request."""
     contents = []
     for stream in (False, True):
@@ -101,7 +101,7 @@ async def test_an_answer_that_is_not_streamed_has_the_same_contents(name):
     assert contents[0] == contents[1]
 
 
-def piece(index, arguments, **fields):
+def call_delta(index, arguments, **fields):
     """A piece of a call."""
     function = {"arguments": arguments} | {key: fields.pop(key) for key in ("name",) if key in fields}
     return {"tool_calls": [({} if index is None else {"index": index}) | fields | {"function": function}]}
@@ -124,50 +124,60 @@ def derived_id(index):
 STREAMS = {
     "pieces of two calls, mixed": (
         [
-            piece(0, '{"city"', id="a", type="function", name="weather"),
-            piece(1, '{"city"', id="b", type="function", name="weather"),
-            piece(1, ':"Rome"}'),
-            piece(0, ':"Oslo"}'),
+            call_delta(0, '{"city"', id="a", type="function", name="weather"),
+            call_delta(1, '{"city"', id="b", type="function", name="weather"),
+            call_delta(1, ':"Rome"}'),
+            call_delta(0, ':"Oslo"}'),
         ],
         {"tool_calls": weather_calls("a", "b")},
     ),
     "no ids": (
-        [piece(0, '{"city":"Oslo"}', name="weather"), piece(1, '{"city":"Rome"}', name="weather")],
+        [call_delta(0, '{"city":"Oslo"}', name="weather"), call_delta(1, '{"city":"Rome"}', name="weather")],
         {"tool_calls": weather_calls(derived_id(0), derived_id(1))},
     ),
     "an id that comes late": (
-        [piece(0, '{"city"', name="weather"), piece(0, ':"Oslo"}', id="late")],
+        [call_delta(0, '{"city"', name="weather"), call_delta(0, ':"Oslo"}', id="late")],
         {"tool_calls": weather_calls(derived_id(0))},
     ),
     "no index": (
         [
-            piece(None, '{"city":"Oslo"}', id="a", name="weather"),
-            piece(None, '{"city":"Rome"}', id="b", name="weather"),
+            call_delta(None, '{"city":"Oslo"}', id="a", name="weather"),
+            call_delta(None, '{"city":"Rome"}', id="b", name="weather"),
         ],
         {"tool_calls": weather_calls("a", "b")},
     ),
     "always index 0": (
-        [piece(0, '{"city":"Oslo"}', id="a", name="weather"), piece(0, '{"city":"Rome"}', id="b", name="weather")],
+        [
+            call_delta(0, '{"city":"Oslo"}', id="a", name="weather"),
+            call_delta(0, '{"city":"Rome"}', id="b", name="weather"),
+        ],
         {"tool_calls": weather_calls("a", "b")},
     ),
     "neither index nor id": (
-        [piece(None, '{"city":"Oslo"}', name="weather"), piece(None, '{"city":"Rome"}', name="weather")],
+        [call_delta(None, '{"city":"Oslo"}', name="weather"), call_delta(None, '{"city":"Rome"}', name="weather")],
         {"tool_calls": weather_calls(derived_id(0), derived_id(1))},
     ),
     "id and name in every piece": (
-        [piece(0, text, id="a", name="weather") for text in ('{"ci', 'ty":"Oslo', '"}')],
+        [call_delta(0, text, id="a", name="weather") for text in ('{"ci', 'ty":"Oslo', '"}')],
         {"tool_calls": weather_calls("a")},
     ),
     "name in pieces": (
-        [piece(0, "", id="a", name="wea"), piece(0, "", name="ther"), piece(0, '{"city":"Oslo"}')],
+        [call_delta(0, "", id="a", name="wea"), call_delta(0, "", name="ther"), call_delta(0, '{"city":"Oslo"}')],
         {"tool_calls": weather_calls("a")},
     ),
     "ids twice, which OpenAI refuses": (
-        [piece(0, '{"city":"Oslo"}', id="a", name="weather"), piece(1, '{"city":"Rome"}', id="a", name="weather")],
+        [
+            call_delta(0, '{"city":"Oslo"}', id="a", name="weather"),
+            call_delta(1, '{"city":"Rome"}', id="a", name="weather"),
+        ],
         {"tool_calls": weather_calls("a", derived_id(1))},
     ),
     "a signature on a call": (
-        [piece(0, '{"city":"Oslo"}', id="a", name="weather", extra_content={"google": {"thought_signature": "c2ln"}})],
+        [
+            call_delta(
+                0, '{"city":"Oslo"}', id="a", name="weather", extra_content={"google": {"thought_signature": "c2ln"}}
+            )
+        ],
         {"tool_calls": [weather_calls("a")[0] | {"extra_content": {"google": {"thought_signature": "c2ln"}}}]},
     ),
     "details merged by index and type": (
@@ -220,7 +230,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-async def test_the_pieces_of_a_stream_go_back_as_one_message(name):
+async def test_the_deltas_of_a_stream_are_sent_back_as_one_message(name):
     """However a service numbers, names and cuts what it says, it gets the whole message back."""
     deltas, fields = STREAMS[name]
     lab = ChatLab(model="practice-parts" if "Mistral" in name else "m", tools=[tool()])
@@ -311,8 +321,8 @@ async def test_folding_a_stream_in_parts_builds_the_same_message(name):
         updates = [update async for update in client.get_response([Message("user", ["x"])], stream=True)]
     expected_json = stored_all(fold_updates(updates, CHAT))
     for cut in range(len(updates) + 1):
-        pieces = [*fold_part(updates[:cut], CHAT), *fold_part(updates[cut:], CHAT)]
-        assert stored_all(fold_updates(pieces, CHAT)) == expected_json
+        folded_updates = [*fold_part(updates[:cut], CHAT), *fold_part(updates[cut:], CHAT)]
+        assert stored_all(fold_updates(folded_updates, CHAT)) == expected_json
     assert stored_all(fold_updates(fold_part(fold_part(updates, CHAT), CHAT), CHAT)) == expected_json
 
 

@@ -47,8 +47,8 @@ def lab(compaction=None, *, agent_strategy=None, providers=(), turns=6, **more):
 
 
 async def play(cold, turns=6):
-    for number in range(turns):
-        assert (await cold.cold_turn(f"question {number}")).error is None
+    for index in range(turns):
+        assert (await cold.cold_turn(f"question {index}")).error is None
     assert set(cold.endings) == {"complete"}
 
 
@@ -108,7 +108,7 @@ async def test_a_summary_is_created_once_and_replaces_its_messages():
     first_items = [json.dumps(body["input"][0]) for body in summaries[1:]]
     assert all("question 0" not in json.dumps(body["input"]) for body in summaries[1:]), first_items
     overlay = decode_overlay(cold.session.overlay)
-    [summary] = [piece for piece in overlay.pieces if hasattr(piece, "message")]
+    [summary] = [part for part in overlay.pieces if hasattr(part, "message")]
     assert summary.first == (0, 0)
     assert summary.count > 4
     assert "A summary." in json.dumps(cold.inputs[-1])
@@ -124,7 +124,7 @@ async def test_tokens_of_a_summary_count():
     cold.service.plans.clear()
     cold.plan({"text": "Short.", "usage": tokens(1000)}, user_text="1. [")
     cold.plan({"text": "One.", "usage": tokens(10)}, {"text": "Two.", "usage": tokens(10)})
-    usages = [(await cold.cold_turn(f"question {number}")).usage for number in range(2)]
+    usages = [(await cold.cold_turn(f"question {index}")).usage for index in range(2)]
     assert [usage["input_token_count"] for usage in usages] == [10, 1010]
     assert [usage["total_token_count"] for usage in usages] == [11, 1012]
 
@@ -135,8 +135,8 @@ async def test_a_summary_that_fails_does_not_fail_the_turn(caplog):
     cold.service.plans.clear()
     cold.plan({"error": {"status": 400, "message": "No summary."}}, times=None, user_text="1. [")
     cold.plan({"text": "One."}, {"text": "Two."})
-    for number in range(2):
-        assert (await cold.cold_turn(f"question {number}")).error is None
+    for index in range(2):
+        assert (await cold.cold_turn(f"question {index}")).error is None
     assert questions(cold.inputs[-1]) == ["question 0", "question 1"]
     assert "summary generation failed" in caplog.text
 
@@ -157,7 +157,7 @@ async def test_the_question_is_always_sent():
     """A window of one group keeps the question beside the last call."""
     cold = lab(lambda client: SlidingWindowStrategy(keep_last_groups=1))
     await play(cold)
-    assert all(f"question {number // 2}" in questions(items) for number, items in enumerate(cold.inputs))
+    assert all(f"question {index // 2}" in questions(items) for index, items in enumerate(cold.inputs))
 
 
 async def test_a_strategy_that_cuts_a_result_keeps_its_call():
@@ -200,7 +200,7 @@ async def test_an_overlay_of_other_strategies_is_replaced():
     await play(cold, 4)
     cold.compaction = lambda client: SlidingWindowStrategy(keep_last_groups=100)
     assert (await cold.cold_turn("and now")).error is None
-    assert questions(cold.inputs[-2])[:4] == [f"question {number}" for number in range(4)]
+    assert questions(cold.inputs[-2])[:4] == [f"question {index}" for index in range(4)]
     assert cold.session.overlay is None
 
 
@@ -217,7 +217,7 @@ async def test_a_failed_turn_keeps_its_summary():
     """A summary that was paid for before the model failed serves the next turn."""
     cold = lab(lambda client: SummarizationStrategy(client=client, target_count=3, threshold=1), turns=0)
     cold.plan({"text": "One."}, {"text": "Two."}, {"error": {"status": 400, "message": "No."}}, {"text": "Three."})
-    outcomes = [await cold.cold_turn(f"question {number}") for number in range(4)]
+    outcomes = [await cold.cold_turn(f"question {index}") for index in range(4)]
     assert [outcome.status for outcome in outcomes] == ["completed", "completed", "failed", "completed"]
     assert sum(map(is_summary, cold.bodies)) == 1
 
@@ -250,7 +250,7 @@ async def test_what_a_service_has_compacted_is_not_sent_again():
     assert len(cold.session.entries) == 6
 
 
-async def test_what_a_service_keeps_is_not_left_out():
+async def test_a_conversation_of_the_service_is_not_compacted():
     """A conversation that the service continues is not touched; when it is forgotten, the record is sent."""
     cold = compacting_service(store=True)
     await play(cold, 2)
@@ -337,9 +337,7 @@ compactions = strategies.one_of(
     has_service_compaction=strategies.booleans(),
     deaths=strategies.randoms(),
 )
-def test_whatever_is_cut_is_accepted_and_the_same_in_every_process(
-    conversation, compaction, has_service_compaction, deaths
-):
+def test_every_cut_is_accepted_and_the_same_in_every_process(conversation, compaction, has_service_compaction, deaths):
     """Drawn conversations, strategies and cuts: no request is refused; cold, warm and killed runs send the same."""
 
     def drawn():
@@ -352,7 +350,7 @@ def test_whatever_is_cut_is_accepted_and_the_same_in_every_process(
         return new_lab
 
     async def run():
-        texts = [f"question {number}" for number in range(len(conversation))]
+        texts = [f"question {index}" for index in range(len(conversation))]
         cold, warm, killed_lab = drawn(), drawn(), drawn()
         outcomes = [await cold.cold_turn(text) for text in texts]
         outcomes += await warm.warm_turns(texts)

@@ -101,7 +101,7 @@ def lab(scenario, mode):
     new_lab = Lab(tools=[find_word, draw, fail], options=OUTPUTS | MODES[mode])
     for turn in ALL[scenario]:
         new_lab.plan(*({"items": step} for step in turn))
-    return new_lab, [f"message {number}" for number, _ in enumerate(ALL[scenario])]
+    return new_lab, [f"message {index}" for index, _ in enumerate(ALL[scenario])]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -157,7 +157,7 @@ def comparable_item(item):
 
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if "phases" not in name and "code" not in name])
-async def test_what_the_framework_alone_sends_is_sent(scenario):
+async def test_everything_that_the_framework_sends_is_sent(scenario):
     """Nothing that a process with the framework's own history sends is missing, and only hosted items are more."""
     plain, texts = lab(scenario, "false")
     plain.service.responses.rules = type(plain.rules)()
@@ -236,7 +236,7 @@ async def test_an_expired_container_is_sent_as_text(mode):
     outcome = await cold.cold_turn(texts[1])
     assert outcome.error is None
     assert outcome.stats.calls_refused == (2 if mode == "unset" else 1)
-    again = max(number for number, ending in enumerate(cold.endings) if ending == "refused") + 1
+    again = max(index for index, ending in enumerate(cold.endings) if ending == "refused") + 1
     text = "".join(part["text"] for item in cold.inputs[again] for part in item.get("content") or [])
     assert "print(1)" in text
     assert "It printed:\n1\n" in text
@@ -245,7 +245,7 @@ async def test_an_expired_container_is_sent_as_text(mode):
     assert outcome.stats.calls_refused == 0
 
 
-async def test_what_else_the_service_refuses_is_not_tried_again():
+async def test_other_refusals_are_not_retried():
     """Another refusal ends the turn with one call."""
     cold = Lab()
     cold.plan({"error": {"status": 400, "message": "No."}})
@@ -310,8 +310,8 @@ async def test_context_providers_go_on_in_one_session(mode):
     """Four turns have one session id, and the provider's state grows."""
     counting = Counting()
     cold = Lab(options=MODES[mode], providers=[counting])
-    for number in range(4):
-        assert (await cold.cold_turn(f"turn {number}")).error is None
-    assert counting.seen == [("session-1", number) for number in range(1, 5)]
+    for index in range(4):
+        assert (await cold.cold_turn(f"turn {index}")).error is None
+    assert counting.seen == [("session-1", index) for index in range(1, 5)]
     texts = [part["text"] for item in cold.inputs[-1] if item.get("role") == "user" for part in item["content"]]
-    assert texts == (["turn 3"] if mode != "false" else [f"turn {number}" for number in range(4)])
+    assert texts == (["turn 3"] if mode != "false" else [f"turn {index}" for index in range(4)])

@@ -103,9 +103,9 @@ def without_generated_ids(contents):
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_each_request_has_the_parts_of_earlier_responses(lab: GeminiLab, name: str):
     """A cold process sends what it sent before, then the parts of the answer as the service wrote them."""
-    for number, steps in enumerate(SCENARIOS[name]):
-        lab.plan(*({"items": step, "chunk_characters": 7} for step in steps), user_text=f"turn {number}")
-        outcome = await lab.cold_turn(f"turn {number}")
+    for index, steps in enumerate(SCENARIOS[name]):
+        lab.plan(*({"items": step, "chunk_characters": 7} for step in steps), user_text=f"turn {index}")
+        outcome = await lab.cold_turn(f"turn {index}")
         assert outcome.status == "completed", outcome.error
     calls = lab.calls
     assert len(calls) == len(lab.contents) == sum(map(len, SCENARIOS[name]))
@@ -119,7 +119,7 @@ async def test_each_request_has_the_parts_of_earlier_responses(lab: GeminiLab, n
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_warm_and_cold_turns_send_the_same(lab: GeminiLab, name: str):
     """A process that goes on and one that knows the session from its store ask for the same, made-up ids apart."""
-    texts = [f"turn {number}" for number in range(len(SCENARIOS[name]))]
+    texts = [f"turn {index}" for index in range(len(SCENARIOS[name]))]
     bodies = []
     for is_warm in (True, False):
         other = lab_of(lab.model)
@@ -164,8 +164,8 @@ def with_numbered_ids(contents):
     call_ids = [
         part["functionCall"]["id"] for content in contents for part in content["parts"] if "functionCall" in part
     ]
-    for number, name in enumerate(name for name in call_ids if name.startswith("tool-call-")):
-        text = text.replace(f'"{name}"', f'"{number + 1}"')
+    for index, name in enumerate(name for name in call_ids if name.startswith("tool-call-")):
+        text = text.replace(f'"{name}"', f'"{index + 1}"')
     return json.loads(text)
 
 

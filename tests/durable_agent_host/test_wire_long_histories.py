@@ -31,14 +31,14 @@ class Sees(ChatMiddleware):
         await call_next()
 
 
-def text_turn(number: int) -> list[dict]:
+def text_turn(index: int) -> list[dict]:
     """A stored turn of words."""
-    about = {"correlationId": f"t{number}", "createdAt": "now"}
+    about = {"correlationId": f"t{index}", "createdAt": "now"}
     return [
         {
             "$type": kind,
             **about,
-            "messages": [{"role": role, "contents": [{"$type": "text", "text": f"{role} {number}"}]}],
+            "messages": [{"role": role, "contents": [{"$type": "text", "text": f"{role} {index}"}]}],
         }
         for kind, role in (("request", "user"), ("response", "assistant"))
     ]
@@ -47,7 +47,7 @@ def text_turn(number: int) -> list[dict]:
 def long_lab(mode: str = "false", **arguments) -> Lab:
     """A lab with a long conversation, whose next turn calls a tool."""
     lab = Lab(tools=[find_word], options=MODES[mode], **arguments)
-    entries = [entry for number in range(TURNS) for entry in text_turn(number)]
+    entries = [entry for index in range(TURNS) for entry in text_turn(index)]
     lab.session = replace(lab.session, entries=(*of_upstream(["call_1"]), *entries, *of_upstream(["call_2"])))
     lab.plan({"calls": [{"name": "look_up", "arguments": {"word": "a"}}]}, {"text": "It is so."})
     return lab
@@ -67,7 +67,7 @@ async def test_what_is_sent_is_what_middleware_would_have_seen(mode):
         for text in ("first", "second"):
             assert (await process.cold_turn(text)).error is None
     assert plain.bodies == with_middleware.bodies
-    history_texts = [f"{role} {number}" for number in range(TURNS) for role in ("user", "assistant")]
+    history_texts = [f"{role} {index}" for index in range(TURNS) for role in ("user", "assistant")]
     first, second, *_ = plain.inputs
     assert texts_of(first) == ["look", "Found.", *history_texts, "look", "Found.", "first"]
     calls = [item["type"] for item in second if item["type"] != "message"]

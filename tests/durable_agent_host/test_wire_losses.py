@@ -75,7 +75,7 @@ async def test_a_custom_call_is_not_sent_again(mode):
 
 
 @pytest.mark.parametrize("is_strict", [True, False])
-async def test_reasoning_of_another_key_is_left_out(is_strict):
+async def test_reasoning_of_another_key_is_omitted(is_strict):
     """One refused call, then the same conversation without it; later turns are not refused, and new reasoning goes."""
     cold = lab("false", [[THINK, LOOKUP], [THINK, SAY]], [[THINK, RUN, THINK, SAY]], [[THINK, SAY]], [[SAY]])
     if not is_strict:
@@ -149,9 +149,9 @@ async def test_a_turn_completes_despite_lost_state(scenario, mode):
     for loss in ("everything", "containers and keys", "fork"):
         cold, texts = conversation(scenario, mode)
         service = cold.service.store
-        for number, text in enumerate([*texts, "and on"]):
+        for index, text in enumerate([*texts, "and on"]):
             if loss == "fork":
-                fork = make_fork(NULL_TURN_DATA_STORAGE.record(cold.session), f"fork-{number}")
+                fork = make_fork(NULL_TURN_DATA_STORAGE.record(cold.session), f"fork-{index}")
                 cold.session = (await fork).session
             else:
                 service.expire_containers()

@@ -93,7 +93,7 @@ def without_nulls(value):
 
 def conversations(name):
     """Split a recording into conversations: a request that does not go on from the one before begins another."""
-    found: list[list[Step]] = []
+    conversation_steps: list[list[Step]] = []
     for turn in json.loads((FOLDER / name / "turns.json").read_text())["turns"]:
         files = [value for value in turn.values() if isinstance(value, str)]
         request_file = next((file for file in files if file.endswith(".request.json")), None)
@@ -103,11 +103,11 @@ def conversations(name):
             json.loads((FOLDER / name / request_file).read_text()), f"multiturn/{name}/{request_file.split('.')[0]}"
         )
         is_continuation = step.body.get("previous_response_id") or step.body.get("conversation") or _replays(step)
-        if is_continuation and found:
-            found[-1].append(step)
+        if is_continuation and conversation_steps:
+            conversation_steps[-1].append(step)
         else:
-            found.append([step])
-    return [steps for steps in found if len(steps) > 1]
+            conversation_steps.append([step])
+    return [steps for steps in conversation_steps if len(steps) > 1]
 
 
 def _replays(step):
@@ -167,9 +167,9 @@ def names():
 @pytest.mark.parametrize("name", names())
 async def test_the_request_has_the_recorded_items(name, recordings):
     """Run a recorded conversation with a fresh process for each turn: every request has the accepted items."""
-    found = conversations(name)
-    assert found, f"say in NO_FIT why {name} has no second turn"
-    for steps in found:
+    recorded_conversations = conversations(name)
+    assert recorded_conversations, f"say in NO_FIT why {name} has no second turn"
+    for steps in recorded_conversations:
         continues = any(step.body.get("previous_response_id") or step.body.get("conversation") for step in steps)
         lab = Lab(
             model="gpt-recorded",

@@ -39,8 +39,8 @@ REFUSALS = [
 
 def signatures(body):
     """The signatures in a request."""
-    found = re.findall(r'"(?:signature|thoughtSignature)": "([^"]+)"', json.dumps(body))
-    return [signature for signature in found if signature != "skip_thought_signature_validator"]
+    texts = re.findall(r'"(?:signature|thoughtSignature)": "([^"]+)"', json.dumps(body))
+    return [signature for signature in texts if signature != "skip_thought_signature_validator"]
 
 
 @pytest.mark.parametrize(("kind", "message"), REFUSALS)
@@ -48,8 +48,8 @@ async def test_rejected_thoughts_are_never_sent_again(kind, message, caplog):
     """One refused request; the record keeps them, and what the model thinks afterwards goes back to it."""
     lab = ProviderLab(tools=[find_word])
     lab.plan(call("amber"), DONE, refusal(message), call("birch"), DONE, DONE)
-    for number in range(3):
-        assert (await lab.cold_turn(kind, f"Question {number}")).status == "completed"
+    for index in range(3):
+        assert (await lab.cold_turn(kind, f"Question {index}")).status == "completed"
     _, old, before, again, after, last = map(signatures, lab.bodies)
     assert old
     assert before[: len(old)] == old
@@ -70,8 +70,8 @@ async def test_thoughts_rejected_within_a_turn_are_omitted(kind, tmp_path):
     lab.plan(call("amber"), refusal(dict(REFUSALS)[kind]), call("birch"), DONE, DONE)
     log = SqliteTurnLog(tmp_path / "log.db")
     try:
-        for number in range(2):
-            assert (await lab.cold_turn(kind, f"Question {number}", lambda: log)).status == "completed"
+        for index in range(2):
+            assert (await lab.cold_turn(kind, f"Question {index}", lambda: log)).status == "completed"
     finally:
         await log.close()
     _, before, again, after, last = map(signatures, lab.bodies)
