@@ -1,7 +1,9 @@
-"""Answers that a service may not send, or that it would not take back: the session goes on."""
+"""Responses that a service may not send, and calls that it would not accept back: the session continues."""
 
 import json
-from collections.abc import Iterator
+import re
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 import requests
@@ -11,10 +13,11 @@ from tests.durable_agent_host.hostile_answers import calling
 from tests.durable_agent_host.hostile_model import HostileModel, chat_chunk, events, stream
 from tests.durable_agent_host.service_rules import objection
 from tests.durable_agent_host.test_scenarios_hostile_model import WHOLE
-from tests.kit import AgentHost
+from tests.kit import AgentHost, wait_until
 
 CLIENTS = ("Responses", "Completions", "Claude", "Gemini")
 ARGUMENTS = '{"words": 2}'
+NAMES = {"none": "", "spaces": "no such tool", "long": "x" * 300, "control": "a\0b", "letters": "查询", "number": "7"}
 
 
 @pytest.fixture(scope="module")
@@ -350,3 +353,95 @@ def test_a_body_with_a_non_json_number_is_rejected(host: AgentHost, model: Hosti
         response = requests.post(f"{host.url}/api/agents/Completions/run", data=body, headers=headers, timeout=60)
         assert (response.status_code, "number" in response.json()["detail"]) == (400, True), response.text
     assert model.received == []
+
+
+def call_by_name(client: str, name: str) -> bytes:
+    """Write an answer that calls a tool by a name."""
+    return stream(calling(client, [("call_1", ARGUMENTS)]).replace(b'"say"', json.dumps(name).encode()))
+
+
+def call_without_start(client: str) -> bytes:
+    """Write an answer with arguments of a call whose beginning never came."""
+    tool_call = calling(client, [("call_1", ARGUMENTS)])
+    if client == "Claude":
+        return stream(
+            b"".join(block + b"\n\n" for block in tool_call.split(b"\n\n") if b"content_block_start" not in block)
+        )
+    return stream(tool_call.replace(b'"name": "say", ', b""))
+
+
+ODD: list[tuple[str, str, bytes]] = [
+    *((client, case, call_by_name(client, name)) for client in CLIENTS for case, name in NAMES.items()),
+    *((client, "unannounced", call_without_start(client)) for client in ("Completions", "Claude")),
+    *(
+        ("Claude", f"input-{index}", stream(calling("Claude", [("call_1", text)])))
+        for index, text in enumerate(["[1]", '"text"', "null", "7"])
+    ),
+]
+"""Client, case, and an answer with a call that its service would not take back."""
+odd = pytest.mark.parametrize(("client", "case", "tool_call"), ODD, ids=[f"{client}-{case}" for client, case, _ in ODD])
+
+
+def run_next_turn(host: AgentHost, model: HostileModel, client: str, session: str) -> str:
+    """Run a turn that succeeds, with a request that the service accepts; gives what was sent."""
+    model.play(WHOLE[client])
+    assert run_turn(host, client, session, "And now?") == "Hello."
+    return last_request_text(client, model)
+
+
+def last_request_text(client: str, model: HostileModel) -> str:
+    """Give the last request, which the service accepts and which has the call with its result."""
+    text = json.dumps(last_request(client, model))
+    assert any(kind in text for kind in ('"function_call"', '"tool_calls"', '"tool_use"', '"functionCall"'))
+    assert "is not known" not in text
+    return text
+
+
+@odd
+def test_an_odd_call_is_sent_as_the_service_accepts_it(
+    host: AgentHost, model: HostileModel, client: str, case: str, tool_call: bytes
+):
+    """In the running turn, with its result, and as the same text in the next one; the record has it as it came."""
+    model.play(tool_call, WHOLE[client])
+    session = f"odd-{case}"
+    run_turn(host, client, session)
+    first = last_request_text(client, model)
+    later = run_next_turn(host, model, client, session)
+    assert names_in(later) >= names_in(first)
+    export = requests.get(f"{host.url}/api/agents/{client}/sessions/{session}/export", timeout=60).json()
+    if case in NAMES:
+        assert json.dumps(NAMES[case]) in names_in(json.dumps(export))
+
+
+def names_in(text: str) -> set[str]:
+    """List the names in JSON."""
+    return set(re.findall('"name": ("[^"]*")', text))
+
+
+@pytest.mark.parametrize(
+    ("client", "case", "tool_call"),
+    [row for row in ODD if row[1] in {next(iter(NAMES)), "unannounced", "input-0"}],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_cancel_after_an_odd_call_does_not_block_the_session(
+    host: AgentHost, model: HostileModel, client: str, case: str, tool_call: bytes
+):
+    """What the turn had done stays, and each later turn is accepted."""
+    release = threading.Event()
+    model.play(tool_call, block_until(release))
+    ids = {"session_id": f"cancelled-{case}", "wait_for_response": False}
+    response = host.run(client, {"message": "Good morning", **ids})
+    url = f"{host.url}/api/agents/{client}/sessions/{ids['session_id']}/turns/{response.headers['x-ms-turn-id']}"
+    try:
+        wait_until(lambda: len(model.received) == 2)
+        assert requests.post(f"{url}/cancel", timeout=30).status_code == 202
+        assert host.end_of_turn(url)["status"] == "cancelled"
+    finally:
+        release.set()
+    for _ in range(2):
+        run_next_turn(host, model, client, ids["session_id"])
+
+
+def block_until(release: threading.Event) -> Callable[[Callable[[bytes], None]], None]:
+    """Answer nothing until an event is set."""
+    return lambda _write: release.wait(60) and None

@@ -1,4 +1,4 @@
-"""An app's own HTTP functions beside its agents: those for `azure.functions` work as they do without streaming."""
+"""An app's own HTTP functions next to its agents, and the host's checks of foreign pages, links and large bodies."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.kit import AgentHost, hosted
+from tests.kit import ROOT, AgentHost, hosted
 
 APP = Path(__file__).parent / "apps" / "routes"
+MEBIBYTE = 1 << 20
+FOREIGN = {"Origin": "http://localhost:3000", "Sec-Fetch-Site": "same-site"}
+LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +91,44 @@ def test_a_body_over_the_limit_is_not_read_to_its_end(routes: AgentHost):
         pass  # the host has closed the connection while the client was still sending
     assert sum(sent) < 100_000_000
     assert routes.run("Echo", {"message": "still there"}).json()["response"] == "still there"
+
+
+def test_agents_without_keys_stay_closed_to_foreign_pages(routes: AgentHost):
+    """The host lets any page call anonymous functions, as Core Tools do; the routes of agents are not for them."""
+    session = f"{routes.url}/api/agents/Echo/sessions/s"
+    text = {"content-type": "text/plain"}
+    for method, url in [
+        ("POST", f"{routes.url}/api/agents/Echo/run?session_id=s"),
+        ("POST", f"{session}/import"),
+        ("POST", f"{session}/fork"),
+        ("POST", f"{session}/repair"),
+        ("GET", session),
+        ("GET", f"{routes.url}/api/health"),
+        ("DELETE", session),
+        ("POST", f"{routes.management}/orchestrators/agent_turn/t"),
+        ("POST", f"{routes.management}/entities/dafx-Echo/s?op=reset"),
+    ]:
+        response = requests.request(method, url, data="hi", headers=FOREIGN | text, timeout=60)
+        assert response.status_code == 403, url
+        assert "Host.CORS" in response.json()["detail"]
+    assert requests.get(session, timeout=60).status_code == 404
+    assert requests.post(f"{routes.url}/api/threaded", json=[1], headers=FOREIGN, timeout=60).status_code == 200
+    assert requests.get(f"{routes.url}/api/agents", headers=LINK, timeout=60).status_code == 403
+
+
+def test_links_lead_to_agents_that_ask_for_keys(tmp_path: Path):
+    """As those of the app of this repository do: reads are shown to a person who follows a link, turns are not run."""
+    env = {"OPENAI_API_KEY": "none", "OPENAI_MODEL": "none", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    with hosted(tmp_path / "data", None, app=ROOT, **env) as host:
+        assert requests.get(f"{host.url}/api/agents", headers=LINK, timeout=60).status_code == 200
+        run = f"{host.url}/api/agents/BugRepro/run"
+        assert requests.post(run, data="hi", headers=LINK, timeout=60).status_code == 403
+        assert requests.post(run, data="hi", headers={"Origin": "null"}, timeout=60).status_code == 403
+        assert requests.post(run, data="hi", headers={"Host": "evil.example"}, timeout=60).status_code == 421
+
+
+def test_a_document_may_be_larger_than_a_message(routes: AgentHost):
+    """An import takes more than `run` does: what is refused here is no document, and not too large."""
+    body = b" " * (5 * MEBIBYTE) + b"{}"
+    assert routes.post("/agents/Echo/sessions/large/import", body).status_code == 400
+    assert routes.post("/agents/Echo/run", body).status_code == 413
