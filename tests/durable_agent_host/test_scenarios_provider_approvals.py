@@ -129,19 +129,25 @@ def decide_all(turn, *decisions):
     return wait_until(next_view)
 
 
-@pytest.mark.parametrize("agent", KEEPERS)
-def test_a_service_that_stores_the_conversation_gets_only_the_approvals(people: AgentHost, model: PracticeModel, agent):
-    """Every request of a turn with approvals of both kinds has what is new, and nothing that was sent before."""
+def run_with_approvals(people: AgentHost, model: PracticeModel, agent: str, deny) -> tuple[str, list[str]]:
+    """Run a turn with approvals of both kinds, the last one denied; gives its session and the ids of its calls."""
     model.plan({"text": "Hello."}, PAY, {"item": ASK}, {"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Done."})
     session = people.run(agent, {"message": "hello"}).json()["session_id"]
     turn = people.run(agent, {"message": "publish", "session_id": session}).json()
-    paid = turn["pending_approvals"][0]["call_id"]
+    call_ids = [turn["pending_approvals"][0]["call_id"]]
     turn = decide_all(turn, yes)
-    first = turn["pending_approvals"][0]["call_id"]
+    call_ids.append(turn["pending_approvals"][0]["call_id"])
     turn = decide_all(turn, yes)
-    second, third = (call["call_id"] for call in turn["pending_approvals"])
-    final_turn = decide_all(turn, yes, lambda call: no(call, "too early"))
+    call_ids += [call["call_id"] for call in turn["pending_approvals"]]
+    final_turn = decide_all(turn, yes, deny)
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Done."), final_turn
+    return session, call_ids
+
+
+@pytest.mark.parametrize("agent", KEEPERS)
+def test_a_service_that_stores_the_conversation_gets_only_the_approvals(people: AgentHost, model: PracticeModel, agent):
+    """Every request of a turn with approvals of both kinds has what is new, and nothing that was sent before."""
+    session, (paid, first, second, third) = run_with_approvals(people, model, agent, lambda call: no(call, "too early"))
     assert sent_bodies(model) == [
         (None, [("user", "hello")]),
         (0, [("user", "publish")]),
@@ -155,15 +161,7 @@ def test_a_service_that_stores_the_conversation_gets_only_the_approvals(people: 
 
 def test_a_host_that_keeps_the_conversation_sends_everything_once(people: AgentHost, model: PracticeModel):
     """With ``store`` false each request has the whole conversation, and no item twice."""
-    model.plan({"text": "Hello."}, PAY, {"item": ASK}, {"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Done."})
-    session = people.run("Talker", {"message": "hello"}).json()["session_id"]
-    turn = people.run("Talker", {"message": "publish", "session_id": session}).json()
-    paid = turn["pending_approvals"][0]["call_id"]
-    turn = decide_all(turn, yes)
-    first = turn["pending_approvals"][0]["call_id"]
-    turn = decide_all(turn, yes)
-    second, third = (call["call_id"] for call in turn["pending_approvals"])
-    assert decide_all(turn, yes, no)["response"] == "Done."
+    session, (paid, first, second, third) = run_with_approvals(people, model, "Talker", no)
     before = [("user", "hello"), ("assistant", "Hello."), ("user", "publish")]
     tool_call = [("function_call", paid), ("function_call_output", paid)]
     first_approval = [("mcp_approval_request", first), ("approve", first)]

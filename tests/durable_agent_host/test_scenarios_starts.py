@@ -13,12 +13,12 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_encryption import KEYS, key
+from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site
 from tests.kit import PracticeModel, hosted
 from tests.processes import wait_until
 
 JSON = {"content-type": "application/json"}
-FINAL_STATUSES = {"Completed", "Failed", "Terminated"}
 LOADED = "class X:\n    from_json = staticmethod(lambda file: open(file, 'w'))\n"
 REJECTION = "was not started by the app, so nothing was done: call it in an orchestration of the app"
 
@@ -51,10 +51,7 @@ def start_on_each_way(site: Site, name: str, body: Any) -> list[str]:
 
 def end_of(site: Site, instance_id: str) -> dict[str, Any]:
     """Wait for the end of an instance; gives its status."""
-    url = f"{site.host.management}/instances/{instance_id}"
-    return wait_until(
-        lambda: (now := requests.get(url, timeout=60).json())["runtimeStatus"] in FINAL_STATUSES and now, 60
-    )
+    return wait_for_end(f"{site.host.management}/instances/{instance_id}")
 
 
 class Touch:

@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_mcp import call
+from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -35,16 +36,6 @@ def start_orchestration(host: AgentHost, name: str, body: Any) -> str:
     response = requests.post(f"{host.url}/api/start/{name}", json=body, timeout=60)
     assert response.status_code == 202, response.text
     return response.json()["statusQueryGetUri"]
-
-
-def wait_for_end(url: str) -> dict[str, Any]:
-    """Wait for an orchestration."""
-
-    def poll() -> dict[str, Any] | None:
-        now = requests.get(url, timeout=60).json()
-        return now if now["runtimeStatus"] in {"Completed", "Failed", "Terminated"} else None
-
-    return wait_until(poll, 60)
 
 
 def verdict(*, spam: bool) -> dict[str, str]:

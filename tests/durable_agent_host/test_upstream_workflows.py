@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -48,16 +49,6 @@ def start_until_question(host: AgentHost, name: str, submission: dict[str, str])
     url = response.json()["statusQueryGetUri"]
     (question,) = wait_until(lambda: requests.get(url, timeout=60).json().get("pendingHumanInputRequests"), 60)
     return url, question
-
-
-def wait_for_end(url: str) -> dict[str, Any]:
-    """Wait for a workflow."""
-
-    def poll() -> dict[str, Any] | None:
-        now = requests.get(url, timeout=60).json()
-        return now if now["runtimeStatus"] not in {"Running", "Pending"} else None
-
-    return wait_until(poll, 60)
 
 
 def test_11_executors_and_agents_run_in_parallel(flows: AgentHost, model: PracticeModel):

@@ -61,7 +61,6 @@ CITATIONS = {
     ]
 }
 UNKNOWN = {"items": [{"item": {"type": "hologram", "planes": [1, None, {"x": 1.5}]}}, {"text": "Look."}]}
-REDACTED = {"items": [{"item": {"type": "redacted_thinking", "data": "SEALED"}}, {"text": "Hidden."}]}
 HOSTED = {
     "items": [
         {"item": {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "ask", "server_name": "wiki", "input": {"q": 1}}},
