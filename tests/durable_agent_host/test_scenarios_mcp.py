@@ -44,7 +44,7 @@ def test_a_tool_call_is_a_turn_of_its_session(tools: AgentHost):
 
 
 def test_a_failed_turn_is_a_failed_tool_call(tools: AgentHost):
-    """The client is told the reason at once, and is not left to wait."""
+    """The client gets the reason immediately and does not wait for a timeout."""
     result = call(tools, "Failing", query="print", sessionId="paper")
     assert result["isError"] is True
     assert "the printer is on fire" in result["content"][0]["text"]
@@ -64,7 +64,7 @@ def test_a_tool_call_without_a_query_names_the_argument(tools: AgentHost):
     ids=["half a character", "too long", "no text"],
 )
 def test_an_invalid_query_is_rejected(tools: AgentHost, query: Any, reason: str):
-    """At once, with the reason, and as `run` refuses it; no session begins."""
+    """The call is rejected immediately with the reason that `run` gives; no session is created."""
     name = f"refused-{uuid4().hex}"
     result = call(tools, "Counting", query=query, sessionId=name)
     assert (result["isError"], reason in result["content"][0]["text"]) == (True, True), result
@@ -83,7 +83,7 @@ def test_tool_calls_with_one_key_are_one_turn(tools: AgentHost):
 
 
 def test_a_result_names_its_session(tools: AgentHost):
-    """A client that gave no session learns which one it is, in words and as data, and goes on in it."""
+    """A client that passed no session gets its id as text and as data, and continues the session with it."""
     first = call(tools, "Counting", query="hello")
     session = first["structuredContent"]["sessionId"]
     assert first["structuredContent"]["response"] == first["content"][0]["text"] == "1: hello"

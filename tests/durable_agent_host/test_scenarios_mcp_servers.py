@@ -133,7 +133,7 @@ def ledger(folder: Path) -> list[str]:
 
 
 def write_step(text: str) -> dict:
-    """A step of a plan that notes a text."""
+    """A step of a plan that calls the tool ``note``."""
     return {"calls": [call("note", text=text)]}
 
 
@@ -178,7 +178,7 @@ def server(request: pytest.FixtureRequest, local: Local, remote: Remote) -> Loca
 
 
 def test_a_call_that_is_cut_is_in_doubt(using: AgentHost, model: PracticeModel, server: Local | Remote):
-    """A call whose server is killed is not made again, and the model is told that its outcome is unknown."""
+    """A call whose server is killed is not repeated; the model gets a result that says that its outcome is unknown."""
     cut(using, model, server, "book")
     (output,) = outputs(model)
     assert output.startswith(UNKNOWN)
@@ -186,7 +186,7 @@ def test_a_call_that_is_cut_is_in_doubt(using: AgentHost, model: PracticeModel, 
 
 
 def test_a_call_that_is_cut_runs_again_if_that_is_harmless(using: AgentHost, model: PracticeModel, local: Local):
-    """A call whose server is killed is made again with a tool that the server calls read-only."""
+    """A call whose server is killed is repeated if the server declares the tool read-only."""
     cut(using, model, local, "look")
     (output,) = outputs(model)
     assert "booked blue" in output
@@ -194,7 +194,7 @@ def test_a_call_that_is_cut_runs_again_if_that_is_harmless(using: AgentHost, mod
 
 
 def test_a_call_of_an_agent_that_is_a_tool_is_in_doubt_too(using: AgentHost, model: PracticeModel, local: Local):
-    """The model of an agent that is a tool is told that the outcome is unknown; its server serves the next call."""
+    """The model of a nested agent learns that the outcome is unknown; the server serves the next call."""
     cut(using, model, local, "book", agent="Asking")
     (output,) = [
         item["output"]
@@ -225,7 +225,7 @@ def cut(host: AgentHost, model: PracticeModel, server: Local | Remote, tool: str
 
 
 def test_a_call_to_a_stopped_server_does_not_run(using: AgentHost, model: PracticeModel, local: Local):
-    """A server that is killed within a turn and stays away: the model is told that its next call did not run."""
+    """When a server is killed within a turn and stays down, the model learns that its next call did not run."""
     local.start()
     (local.folder / "slow").touch()
     model.plan({"calls": [call("book", room="blue")]}, write_step("never"), {"text": "Done."})

@@ -1,4 +1,4 @@
-"""What went to the model's service and came back is kept with the turn, and shown as it was."""
+"""Requests to the model's service and its responses are stored with the turn and returned unchanged."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What callers may send beside a message: refused with 400, or left out, before a turn begins."""
+"""Further fields of a request: rejected with 400, or omitted, before a turn starts."""
 
 import json
 from uuid import uuid4
@@ -49,7 +49,7 @@ SCHEMA = {"type": "object", "properties": {}}
     ],
 )
 def test_an_unsendable_request_is_rejected(people: AgentHost, model: PracticeModel, more, reason: str):
-    """It is a 400 that says what is wrong; no turn begins, and no model is asked."""
+    """The response is a 400 with the reason; no turn starts, and no model is called."""
     session = uuid4().hex
     response = people.run("Talker", {"message": "hi", "session_id": session} | more)
     assert (response.status_code, reason in response.json()["detail"]) == (400, True), response.text

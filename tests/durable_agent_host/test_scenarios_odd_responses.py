@@ -63,7 +63,7 @@ def in_half(response: bytes) -> bytes:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_half_a_character_in_a_text_is_sent_back_as_the_replacement(host: AgentHost, model: HostileModel, client: str):
-    """The answer is stored to the letter, and the next turn goes on from it."""
+    """The response is stored verbatim, and the next turn continues from it."""
     spoken = WHOLE[client].partition(b"\r\n\r\n")[2].replace(b"Hello.", b"caf\\u00e9 X!")
     if client == "Responses":  # whose text comes by the character
         spoken = spoken.replace(b'"delta": "H"', b'"delta": "caf\\u00e9 X!"')
@@ -77,7 +77,7 @@ def test_half_a_character_in_a_text_is_sent_back_as_the_replacement(host: AgentH
 def test_half_a_character_in_a_call_and_its_result_does_not_block_the_session(
     host: AgentHost, model: HostileModel, client: str
 ):
-    """The running turn goes on after it, and so does the next one."""
+    """The running turn continues after it, and so does the next one."""
     tool_call = calling(client, [("call_X", '{"words": 1, "X": "X"}')])
     model.play(in_half(tool_call), WHOLE[client], WHOLE[client])
     assert run_turn(host, client, "half-call") == "Hello."
@@ -100,7 +100,7 @@ def test_a_result_that_no_reader_of_json_takes_is_sent_as_a_text(
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("levels", [99, 100])
 def test_deep_arguments_leave_the_conversation_intact(host: AgentHost, model: HostileModel, client: str, levels: int):
-    """From 101 levels on, the tool does not run and the model is told; the session has nothing to repair."""
+    """From 101 levels on, the tool does not run and the model gets an error; the session has nothing to repair."""
     session, deep = f"deep{levels}", "[" * levels + "1" + "]" * levels
     model.play(stream(calling(client, [("call_1", f'{{"words": 2, "deep": {deep}}}')])), WHOLE[client], WHOLE[client])
     assert run_turn(host, client, session) == "Hello."
@@ -115,7 +115,7 @@ def test_deep_arguments_leave_the_conversation_intact(host: AgentHost, model: Ho
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_arguments_that_name_a_class_do_not_end_the_turn(host: AgentHost, model: HostileModel, client: str):
-    """The tool does not run and the model is told, also where arguments are no text; the session goes on."""
+    """The tool does not run and the model gets an error, also for arguments as JSON objects; the session continues."""
     arguments = '{"words": 2, "more": {"__class__": "Fraction", "__module__": "fractions", "__data__": 4}}'
     model.play(stream(calling(client, [("call_1", arguments)])), WHOLE[client], WHOLE[client])
     assert run_turn(host, client, "named") == "Hello."
@@ -137,7 +137,7 @@ def more_of(value: object) -> object:
 
 @pytest.mark.parametrize("levels", [190, 5000])
 def test_structured_arguments_over_the_depth_limit_fail_the_turn(host: AgentHost, model: HostileModel, levels: int):
-    """The session goes on, whole."""
+    """The session continues with its complete conversation."""
     deep = "[" * levels + "]" * levels
     model.play(fallback=stream(calling("Gemini", [("call_1", f'{{"words": 2, "deep": {deep}}}')])))
     assert "nested more than 180 levels deep" in problem(host, "Gemini", f"no-room{levels}")
@@ -151,7 +151,7 @@ def test_structured_arguments_over_the_depth_limit_fail_the_turn(host: AgentHost
 def test_non_json_numbers_in_arguments_do_not_block_the_session(
     host: AgentHost, model: HostileModel, client: str, literal: str
 ):
-    """The model is told where arguments are a text; elsewhere the turn fails with 502, and the session goes on."""
+    """The model gets an error where arguments are strings; otherwise the turn fails with 502. The session continues."""
     session = f"number{literal}"
     model.play(stream(calling(client, [("call_1", f'{{"words": {literal}}}')])), WHOLE[client], WHOLE[client])
     if client == "Gemini":
@@ -165,7 +165,7 @@ def test_non_json_numbers_in_arguments_do_not_block_the_session(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_session_continues_after_the_iteration_limit(host: AgentHost, model: HostileModel, client: str):
-    """The call that no tool has answered is sent with a result that says so."""
+    """The call without a result is sent with a result that says so."""
     responses = [stream(calling(client, [(f"call_{index}", ARGUMENTS)])) for index in range(60)]
     model.play(*responses)
     assert "limit" in run_turn(host, client, "limit")
@@ -269,7 +269,7 @@ def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel,
 
 @pytest.mark.parametrize("client", CLIENTS[:2])
 def test_a_number_for_a_name_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
-    """The model is told that there is no such tool."""
+    """The model gets an error that there is no such tool."""
     tool_call = calling(client, [("call_1", ARGUMENTS)]).replace(b'"name": "say"', b'"name": 7')
     model.play(stream(tool_call), WHOLE[client], WHOLE[client])
     assert run_turn(host, client, "number-name") == "Hello."
@@ -326,7 +326,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "number", "maximum": 10
 def test_a_structured_response_with_a_non_json_number_fails_the_turn(
     host: AgentHost, model: HostileModel, literal: str, response_format: dict
 ):
-    """The turn fails as with any other answer that is not JSON, in JSON on every route, and the session goes on."""
+    """The turn fails as for any response that is not JSON; every route returns JSON, and the session continues."""
     model.play(fallback=stream(events(chat_chunk(f'{{"a": {literal}}}'), chat_chunk(finish="stop"))))
     session = f"structured-{len(response_format)}-{literal}"
     body = {"message": "Count", "session_id": session, "response_format": response_format}
@@ -361,7 +361,7 @@ def call_by_name(client: str, name: str) -> bytes:
 
 
 def call_without_start(client: str) -> bytes:
-    """Write an answer with arguments of a call whose beginning never came."""
+    """Build a response with the arguments of a call that was never started."""
     tool_call = calling(client, [("call_1", ARGUMENTS)])
     if client == "Claude":
         return stream(

@@ -141,6 +141,6 @@ def test_an_invalid_turn_input_is_reported(people: AgentHost, model: PracticeMod
 
 
 def test_an_agent_that_is_not_hosted_fails_its_turn(people: AgentHost):
-    """A turn for an agent that the app does not have ends as failed, and says so."""
+    """A turn for an agent that the app does not have fails with the reason."""
     output = people.orchestrate("ask_by_hand", {"agent": "Nobody", "message": "hi"})
     assert "dafx-nobody" in output["output"]["error"]["message"]

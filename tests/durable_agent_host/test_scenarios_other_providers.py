@@ -277,7 +277,7 @@ async def test_the_hosted_tools_of_gemini_are_sent_back_by_a_new_process(site: S
 
 
 def test_hosted_tool_results_are_stored_once(site: Site):
-    """Answers of hosted tools are stored once, whatever their size."""
+    """Results of hosted tools are stored once, regardless of their size."""
     response = {"results": ["x" * 5000]}
     part = signed_part("toolResponse", 1, toolType="GOOGLE_SEARCH_WEB", response=response)
     site.service.play(gemini_answer(search(1)[0], part, {"text": "Here."}))
@@ -296,7 +296,7 @@ def comparable(parts):
 
 @pytest.mark.recordings
 def test_recorded_hosted_tools_go_back_as_the_service_accepted_them(site: Site):
-    """At once and from the store, part by part, signatures of many kilobytes included."""
+    """Immediately and from the store, part by part, including signatures of many kilobytes."""
     folder = RECORDINGS / "gemini" / "multiturn" / "fn-with-builtin-tools"
     if not folder.is_dir():
         pytest.skip("no recordings")

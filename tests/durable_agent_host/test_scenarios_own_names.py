@@ -1,4 +1,4 @@
-"""Names of one's own (`DURABLE_AGENT_HOST_SESSION_NAMES=own`): a session id that somebody else has taken is free."""
+"""Session names per caller (`DURABLE_AGENT_HOST_SESSION_NAMES=own`): an id that another caller uses is free."""
 
 import base64
 import json
@@ -42,12 +42,12 @@ BEGINNINGS: dict[str, dict[str, Any]] = {
         "json": {"schemaVersion": "1.1.0", "data": {"conversationHistory": []}},
     },
 }
-"""How a session is begun under a name."""
+"""The requests that create a session under a name."""
 
 
 @pytest.fixture(scope="module")
 def site(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """An app whose callers have names of their own."""
+    """An app whose callers have their own session names."""
     data, ledger = tmp_path_factory.mktemp("names"), tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
     more = {"LEDGER": str(ledger), "DURABLE_AGENT_HOST_SESSION_NAMES": "own"}
@@ -88,7 +88,7 @@ def comparable_response(response: requests.Response, name: str) -> Any:
 
 @pytest.mark.parametrize("kind", BEGINNINGS)
 def test_a_used_name_behaves_like_a_free_one(site: Site, kind: str):
-    """Answer, reading, list, turns and deletion are those of a free name; the first one's session is as it was."""
+    """Responses, list, turns and deletion equal those of a free name; the first caller's session is unchanged."""
     used_name, free = f"taken-{uuid4().hex}", f"free0-{uuid4().hex}"
     assert site.run("ada@contoso", "words of ada", used_name).ok
     before = site.host.state("Echo", used_name)
@@ -156,7 +156,7 @@ def test_a_name_keeps_its_session(site: Site):
 
 
 def test_forks_and_tools_have_names_of_ones_own(site: Site):
-    """The target of a fork, and the session of a tool call, are free where somebody else has them."""
+    """The target of a fork, and the session of a tool call, are free when another caller uses the name."""
     name, origin = f"fork-{uuid4().hex}", f"of-{uuid4().hex}"
     assert site.run("ada@contoso", "hi", name).ok
     assert site.run(STRANGER, "hello", origin).ok

@@ -53,7 +53,7 @@ class Keyed(Site):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
-    """An app whose callers have names of their own, on a host that asks for keys."""
+    """An app whose callers have their own session names, on a host that requires keys."""
     data, ledger = tmp_path_factory.mktemp("hostile") / "data", tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
     env = {"LEDGER": str(ledger), "DURABLE_AGENT_HOST_SESSION_NAMES": "own"}
@@ -76,7 +76,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
 
 @pytest.mark.parametrize("relation", KNOWN_CALLERS)
 def test_a_leaked_id_looks_like_an_unknown_one(site: Keyed, relation: str):
-    """On every route, mark and name of somebody else's session are answered as a name that nobody has."""
+    """On every route, id and name of another caller's session get the response of an unknown name."""
     headers, before = RELATIONS[relation], site.state(site.leaked_id)
 
     def compare(route: Route) -> None:
@@ -113,7 +113,7 @@ def test_no_session_starts_under_a_marked_id(site: Keyed, relation: str):
 
 
 def test_an_orchestration_reaches_the_session_of_its_principal(site: Keyed):
-    """By the name where it is the first one's, by the whole id where it is taken; and never somebody else's."""
+    """By the name for its first owner, by the full id for the second; never another caller's session."""
     assert site.orchestrate("pass_on", principal="kim@a", session="carried") == ("Completed", "hello")
     assert site.ask("GET", f"{SESSIONS}/carried", "kim@a").json()["message_count"] == 2
     assert site.run("kim@a", "by HTTP", "carried").ok

@@ -1,4 +1,4 @@
-"""Conversations that a history provider keeps belong to their owners: a provider knows ids, and nobody's owner."""
+"""Conversations in a history provider belong to their owners, although the provider knows only ids."""
 
 import threading
 from collections.abc import Iterator
@@ -102,7 +102,7 @@ def test_agents_that_share_a_provider_do_not_share_it_across_owners(host: AgentH
 
 @pytest.mark.parametrize("agent", ["Noted", "Filed"])
 def test_a_session_of_an_owner_is_copied_reset_and_deleted_as_any(host: AgentHost, model: PracticeModel, agent: str):
-    """Whatever is done with it finds what the provider keeps."""
+    """Every operation uses the messages that the provider stores."""
     session = uuid4().hex
     first = say(host, "ada", agent, session, "one").headers["x-ms-turn-id"]
     say(host, "ada", agent, session, "two")

@@ -36,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def list_sessions(site: Site, caller: str) -> list[str]:
-    """Give the ids in somebody's list."""
+    """List the ids of a caller's sessions."""
     return [session["session_id"] for session in site.ask("GET", SESSIONS, caller).json()["sessions"]]
 
 
@@ -66,7 +66,7 @@ def test_every_way_to_begin_a_session_leads_into_the_list(site: Site):
 
 
 def test_a_name_is_in_the_list_of_its_current_owner(site: Site):
-    """A session that is deleted and begun by another is the other's alone; begun again by the first, the first's."""
+    """A session that is deleted and created by another caller is only in that caller's list, and back again."""
     for caller, other in (("nia", "noa"), ("noa", "nia"), ("nia", "noa")):
         assert site.run(caller, "hi", "handed-on").ok
         assert "handed-on" in list_sessions(site, caller)
@@ -75,7 +75,7 @@ def test_a_name_is_in_the_list_of_its_current_owner(site: Site):
 
 
 def test_notes_prove_nothing(site: Site):
-    """A note that says of somebody else's session that it is one's own puts it into no list."""
+    """A forged owner entry for another caller's session puts it into no list."""
     assert site.run("ola", "hi", "of-ola").ok
     assert site.run("pia", "hi", "of-pia").ok
     wrong = "SELECT home, replace(holder, 'of-pia', 'of-ola'), held_at FROM holders WHERE holder LIKE '%of-pia'"
@@ -104,7 +104,7 @@ def test_a_missing_owner_entry_is_restored(tmp_path: Path):
 
 
 def copy_sessions(data: Path, caller: str, count: int) -> None:
-    """Give somebody as many sessions as the first one says it, used a minute apart, in the files of a host at rest."""
+    """Copy a caller's first session in the files of a stopped host, each copy used a minute apart."""
     with closing(sqlite3.connect(data / "host.db")) as host_db, host_db:
         (first,) = host_db.execute("SELECT state FROM entities WHERE id = ?", (f"@dafx-echo@{caller}-0",)).fetchone()
         for index in range(1, count):
@@ -144,7 +144,7 @@ def test_a_long_list_reads_no_sessions_of_others(tmp_path: Path):
 
 
 def test_a_session_that_cannot_be_decrypted_hides_no_other(tmp_path: Path):
-    """What somebody has moved from one encrypted session to another is in no list, and the others are."""
+    """State that was copied from one encrypted session to another is in no list; the other sessions are."""
     key = base64.b64encode(bytes(32)).decode()
     env = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"k={key}"}
     lives = Lives(tmp_path / "data", None, app=APP, **env)

@@ -37,12 +37,12 @@ class Site:
         self.turn_id = ""
 
     def ask(self, method: str, path: str, caller: str, **more: Any) -> requests.Response:
-        """Ask as somebody; a path after ``/api``."""
+        """Send a request as a caller; the path follows ``/api``."""
         headers = {"x-who": caller} | more.pop("headers", {})
         return requests.request(method, f"{self.host.url}/api{path}", headers=headers, timeout=60, **more)
 
     def run(self, caller: str, text: str, session: str | None = None, **headers: str) -> requests.Response:
-        """Run a turn as somebody."""
+        """Run a turn as a caller."""
         query = {"session_id": session} if session else {}
         extra_headers = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.ask("POST", "/agents/Echo/run", caller, params=query, data=text.encode(), headers=extra_headers)
@@ -50,7 +50,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """An app whose sessions have owners, on data of when it had none."""
+    """An app whose sessions have owners, on data from before it had any."""
     data, ledger = tmp_path_factory.mktemp("owners"), tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
     with hosted(data, None, app=APP, LEDGER=str(ledger), NOBODY_IS_KNOWN="1") as before:
@@ -83,7 +83,7 @@ def test_every_route_has_a_row():
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_a_stranger_gets_the_response_of_an_unknown_session(site: Site, route, relation):
-    """Status, headers and body are the same, with ids that have leaked, and the session is as it was."""
+    """Status, headers and body are the same, also with leaked ids, and the session is unchanged."""
     headers, before = RELATIONS[relation], site.host.state("Echo", "desk")
     real = {"session": "desk", "turn": site.turn_id, "file": FILE}
     never = {"session": "n0ne", "turn": uuid4().hex, "file": "0" * 64}
@@ -98,7 +98,7 @@ def test_a_stranger_gets_the_response_of_an_unknown_session(site: Site, route, r
 
 
 def test_no_response_may_be_cached(site: Site):
-    """A cache would give it to whoever asks next: neither what somebody has, nor that there is nothing."""
+    """A cache would return it to the next caller: neither contents nor a 404 may be cached."""
     url = f"{SESSIONS}/desk"
     for caller in ("ada@contoso", "bob@fabrikam", ""):
         for path in (url, f"{url}/turns/{site.turn_id}", f"{url}/export", SESSIONS, "/workflow/shouting/status/one"):
@@ -110,7 +110,7 @@ def test_no_response_may_be_cached(site: Site):
 
 
 def test_the_owner_gets_a_response_on_every_route(site: Site):
-    """What is refused to others is there for the owner, whatever roles come with the name."""
+    """The owner can use every route, regardless of the roles in the header."""
     site.run("ada@contoso", "hi", "own")
     turn_id = site.ask("GET", f"{SESSIONS}/own", "ada@contoso").json()["turns"][0]["turn_id"]
     assert site.ask("POST", f"{SESSIONS}/own/files?name=a.txt", "ada@contoso", data=b"a file").ok
@@ -128,7 +128,7 @@ def test_the_owner_gets_a_response_on_every_route(site: Site):
     "route", [route for route in ROUTES if "{turn}" in route.template], ids=lambda route: route.name
 )
 def test_another_callers_turn_is_in_no_own_session(site: Site, route):
-    """In a session of one's own, the id of somebody else's turn is one that there never was."""
+    """In a caller's own session, the id of another caller's turn looks like an unknown id."""
     assert site.run("bob@fabrikam", "hi", "bobs").ok
     headers = {"x-who": "bob@fabrikam"}
     names = {"session": "bobs", "turn": site.turn_id}
@@ -139,7 +139,7 @@ def test_another_callers_turn_is_in_no_own_session(site: Site, route):
 
 
 def test_nobody_becomes_anonymous_by_a_name(site: Site):
-    """Who chooses the name ``anonymous`` is refused, whatever roles come with it; a tenant makes it somebody else."""
+    """The name ``anonymous`` is rejected, regardless of its roles; with a tenant it is another principal."""
     assert site.run("nobody-known", "hi", "of-unknown").ok
     for caller in ("anonymous", "anonymous:finance,support"):
         for response in (
@@ -170,7 +170,7 @@ def test_health_is_open_and_nothing_else_is(site: Site):
 
 
 def test_a_list_has_only_own_sessions_on_full_pages(site: Site):
-    """Pages have as many as were asked for, whatever others have in between; a crafted cursor shows nothing else."""
+    """Pages are full, regardless of other callers' sessions; a crafted cursor returns only own sessions."""
     for index in range(7):
         assert site.run("lia", "hi", f"lia-{index}").ok
         assert site.run("mia", "hi", f"mia-{index}").ok
@@ -191,7 +191,7 @@ CALLERS = ("kim@a", "lee@b")
 
 
 def has_messages(site: Site, session: str, caller: str) -> bool:
-    """Tell whether the first turn of a session has ended, as somebody sees it."""
+    """Whether the first turn of a session has ended, as a caller sees it."""
     return site.ask("GET", f"{SESSIONS}/{session}", caller).json().get("message_count") == 2
 
 
@@ -231,7 +231,7 @@ def test_one_of_two_concurrent_callers_owns_the_session(site: Site, headers):
 
 
 def test_forks_and_imports_and_repairs_have_owners(site: Site):
-    """A fork belongs to the owner of its original, whoever forks; an import to who imports, whatever it says."""
+    """A fork belongs to the owner of its original; an import belongs to the caller who imports it."""
     site.run("ada@contoso", "a secret", "origin")
     fork = site.ask("POST", f"{SESSIONS}/origin/fork", "sue:support", json={"session_id": "copy"})
     assert fork.status_code == 201, fork.text
@@ -293,7 +293,7 @@ def test_an_import_with_privileged_contents_is_rejected(site: Site, part: str):
 
 
 def test_files_uploaded_before_a_session_belong_to_their_senders(site: Site):
-    """Whoever uploads under a name sees and deletes his own files alone, also when somebody else began the session."""
+    """A caller sees and deletes only their own uploads, also after another caller has created the session."""
 
     def names(caller: str) -> list[str]:
         return [file["name"] for file in site.ask("GET", f"{SESSIONS}/early/files", caller).json()["files"]]
@@ -326,7 +326,7 @@ def test_a_session_that_was_deleted_leaves_nothing_for_the_next_one(site: Site):
     "headers", [{}, {"x_ms_wait_for_response": "false"}, {"accept": "text/event-stream"}, {"idempotency_key": "same"}]
 )
 def test_a_former_own_session_looks_like_an_unknown_one(site: Site, headers):
-    """The process still knows whose it was: the turn is refused all the same, and none of its words are kept."""
+    """The process has cached the former owner: the turn is rejected nevertheless, and none of its text is stored."""
     name = f"moved-{uuid4().hex}"
     for index in range(3):
         assert site.run("ada", f"words {index}", name).ok
@@ -382,7 +382,7 @@ def call_tool(host: AgentHost, caller: str, **arguments: str) -> dict[str, Any]:
 
 
 def test_an_mcp_tool_has_the_same_owners(site: Site):
-    """A tool call is a turn of its caller: in a session of somebody else it finds none, and stores nothing."""
+    """A tool call is a turn of its caller: in another caller's session it fails and stores nothing."""
     assert call_tool(site.host, "ada", query="hello", sessionId="tool")["content"][0]["text"] == "hello"
     assert call_tool(site.host, "ada", query="again", idempotencyKey="k")["structuredContent"]["turnId"]
     for caller, session, reason in (
@@ -400,7 +400,7 @@ def test_an_mcp_tool_has_the_same_owners(site: Site):
 
 
 def test_a_repeated_header_is_one_caller_on_every_route(site: Site):
-    """The app sees both values, joined, of HTTP and of MCP: whoever puts one before another's is nobody of the two."""
+    """The app gets both values, joined, over HTTP and MCP: a caller who adds a second header is neither of the two."""
     params = {"name": "Echo", "arguments": {"query": "let me in", "sessionId": "desk"}}
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     for path, body in (
@@ -464,7 +464,7 @@ def test_the_id_of_a_run_cannot_be_computed(site: Site):
 
 
 def test_orchestrations_act_as_their_principal(site: Site):
-    """A principal that an orchestration carries owns what it begins, and is refused where it is a stranger."""
+    """The principal of an orchestration owns the sessions that it creates, and has no access to others."""
 
     def outcome(name: str, **arguments: Any) -> tuple[str, Any]:
         status = site.host.orchestrate(name, arguments)
@@ -585,7 +585,7 @@ def test_changed_arguments_need_another_approver(site: Site, model: PracticeMode
 
 
 def test_an_approver_of_a_turn_reads_that_turn_alone(site: Site, model: PracticeModel):
-    """What was sent to the model has the whole conversation, and is an action of its own."""
+    """Model calls contain the full conversation, so reading them is a separate action."""
     model.plan({"text": "Fine."}, user_text="later words")
     run = "/agents/Payer/run?session_id=two-turns"
     assert site.ask("POST", run, "ada@contoso", data=b"earlier words").ok
@@ -636,7 +636,7 @@ def test_permission_to_cancel_or_approve_reads_nothing(site: Site, model: Practi
 
 
 def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
-    """Who asks too often is told when to come back; other principals, tenants and health are answered meanwhile.
+    """A principal over its rate gets a 429 with Retry-After; other principals, tenants and health are not affected.
 
     An upload and a stream count as every other; that one is let in later is tested with a clock in `http/test_rates`.
     """

@@ -1,4 +1,4 @@
-"""An app that encrypts, redacts, counts and knows owners, all at once: its operator's commands, and a lost key."""
+"""An app with encryption, redaction, budgets and owners together: its operator's commands, and a lost key."""
 
 import base64
 import json

@@ -38,7 +38,7 @@ def sent_approvals(model: PracticeModel):
 
 @pytest.mark.parametrize("agent", TALKERS)
 def test_a_provider_tool_needs_approval(people: AgentHost, model: PracticeModel, agent):
-    """The provider is told of the approval, runs its tool, and later turns have request, answer and call."""
+    """The provider gets the approval and runs its tool; later turns contain request, decision and call."""
     model.plan({"item": ASK}, {"items": [{"item": CALL}, {"text": "Published."}]}, {"text": "It was page 7."})
     turn = run_until_approval(people, agent)
     (call,) = turn["pending_approvals"]
@@ -72,7 +72,7 @@ def test_provider_arguments_that_name_a_class_are_displayed_as_text(people: Agen
 
 @pytest.mark.parametrize("agent", TALKERS)
 def test_a_denial_is_sent_to_the_provider(people: AgentHost, model: PracticeModel, agent):
-    """The provider is told of the denial; other arguments than its own are a denial, too."""
+    """The provider gets the denial; changed arguments are a denial, too."""
     model.plan({"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Not published."})
     turn = run_until_approval(people, agent)
     first, second = turn["pending_approvals"]
@@ -84,7 +84,7 @@ def test_a_denial_is_sent_to_the_provider(people: AgentHost, model: PracticeMode
 
 @pytest.mark.parametrize("agent", TALKERS)
 def test_a_conversation_continues_after_a_cancelled_provider_approval(people: AgentHost, model: PracticeModel, agent):
-    """A request that nobody answered is not sent to the provider again."""
+    """A request without a decision is not sent to the provider again."""
     model.plan({"item": ASK}, {"text": "Something else."})
     turn = run_until_approval(people, agent)
     assert cancel(turn).status_code == 202
@@ -96,7 +96,7 @@ def test_a_conversation_continues_after_a_cancelled_provider_approval(people: Ag
 
 
 def sent_bodies(model: PracticeModel, *, after: int = 0):
-    """Give what is new in each request: its input, and the response that it goes on from, by its number."""
+    """Give the new part of each request: its input, and the index of the response that it continues."""
     entries = model.requests()
     numbers = {entry["response_id"]: index for index, entry in enumerate(entries)}
     return [

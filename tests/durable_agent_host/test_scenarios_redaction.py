@@ -1,4 +1,4 @@
-"""Redaction: what is said goes to the model as it is, and is kept and shown without its secrets."""
+"""Redaction: the model gets texts unchanged; they are stored and displayed without their secrets."""
 
 import json
 import subprocess
@@ -257,7 +257,7 @@ def test_a_function_without_lengths_gets_each_text_complete(lives: Lives, model:
 
 
 def test_a_function_that_fails_fails_the_turn(lives: Lives, model: PracticeModel, folder: Path):
-    """It is said, nothing is stored, and the session goes on."""
+    """The failure is reported, nothing is stored, and the session continues."""
     host, session = lives.host, uuid4().hex
     input_failure = host.run("Stumbles", {"message": "I stumble over 1771", "session_id": session})
     assert input_failure.status_code == 502

@@ -63,7 +63,7 @@ def read_store(kind: str, env: dict[str, str]) -> bytes:
 def test_other_stores_and_traces_keep_nothing(
     practice_model: PracticeModel, model: PracticeModel, tmp_path: Path, kind
 ):
-    """A turn log elsewhere has what is said until the turn has ended; traces and events say it redacted."""
+    """A turn log in another store has the texts until the turn has ended; traces and events are redacted."""
     files, session = tmp_path / "files", uuid4().hex
     settings = {"LEDGER": str(tmp_path / "ledger"), "HOLDER": SECRETS["holder"], "IN_ERROR": SECRETS["error"]}
     (tmp_path / "service").mkdir()
@@ -131,7 +131,7 @@ def test_mcp_clients_get_it_redacted(host: AgentHost, model: PracticeModel):
 
 
 def test_structured_responses_and_forks_are_redacted(host: AgentHost, model: PracticeModel):
-    """A value says what its text says; a fork has the redacted conversation, and so has its model."""
+    """A structured value is redacted like its text; a fork and its model get the redacted conversation."""
     model.plan({"text": json.dumps({"mail": SECRETS["answer"]})})
     body = {"message": MESSAGE, "session_id": (session := uuid4().hex), "response_format": SCHEMA}
     response = host.run("Teller", body)

@@ -109,7 +109,7 @@ def test_arguments_count_once_although_their_end_repeats_them(host: AgentHost, m
 
 
 def test_the_cost_of_gemini_has_thoughts_and_what_its_tools_gave(host: AgentHost, model: HostileModel):
-    """Both are beside prompt and answer in its figures: thoughts are written, results of its own tools are read."""
+    """Its figures list both separately: thoughts count as output, results of hosted tools as input."""
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 700, "totalTokenCount": 1015}
     candidate = {"content": {"role": "model", "parts": [{"text": "Hi."}]}, "finishReason": "STOP"}
     model.play(stream(events({"candidates": [candidate], "usageMetadata": usage | {"toolUsePromptTokenCount": 300}})))

@@ -1,4 +1,4 @@
-"""What is deleted when its time is over: sessions that nobody used, and the orchestrations of turns that ended."""
+"""Retention: unused sessions expire, and the orchestrations of ended turns are purged."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -111,7 +111,7 @@ def test_ended_turns_are_purged_and_the_session_keeps_their_results(practice_mod
 
 
 def test_without_maintenance_there_is_no_such_function(practice_model: PracticeModel, tmp_path: Path):
-    """Where somebody else looks after it, the timer can be left out."""
+    """Where another process does the maintenance, the timer can be omitted."""
     with hosted(tmp_path, practice_model, app=RETENTION, DURABLE_AGENT_HOST_MAINTENANCE_SCHEDULE="off") as host:
         url = f"{host.url}/admin/functions/agent_maintenance"
         assert requests.post(url, json={}, timeout=30).status_code == 404

@@ -16,7 +16,7 @@ LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch
 
 @pytest.fixture(scope="module")
 def routes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
-    """A host with an app that has routes of its own."""
+    """A host with an app that has its own routes."""
     with hosted(tmp_path_factory.mktemp("routes"), None, app=APP) as running:
         yield running
 
@@ -46,7 +46,7 @@ def test_a_plain_function_runs_in_a_thread(routes: AgentHost):
 
 
 def test_forms_and_files_are_read(routes: AgentHost):
-    """A form's fields and files are there, beside the invocation's context; a text is a text."""
+    """A form's fields and files are available, and so is the invocation's context; text stays text."""
     response = requests.post(
         f"{routes.url}/api/form", data={"field": "f"}, files={"file": ("n.txt", b"content")}, timeout=60
     )

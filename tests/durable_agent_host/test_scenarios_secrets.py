@@ -59,7 +59,7 @@ def host(model: HostileModel, folder: Path) -> Iterator[AgentHost]:
 
 
 def echo(model: HostileModel, status: int) -> Any:
-    """Script a refusal that quotes all that it was sent, and all kinds of secrets beside."""
+    """Script a refusal that quotes the request and all kinds of secrets."""
 
     def send(write: Any) -> None:
         request: Received = model.received[-1]
@@ -118,7 +118,7 @@ def test_a_service_that_quotes_secrets_in_its_stream(host: AgentHost, model: Hos
 
 @pytest.mark.parametrize("agent", ["Responses", "Completions"])
 def test_a_tool_that_raises_with_a_password_in_its_text(host: AgentHost, model: HostileModel, folder: Path, agent: str):
-    """The model is told that the tool failed; that is what is stored and shown, and the log has the text without it."""
+    """The model gets that the tool failed, which is stored and displayed; the log has the text without the password."""
     model.play(build_call(agent, "connect", "{}"), build_apology(agent))
     reply = host.run(agent, "Connect", session_id="tool")
     assert reply.text == "Sorry."
@@ -156,7 +156,7 @@ def test_a_long_exception_is_logged_in_part(host: AgentHost, model: HostileModel
 
 
 def test_an_invalid_query_is_quoted_in_part(host: AgentHost):
-    """A caller is told what is wrong and what to send, and nobody searches a long text for it."""
+    """The caller gets the reason and what to send, in a short message."""
     response = host.get(f"/agents/Responses/sessions?status={'a.' * 5000} ://x@")
     assert response.status_code == 400
     assert len(response.json()["detail"]) < 900

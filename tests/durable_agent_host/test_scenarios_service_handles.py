@@ -24,17 +24,17 @@ def host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory
 
 
 def ask(host: AgentHost, caller: str, method: str, path: str, **more: Any) -> requests.Response:
-    """Ask as somebody; a path after ``/api/agents``."""
+    """Send a request as a caller; the path follows ``/api/agents``."""
     return requests.request(method, f"{host.url}/api/agents/{path}", headers={"x-who": caller}, timeout=60, **more)
 
 
 def run(host: AgentHost, caller: str, agent: str, session: str, message: Any) -> requests.Response:
-    """Run a turn as somebody."""
+    """Run a turn as a caller."""
     return ask(host, caller, "POST", f"{agent}/run", json={"message": message, "session_id": session})
 
 
 def files_of(host: AgentHost, caller: str, agent: str, session: str) -> list[dict[str, Any]]:
-    """The files that a session has for somebody."""
+    """The files of a session that a caller sees."""
     response = ask(host, caller, "GET", f"{agent}/sessions/{session}/files")
     assert response.ok, response.text
     return response.json()["files"]
@@ -57,7 +57,7 @@ def export(host: AgentHost, agent: str, session: str, caller: str = "ada") -> di
 
 @pytest.mark.parametrize("agent", ["Coder", "Claude"])
 def test_service_handles_of_an_import_are_neither_read_nor_sent(host: AgentHost, model: PracticeModel, agent: str):
-    """Who imports somebody else's items reads no file by them, and the model gets their words alone; forks the same."""
+    """Imported items of another caller give no access to files, and the model gets only their text; also in forks."""
     file = make_file(host, model, agent, "desk")
     document = export(host, agent, "desk")
     for name in ("first", "again"):
@@ -87,7 +87,7 @@ def test_service_handles_of_an_import_are_neither_read_nor_sent(host: AgentHost,
 
 
 def test_an_import_does_not_continue_a_conversation_of_the_service(host: AgentHost, model: PracticeModel):
-    """The turn after it sends the transcript, and names no response that the service keeps for somebody else."""
+    """The next turn sends the transcript, and refers to no response that the service stores for another caller."""
     assert run(host, "ada", "Kept", "kept", "a secret of ada").ok
     document = export(host, "Kept", "kept")
     session = document["data"]["extensionData"]["durableAgentHost"]["agentSession"]

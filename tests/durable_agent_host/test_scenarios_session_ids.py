@@ -39,7 +39,7 @@ def test_a_session_by_any_name(lab: AgentHost, session: str):
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e400"])
 @pytest.mark.parametrize("name", ["session_id", "thread_id"])
 def test_a_number_that_is_not_finite_is_not_a_session_id(lab: AgentHost, name: str, literal: str):
-    """The answer says what to send."""
+    """The response has a hint what to send."""
     body = f'{{"message": "hi", "{name}": {literal}}}'.encode()
     response = lab.post("/agents/Instant/run", body, content_type="application/json")
     assert (response.status_code, "JSON has no NaN and no Infinity" in response.text) == (400, True), response.text

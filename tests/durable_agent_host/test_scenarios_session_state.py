@@ -1,4 +1,4 @@
-"""What an app keeps in the session's state survives whatever replays a turn; clients without a journal say so."""
+"""The app's data in the session's state survives every replay of a turn; clients without a journal are reported."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -96,7 +96,7 @@ def test_an_approval_loses_no_state(keeping: AgentHost, model: PracticeModel):
     ["journal.tool.after_append", "journal.tool.after_append:2", "journal.model.after_append:2", "turn.before_outcome"],
 )
 def test_a_crash_loses_no_state(model: PracticeModel, tmp_path: Path, point: str):
-    """Killed behind any step, the turn keeps what it keeps undisturbed, and no tool runs twice."""
+    """After a kill at any step, the turn stores the same state as without it, and no tool runs twice."""
     ledger = tmp_path / "ledger.txt"
     env = {"LEDGER": str(ledger)}
     model.plan(*WORD_STEPS, {"text": "Done."}, by_round=True)
@@ -118,7 +118,7 @@ def test_a_crash_loses_no_state(model: PracticeModel, tmp_path: Path, point: str
 
 
 def test_what_json_cannot_hold_fails_its_turn(keeping: AgentHost, model: PracticeModel):
-    """A tool that keeps an object fails the turn with a sentence; the session is as it was and goes on."""
+    """A tool that stores an object fails the turn with a sentence; the session is unchanged and continues."""
     model.plan({"calls": [call("remember", word="plum")]}, {"text": "Done."})
     run(keeping, "odd")
     before = state(keeping, "odd")
@@ -133,7 +133,7 @@ def test_what_json_cannot_hold_fails_its_turn(keeping: AgentHost, model: Practic
 
 
 def test_a_bare_chat_client_is_named_at_start(lives: Callable[..., Lives], tmp_path: Path):
-    """A client without the framework's layers has no journal: it is said at start, and after a crash."""
+    """A client without the framework's layers has no journal: this is reported at start, and after a crash."""
     life = lives(STATE)
     lines = [line for line in life.host.output if "no journal" in line]
     assert len(lines) == 1, life.host.output

@@ -32,7 +32,7 @@ def command(host, capsys, action, *arguments, agent="Ledger"):
 
 
 def test_session_pages_are_newest_first(lab: AgentHost):
-    """The list has every session of the agent once, newest first, and goes on at its cursor."""
+    """The list has every session of the agent once, newest first, and continues at its cursor."""
     names = [f"list-{index}-{uuid4().hex[:6]}" for index in range(3)]
     for name in names:
         lab.run("Raising", {"message": "work", "session_id": name})
@@ -62,7 +62,7 @@ def test_an_invalid_list_query_is_rejected(lab: AgentHost, query):
 
 
 def test_a_broken_session_is_repaired_and_continues(lab: AgentHost, model: PracticeModel, capsys):
-    """What is sent is closed, and what is stored stays broken until repair mends it and keeps the original."""
+    """Requests contain a closed call; the stored session stays broken until a repair, which saves the original."""
     session = f"broken-{uuid4().hex[:8]}"
     lab.put_state("Ledger", session, broken())
     response = lab.run("Ledger", {"message": "Go on", "session_id": session})
@@ -112,7 +112,7 @@ def test_a_session_without_a_version_is_repaired(lab: AgentHost, capsys):
 
 
 def test_a_newer_session_is_not_repaired(lab: AgentHost, capsys):
-    """What a newer program wrote stays as it is, and the sentence says to upgrade."""
+    """A session of a newer version stays unchanged, and the message says to upgrade."""
     session, document = f"newer-{uuid4().hex[:8]}", golden("session-v1") | {"schemaVersion": "2.0.0"}
     lab.put_state("Ledger", session, document)
     for action in ("verify", "repair"):
@@ -135,7 +135,7 @@ def test_a_running_session_is_not_repaired(lab: AgentHost):
 
 
 def test_a_document_replaces_only_the_version_that_the_caller_read(lab: AgentHost):
-    """The entity compares before it writes: a session that has changed meanwhile is left alone."""
+    """The entity compares before it writes: a session that has changed in the meantime is not replaced."""
     session = f"changed-{uuid4().hex[:8]}"
     lab.run("Instant", {"message": "one", "session_id": session})
     before = lab.state("Instant", session)
@@ -148,7 +148,7 @@ def test_a_document_replaces_only_the_version_that_the_caller_read(lab: AgentHos
 
 
 def test_a_session_is_exported_and_imported(lab: AgentHost, model: PracticeModel, capsys, tmp_path):
-    """An exported session goes on under another id with the same conversation, and the first stays as it was."""
+    """An exported session continues under another id with the same conversation; the first is unchanged."""
     first, second, file = f"out-{uuid4().hex[:8]}", f"in-{uuid4().hex[:8]}", tmp_path / "session.json"
     lab.run("Ledger", {"message": 'charge with {"amount": 7}', "session_id": first})
     state = lab.state("Ledger", first)

@@ -1,4 +1,4 @@
-"""What the app begins itself, nobody else can begin: starts, signals and answers of the host carry the app's mark."""
+"""Only the app can start its orchestrations: starts, signals and approvals of the host carry the app's mark."""
 
 import base64
 import json
@@ -111,7 +111,7 @@ def test_no_caller_names_a_class(site: Site, tmp_path: Path):
 
 
 def test_a_value_that_names_a_class_is_a_value(site: Site, model: PracticeModel, tmp_path: Path):
-    """From a tool, in the state of a session and in the messages of workflows, it arrives as it was."""
+    """From a tool, in the state of a session and in the messages of workflows, it arrives unchanged."""
     bad = {"__class__": "X", "__module__": "loaded_by_a_caller", "__data__": str(tmp_path / "code-ran")}
     text = json.dumps({"found": [bad]})
     store_step = {"calls": [{"name": "remember", "arguments": {"text": text}}]}
@@ -189,7 +189,7 @@ def test_an_orchestration_of_the_app_runs_a_turn(site: Site):
 
 
 def test_signals_from_outside_write_no_session(site: Site):
-    """The operations of turns and of the host's own writes are refused; the session is as it was."""
+    """The operations of turns and of the host's own writes are rejected; the session is unchanged."""
     before = site.host.state("Echo", "desk")
     put_input = {"document": None, "instead_of": "", "app_mark": "0" * 64}
     for operation, value in {
@@ -206,7 +206,7 @@ def test_signals_from_outside_write_no_session(site: Site):
 
 
 def test_an_event_cannot_approve_for_a_principal(site: Site, model: PracticeModel):
-    """A call that another must approve waits on, whatever name the event has, until another approves it."""
+    """A call that another principal must approve waits for that principal, regardless of the event's name."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]}, {"text": "Paid."})
     pending_turn = site.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay"}).json()
     (call,), url = pending_turn["pending_approvals"], pending_turn["turn_url"].partition("/api")[2]

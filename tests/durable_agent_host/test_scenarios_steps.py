@@ -63,7 +63,7 @@ def test_a_turn_has_its_steps(people: AgentHost, model: PracticeModel):
 
 
 def test_a_crash_is_visible_in_the_steps(lives: Callable[..., Lives], model: PracticeModel):
-    """A model call that was lost, a tool in doubt and what the next attempt found are told, and text is discarded."""
+    """The steps show a lost model call, a tool in doubt and what the next attempt found; its text is discarded."""
     model.plan(
         {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]},
         {"text": LONG_TEXT, "chunk_characters": 6, "delay_milliseconds": 40},
@@ -118,7 +118,7 @@ def test_sessions_are_found(people: AgentHost, model: PracticeModel):
 
 
 def test_a_failed_model_call_is_a_step(people: AgentHost, model: PracticeModel):
-    """It says why; after a retry the call has both steps."""
+    """It has the reason; after a retry the call has both steps."""
     model.plan(
         {"error": {"status": 429, "message": "slow", "retry_after": 0.1}},
         {"error": {"status": 400, "message": "no"}},
@@ -179,7 +179,7 @@ def test_a_tool_that_a_cancel_cut_off_is_not_in_doubt(people: AgentHost, model: 
 
 
 def test_a_model_call_that_a_cancel_cut_off_is_not_lost(people: AgentHost, model: PracticeModel):
-    """It is cancelled, with what it had said, and nobody makes it again."""
+    """It is cancelled, with the text until then, and is not repeated."""
     model.plan({"text": LONG_TEXT, "chunk_characters": 6, "delay_milliseconds": 60})
     body = {"message": "talk", "wait_for_response": False}
     url = people.run("Talker", body).json()["turn_url"]

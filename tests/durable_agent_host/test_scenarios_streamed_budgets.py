@@ -61,7 +61,7 @@ def test_a_cancelled_response_counts_as_far_as_it_came(budgets: AgentHost, model
 
 @pytest.mark.parametrize("agent", ["Calls", "Free"])
 def test_a_stream_that_breaks_off_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel, agent: str):
-    """It counts beside the call that repeats it, which counts by its usage alone."""
+    """It counts in addition to the call that repeats it, which counts by its usage alone."""
     broken = {"text": "word " * 4000, "chunk_characters": 1000, "break_after_events": 16}
     model.plan(broken, {"text": "Done. " * 1000, "usage": USAGE})
     response = budgets.run(agent, {"message": "go", "session_id": (session := uuid4().hex)})

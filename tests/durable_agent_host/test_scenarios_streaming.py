@@ -1,4 +1,4 @@
-"""Server-sent events of turns: what is told, in which order, and how a stream begins and ends."""
+"""Server-sent events of turns: which events, in which order, and how a stream starts and ends."""
 
 import contextlib
 import socket
@@ -129,7 +129,7 @@ def test_after_the_terminal_event_there_is_no_stream(lab: AgentHost, agent: str,
 
 @pytest.mark.parametrize("last", ["x", "-1", "1.5", "٣", "1" * 40])
 def test_an_invalid_event_id_is_rejected(lab: AgentHost, last: str):
-    """A Last-Event-ID that is no number is a 400 that says what to send."""
+    """A Last-Event-ID that is not a number is a 400 that says what to send."""
     with stream_turn(lab, "Instant", "hi") as response:
         read_all(response)
     url = events_url(lab, response)
@@ -172,7 +172,7 @@ def test_a_busy_session_is_a_status_and_no_stream(lab: AgentHost, model: Practic
 
 
 def test_a_request_that_cannot_be_read_is_a_status_and_no_stream(lab: AgentHost):
-    """What is wrong with a request is told before a stream begins."""
+    """An invalid request is rejected before a stream starts."""
     headers = {"accept": "text/event-stream"}
     problem(lab.run("Instant", {"message": ""}, headers=headers), 400)
     problem(lab.run("Nobody", {"message": "hi"}, headers=headers), 404)
@@ -255,7 +255,7 @@ def test_a_call_that_cannot_be_read_has_both_events(lab: AgentHost, model: Pract
 
 
 def test_reasoning_and_hosted_code_are_streamed(lab: AgentHost, model: PracticeModel):
-    """Reasoning comes as its own pieces; code comes as it is written, once, and between start and end of its call."""
+    """Reasoning has its own deltas; code is streamed as it is generated, once, between start and end of its call."""
     code = "print(6 * 7)\nprint('größer')"
     items = [{"reasoning": "Let me see."}, {"code": code, "logs": "42"}, {"text": "It is 42."}]
     model.plan({"items": items, "chunk_characters": 5})
@@ -287,7 +287,7 @@ def test_a_terminated_turn_closes_its_stream(lab: AgentHost, model: PracticeMode
 
 
 def test_a_client_that_leaves_does_not_stop_the_turn(lab: AgentHost, model: PracticeModel):
-    """The turn is finished and stored, though nobody reads it."""
+    """The turn completes and is stored without a reader."""
     model.plan({"text": "word " * 20, **SLOW})
     with stream_turn(lab, "Kept", "hi") as response:
         next(read_events(response))
@@ -304,7 +304,7 @@ def read_text(events: list[Event]) -> str:
 
 
 def test_a_silent_stream_has_heartbeats(lives: Callable[..., Lives], model: PracticeModel):
-    """A comment comes at once, and whenever nothing else has come for a while."""
+    """A comment is sent immediately, and whenever no event was sent for a while."""
     host = lives(DURABLE_AGENT_HOST_STREAM_HEARTBEAT_SECONDS="0.05").host
     model.plan({"text": "late", "delay_milliseconds": 300})
     with stream_turn(host, "Kept", "hi") as response:
@@ -315,7 +315,7 @@ def test_a_silent_stream_has_heartbeats(lives: Callable[..., Lives], model: Prac
 
 
 def test_a_turn_is_followed_in_its_next_life(lives: Callable[..., Lives], model: PracticeModel):
-    """A client that the host's death has cut off goes on where it was, in another process."""
+    """A client whose connection was cut by the host's death continues at its position, in another process."""
     life = lives()
     model.plan({"text": "word " * 30, **SLOW}, times=None)
     reader = Reader()
@@ -347,7 +347,7 @@ def test_the_final_event_is_sent_without_the_log(lives: Callable[..., Lives], tm
 
 
 async def test_an_event_of_another_version_is_passed_on(lives: Callable[..., Lives], tmp_path):
-    """A stored event whose name this version does not know reaches clients as it is, in its place, and ends nothing."""
+    """A stored event with an unknown name reaches clients unchanged, in order, and does not end the stream."""
     life = lives()
     with stream_turn(life.host, "Instant", "hi") as response:
         first_events = read_all(response).events
@@ -403,7 +403,7 @@ def resident_bytes(host: AgentHost) -> int:
 
 
 def test_the_connection_of_a_client_that_leaves_is_closed(lab: AgentHost, model: PracticeModel):
-    """The connections of clients that have left are closed, while the turn goes on."""
+    """The connections of clients that have left are closed, while the turn continues."""
     model.plan({"text": "word " * 2000, **SLOW})
     with stream_turn(lab, "Kept", "hi") as response, contextlib.ExitStack() as leaving:
         next(read_events(response))

@@ -178,7 +178,7 @@ def test_events_are_not_compressed(lab: AgentHost, model: PracticeModel):
 
 
 def test_a_cancel_reaches_all_readers(lab: AgentHost, model: PracticeModel):
-    """Everybody who follows a turn that is cancelled in the middle of its answer is told, and who comes later, too."""
+    """Every reader of a turn that is cancelled in the middle of its response gets the event, also later readers."""
     model.plan(SLOW | {"text": TEXT * 20})
     turn, events = start_turn(lab)
     with ThreadPoolExecutor(3) as threads:
@@ -198,7 +198,7 @@ def test_a_cancel_reaches_all_readers(lab: AgentHost, model: PracticeModel):
 
 
 def test_a_session_that_is_deleted_under_a_reader(lab: AgentHost, model: PracticeModel):
-    """A reader that stood still while its session was deleted is told so; there is nothing to come back to."""
+    """A reader that paused while its session was deleted gets an event that says so; there is nothing to resume."""
     # More than the kernel takes for a client that does not read.
     model.plan({"text": "0123456789abcdef" * 600_000, "chunk_characters": 16_384})
     turn, events = start_turn(lab, session_id="deleted")

@@ -93,12 +93,12 @@ def test_sessions_belong_to_the_bearers_of_valid_tokens(example: AgentHost):
     ids=["none", "garbage", "expired", "audience", "issuer", "signature", "unknown key", "unsigned", "symmetric"],
 )
 def test_an_invalid_token_is_rejected(example: AgentHost, bearer):
-    """Before a session is looked for: the same answer for one that exists and one that does not."""
+    """Before the session is looked up: the same response whether it exists or not."""
     response = read(example, bearer)
     assert response.status_code == 403
 
 
 def test_unknown_keys_do_not_flood_the_provider(example: AgentHost):
-    """Keys that nobody has are looked for once in a while, however many tokens name them."""
+    """Unknown keys are requested once in a while, however many tokens name them."""
     assert [read(example, token("ada", kid=f"k{index}")).status_code for index in range(3, 23)] == [403] * 20
     assert Keys.request_count < 10  # the first time, and once for those of each half minute

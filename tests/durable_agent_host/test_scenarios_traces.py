@@ -114,7 +114,7 @@ def test_a_turn_continues_the_trace_of_its_request(host: AgentHost, model: Pract
 
 
 def test_turns_of_an_orchestration_are_in_its_trace(host: AgentHost, model: PracticeModel, receiver: Receiver):
-    """Each turn is a tree of its own below the span that the orchestration carries, and counts its own tokens."""
+    """Each turn is a separate tree below the orchestration's span, and counts its own tokens."""
     model.plan({"text": "yes"}, times=None)
     trace, span = uuid4().hex, uuid4().hex[:16]
     assert host.orchestrate("talk", {"traceparent": f"00-{trace}-{span}-01"})["runtimeStatus"] == "Completed"

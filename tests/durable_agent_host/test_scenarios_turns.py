@@ -44,7 +44,7 @@ def test_the_agents_name_is_found_in_any_case(lab: AgentHost):
 
 
 def test_without_waiting_the_response_is_fetched_later(lab: AgentHost, model: PracticeModel, tmp_path: Path):
-    """A client that does not wait gets 202 with the turn's URL at once, and the answer there."""
+    """A client that does not wait immediately gets 202 with the turn's URL, and the response there."""
     model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
     response = lab.run("Kept", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"})
     assert response.status_code == 202, response.text
@@ -72,7 +72,7 @@ def test_not_waiting_is_an_option_of_query_and_body(lab: AgentHost, location):
 
 
 def test_a_turn_that_outlasts_the_wait_is_a_504_and_continues(lives, model: PracticeModel, tmp_path: Path):
-    """When the wait is over the client gets 504 with the turn's URL, the same turn goes on, and its answer is there."""
+    """After the wait the client gets 504 with the turn's URL; the turn continues, and its response is at that URL."""
     host = lives(DURABLE_AGENT_HOST_WAIT_SECONDS="0.3").host
     model.plan({"text": "A slow answer, at last.", "until_file": str(tmp_path / "go")})
     response = host.run("Kept", {"message": "hi"})
@@ -169,7 +169,7 @@ def test_the_same_key_with_another_body_is_rejected(lab: AgentHost, model: Pract
 
 
 def test_a_failed_turn_is_failed_for_its_retry_too(lab: AgentHost, model: PracticeModel):
-    """A retry with the key of a turn that failed is told how it failed, and does not run it again."""
+    """A retry with the key of a failed turn gets its failure, and does not run it again."""
     model.plan({"error": {"status": 400, "message": "refused once"}})
     key = {"Idempotency-Key": uuid4().hex}
     first, second = (lab.run("Kept", {"message": "hi"}, headers=key) for _ in range(2))
@@ -245,7 +245,7 @@ def test_a_turn_that_was_terminated_does_not_block_its_session(lab: AgentHost, m
 
 
 def test_an_expensive_schema_does_not_block_other_turns(lab: AgentHost, model: PracticeModel):
-    """A pattern that backtracks is held against its answer beside all others, whose turns begin and end meanwhile."""
+    """A pattern that backtracks is checked in another process, and other turns start and complete in the meantime."""
     model.plan({"text": json.dumps("a" * 60 + "!")}, {"text": "There."})
     body = {"message": "Which code?", "response_format": {"type": "string", "pattern": "^(a+)+$"}}
     assert lab.run("Kept", body, headers={"x-ms-wait-for-response": "false"}).status_code == 202

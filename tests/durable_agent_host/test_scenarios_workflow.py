@@ -67,7 +67,7 @@ def test_a_workflow_asks_a_person(pipeline: AgentHost):
 
 
 def test_upstream_routes_reject_invalid_requests(pipeline: AgentHost):
-    """A run without a body, an instance that is not there, and an answer that is no JSON are told as upstream does."""
+    """A run without a body, an unknown instance, and an answer that is not JSON get upstream's status codes."""
     url = f"{pipeline.url}/api/workflow/asking"
     assert requests.post(f"{url}/run", timeout=60).status_code == 400
     assert requests.get(f"{url}/status/nobody", timeout=60).status_code == 404

@@ -1,4 +1,4 @@
-"""Agents that are workflows: sessions never meet in one, and a session goes on after a crash."""
+"""Agents that are workflows: sessions never share one, and a session continues after a crash."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def sent(model: PracticeModel) -> dict[str, list[dict]]:
 
 @pytest.mark.parametrize("agent", MEMBERS)
 def test_sessions_share_nothing(teams: AgentHost, model: PracticeModel, agent: str):
-    """The first turn of a session starts from nothing, whatever another session has said before."""
+    """The first turn of a session starts empty, regardless of other sessions."""
     run_turn(teams, agent, "alice", "my secret is plum")
     model.forget()
     run_turn(teams, agent, "bob", "hello")
@@ -74,7 +74,7 @@ def test_sessions_share_nothing(teams: AgentHost, model: PracticeModel, agent: s
 
 @pytest.mark.parametrize("agent", MEMBERS)
 def test_a_session_continues_after_a_crash(lives: Callable[..., Lives], model: PracticeModel, agent: str):
-    """After SIGKILL, each agent of the team goes on from its own last answer, and hears the new message once."""
+    """After SIGKILL, each agent of the team continues from its own last response, and gets the new message once."""
     life = lives(TEAMS)
     run_turn(life.host, agent, "s", "my word is plum")
     run_turn(life.host, agent, "other", "my word is fig")
@@ -146,7 +146,7 @@ def test_copies_go_on_from_the_transcript(teams: AgentHost, model: PracticeModel
 
 
 def test_a_lost_response_is_replaced_by_the_transcript(teams: AgentHost, model: PracticeModel):
-    """When the response is gone from which the first agent would go on, the turn goes on from the transcript."""
+    """When the response that the first agent continues no longer exists, the turn uses the transcript."""
     run_turn(teams, "Line", "lost", "my word is plum")
     error_step = {"error": {"status": 400, "code": "previous_response_not_found", "message": "not found"}}
     model.plan(error_step, agent="You are writer.")
@@ -158,7 +158,7 @@ def test_a_lost_response_is_replaced_by_the_transcript(teams: AgentHost, model: 
 
 @pytest.mark.parametrize("message", ["strange", "cannot"])
 def test_unstorable_state_fails_the_turn(teams: AgentHost, message: str):
-    """A workflow whose state cannot be stored fails its turn with a sentence, and the session is as it was."""
+    """A workflow whose state cannot be stored fails its turn with a sentence, and the session is unchanged."""
     session = f"keeps-{message}"
     assert run_turn(teams, "Counting", session, "one") == "told 1"
     response = teams.run("Counting", {"message": message, "session_id": session})
@@ -167,7 +167,7 @@ def test_unstorable_state_fails_the_turn(teams: AgentHost, message: str):
 
 
 def test_options_are_rejected(teams: AgentHost):
-    """A workflow takes no response format, and says so."""
+    """A workflow does not accept a response format; the turn fails with the reason."""
     schema = {"type": "object", "properties": {}}
     response = teams.run("Line", {"message": "x", "response_format": schema})
     assert (response.status_code, "takes no response_format" in response.text) == (502, True), response.text
@@ -206,7 +206,7 @@ def test_a_tool_of_a_team_that_needs_approval_runs_only_when_it_is_approved(
 
 
 def test_a_tool_of_a_sub_agent_that_needs_approval_does_not_run(teams: AgentHost, model: PracticeModel, ledger: Path):
-    """Nobody can be asked within a tool: the outer agent's model learns that its call failed."""
+    """A tool cannot ask for approval: the outer agent's model learns that its call failed."""
     ask = {"calls": [{"name": "ask", "arguments": {"task": "pay"}}]}
     model.plan(ask, {"text": "Could not."}, agent="You are Cashier.")
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 9}}]}, agent="You are innerCashier.")

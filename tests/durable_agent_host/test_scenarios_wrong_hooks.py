@@ -1,4 +1,4 @@
-"""Functions of an app that are wrong or missing: nobody is let in, and the reason is said."""
+"""Functions of an app that are wrong or missing: access is denied, and the reason is logged."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def hooks_host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathF
     [("wordy", 500), ("forgetful", 500), ("listing", 500), ("silent", 500), ("friend", 200)],
 )
 def test_only_true_grants_access(hooks_host: AgentHost, caller, status):
-    """A word, a function or a list is no yes, whatever Python takes it for, and nor is no word at all."""
+    """A string, a function or a list does not grant access, although it is truthy; nor does None."""
     run = hooks_host.run("Helper", "My secret is 4711.", headers={"x-who": "ann"})
     session = run.headers["x-ms-session-id"]
     response = httpx.get(
@@ -41,7 +41,7 @@ def test_an_invalid_result_of_authorize_is_in_the_log(hooks_host: AgentHost):
 
 
 def test_another_approver_needs_identify(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
-    """Nobody is another one where nobody is known: the answer is refused, and says why."""
+    """Without identified callers no caller is another one: the approval is rejected with the reason."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]})
     with hosted(tmp_path, practice_model, app=APP, WRONG="nobody") as host:
         pending_turn = host.run("Helper", {"message": "Pay 5"}).json()
@@ -54,7 +54,7 @@ def test_another_approver_needs_identify(practice_model: PracticeModel, model: P
 def test_a_tool_that_was_wrapped_twice_does_not_run(
     practice_model: PracticeModel, model: PracticeModel, tmp_path: Path
 ):
-    """What the inner one declares, such as that somebody else has to approve, would be lost."""
+    """The declarations of the inner tool, such as its approver, would be lost."""
     model.plan({"calls": [{"name": "unknown_function", "arguments": {"amount": 5}}]})
     with hosted(tmp_path, practice_model, app=APP, WRONG="twice") as host:
         response = host.run("Helper", {"message": "Pay 5"})

@@ -120,7 +120,7 @@ def test_the_sample_names_every_setting():
 
 
 def test_a_turn_log_is_named_by_a_text():
-    """The store of turn logs is a text, without blanks around it."""
+    """The store of turn logs is a string; surrounding blanks are removed."""
     assert (
         Settings.from_environment({PREFIX + "TURN_LOG": " sqlite:/data/log.sqlite "}).turn_log
         == "sqlite:/data/log.sqlite"
@@ -159,7 +159,7 @@ def test_a_misspelt_setting_is_named(name, suggestion):
 
 
 def test_unrelated_variables_are_ignored():
-    """A name that is like no setting is somebody else's, whatever it begins with."""
+    """A name that resembles no setting is ignored, regardless of its prefix."""
     names = ("DURABLE_TASK_SCHEDULER_CONNECTION_STRING", "AGENT_HOST", "DURABLE_AGENT_NAME", "MY_AGENT_WAIT_SECONDS")
     assert Settings.from_environment(dict.fromkeys(names, "1")) == Settings()
 
@@ -180,7 +180,7 @@ def test_unrelated_variables_are_ignored():
     ],
 )
 def test_settings_from_code_are_validated_too(name, value, requirement):
-    """A value without meaning is told, and does not quietly count as the default."""
+    """An invalid value is reported, and does not silently become the default."""
     with pytest.raises(SettingError, match=rf"Settings\.{name} is .*: give {requirement}"):
         Settings(**{name: value})
     assert Settings(adopt_sessions="role:desk").adopt_sessions == "role:desk"

@@ -122,7 +122,7 @@ def test_references_of_a_session(name: str, again: Callable[[Any], Any]):
 
 
 def test_a_segment():
-    """The JSON of a segment is written as it was; zlib may compress it in another way."""
+    """The JSON of a segment is written unchanged; zlib may compress it differently."""
     document = golden("segment-v1")
     segment = decode_segment(b64decode(document["segment"]), document["size"])
     data, size = encode_segment(Segment(segment.entries, segment.receipts))

@@ -26,7 +26,7 @@ def test_an_invalid_policy_is_rejected(value: Any):
     "value", ["", "anoter", "Another", "role:", "role: ", "role: finance", "roles:x", 5, ["another"]]
 )
 def test_an_invalid_approver_is_rejected(value: Any):
-    """Nobody could approve such a call, or the wrong one."""
+    """No principal could approve such a call, or the wrong one."""
     with pytest.raises(ValueError, match="say 'another' or 'role:NAME'"):
         durable_tool(approved_by=value)
 

@@ -28,7 +28,7 @@ def echo(text: str) -> str:
 
 @asynccontextmanager
 async def bare(model: PracticeModel) -> AsyncIterator[Agent]:
-    """The framework's own agent, hosted by nobody."""
+    """The framework's own agent, without a host."""
     async with AsyncOpenAI(api_key="practice", base_url=model.url) as service:
         client = OpenAIChatClient(model="practice", async_client=service)
         yield Agent(client, "Help.", name="Bare", tools=[echo], default_options={"store": False})
@@ -125,7 +125,7 @@ def test_any_message_comes_back_equal(message):
 
 
 def test_an_encoded_conversation_is_imported_as_a_session(lab: AgentHost, model: PracticeModel):
-    """The document is a session's: the host takes it, finds nothing to repair, and the conversation goes on."""
+    """The document is a session's: the host imports it, finds nothing to repair, and continues the conversation."""
     message_list = [
         Message("user", ["What did I say?"]),
         Message("assistant", [Content.from_function_call("call_1", "echo", arguments='{"text":"hi"}')]),

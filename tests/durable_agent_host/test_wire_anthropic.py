@@ -91,7 +91,7 @@ TEXTS = ("first", "second", "third", "fourth", "fifth")
 
 
 def lab(*steps, **fields):
-    """A lab whose model gives these answers."""
+    """A lab whose model returns these responses."""
     new_lab = AnthropicLab(tools=[convert, CODE, SEARCH], **fields)
     new_lab.plan(*steps)
     return new_lab
@@ -131,7 +131,7 @@ async def test_blocks_are_sent_back_verbatim():
 
 
 async def test_the_container_is_in_the_next_request_until_it_expires():
-    """Code of the next turn finds the files of the last; when the service has lost them, the turn goes on without."""
+    """Code of the next turn finds the files of the last; when the service has lost them, the turn continues without."""
     cold = lab(CODE_RUN, CODE_RUN, BYE, BYE)
     for text in TEXTS[:2]:
         await cold.cold_turn(text)
@@ -151,7 +151,7 @@ PAUSED = {"items": [{"text": "Let me see."}, search(3)], "incomplete": "pause_tu
 
 
 async def test_a_model_that_pauses_continues_in_the_same_turn():
-    """The paused answer is sent back as it is, with nothing said in between; the turn has one answer."""
+    """The paused response is sent back unchanged, without a message in between; the turn has one response."""
     cold = lab(PAUSED, {"items": [search_result(3), {"text": "Found."}]}, BYE)
     outcome = await cold.cold_turn("search")
     assert cold.sent[1] == [*cold.sent[0], {"role": "assistant", "content": [_text("Let me see."), search(3)["item"]]}]
@@ -185,7 +185,7 @@ async def test_a_process_that_dies_at_a_pause_pays_for_no_call_twice(at, tmp_pat
 
 
 async def test_endless_pauses_fail_the_turn():
-    """A turn that never ends has a bound, and says so."""
+    """A turn that never ends fails at a limit, with the reason."""
     cold = AnthropicLab(tools=[SEARCH])
     cold.plan(*({"items": [{"text": "And on."}], "incomplete": "pause_turn"},) * 60)
     outcome = await cold.cold_turn("search")

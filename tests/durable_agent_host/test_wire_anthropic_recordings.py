@@ -25,7 +25,7 @@ NO_FIT = {
 """Recorded conversation → why the host cannot take it from its first turn."""
 
 OMITTED_FIELDS = {"caller", "citations", "is_error", "authorization_token"}
-"""Fields that recorded clients have left out, and the service has given out: ours sends them."""
+"""Fields of the service's responses that recorded clients have omitted: ours sends them."""
 
 
 def names():
@@ -154,7 +154,7 @@ def text_of(content):
 
 
 def plain(messages):
-    """Messages in one form: contents as blocks, without what recorded clients have left out."""
+    """Normalize messages: contents as blocks, without the fields that recorded clients have omitted."""
     return [
         {"role": message["role"], "content": [plain_block(block) for block in message["content"]]}
         for message in messages

@@ -78,7 +78,7 @@ async def test_files_of_a_message_are_attached():
 
 @pytest.mark.parametrize("calls", [None, "odd", ["odd", 7, None], [{"id": "c"}, None], {"a": 1}])
 def test_an_unknown_step_is_stored_verbatim(calls):
-    """Nothing of it can be told, and nothing of it is lost."""
+    """It has no events, and nothing of it is lost."""
     step = {"id": "step_1", "status": "completed", "step_details": {"type": "tool_calls", "tool_calls": calls}}
     reader = RunReader("thread_1", "run_1")
     response = fold_updates(reader.read("thread.run.step.completed", step), AZURE_AI_AGENTS)

@@ -297,7 +297,7 @@ async def test_a_service_that_wants_its_reasoning_back_gets_it():
 
 
 async def test_another_service_gets_the_standard_fields():
-    """What one service says beside text and calls is kept, and only that service gets it."""
+    """Further fields of a service's response are stored, and only that service gets them."""
     lab = ChatLab(model="m", tools=[tool()])
     lab.says(content="Hello.", reasoning_content="Thinking.", tool_calls=[CALL | {"extra_content": {"x": 1}}])
     lab.says(content="Done.")

@@ -130,7 +130,7 @@ async def test_tokens_of_a_summary_count():
 
 
 async def test_a_summary_that_fails_does_not_fail_the_turn(caplog):
-    """The model gets the context as it was, and the log says why."""
+    """The model gets the unchanged context, and the log has the reason."""
     cold = lab(lambda client: SummarizationStrategy(client=client, target_count=1, threshold=0), turns=2)
     cold.service.plans.clear()
     cold.plan({"error": {"status": 400, "message": "No summary."}}, times=None, user_text="1. [")
@@ -154,7 +154,7 @@ async def test_a_strategy_that_raises_does_not_fail_the_turn(caplog):
 
 
 async def test_the_question_is_always_sent():
-    """A window of one group keeps the question beside the last call."""
+    """A window of one group keeps the question in addition to the last call."""
     cold = lab(lambda client: SlidingWindowStrategy(keep_last_groups=1))
     await play(cold)
     assert all(f"question {index // 2}" in questions(items) for index, items in enumerate(cold.inputs))
@@ -179,7 +179,7 @@ async def test_a_strategy_that_cuts_a_result_keeps_its_call():
 
 
 async def test_a_strategy_that_parts_a_call_from_its_result_does_not():
-    """The result that was left out comes along with its call."""
+    """The excluded result is sent together with its call."""
 
     async def drop_results(messages):
         for message in messages:
@@ -205,7 +205,7 @@ async def test_an_overlay_of_other_strategies_is_replaced():
 
 
 async def test_an_overlay_without_its_strategy_is_not_used():
-    """An agent that compacts nothing any more sends everything."""
+    """An agent that no longer compacts sends everything."""
     cold = lab(lambda client: SlidingWindowStrategy(keep_last_groups=2))
     await play(cold, 3)
     cold.compaction = lambda client: None
@@ -261,7 +261,7 @@ async def test_a_conversation_of_the_service_is_not_compacted():
 
 
 async def test_an_agent_without_the_option_sends_what_came_before_the_item():
-    """The item stays in its place, for a service that may know it."""
+    """The item stays in its position, for a service that may know it."""
     cold = compacting_service()
     await play(cold, 2)
     cold.options = STATELESS
@@ -291,7 +291,7 @@ STRATEGIES = {
 
 
 def drawn_cuts(seed):
-    """A strategy of the app that leaves out whatever its dice say, in the middle of anything."""
+    """A strategy of the app that excludes random messages."""
 
     async def cut(messages):
         for message in messages:

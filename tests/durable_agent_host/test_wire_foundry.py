@@ -92,7 +92,7 @@ async def test_the_chat_client_of_foundry_keeps_its_items():
 
 
 async def test_an_agent_of_foundry_continues_its_session():
-    """Every request names the agent; the session and the response that it goes on from outlive the process."""
+    """Every request names the agent; its session and the response that it continues outlive the process."""
     lab = FoundryLab(tools=[tool()], has_agent=True)
     lab.plan({"calls": [{"name": "weather", "arguments": '{"city": "Oslo"}'}]}, {"text": "Rain."}, {"text": "Yes."})
     for text in ("one", "two"):

@@ -1,4 +1,4 @@
-"""A rehydrated turn with Gemini is a live turn: the service gets back each part that it gave out, as it was."""
+"""A rehydrated turn with Gemini is a live turn: the service gets back each of its parts unchanged."""
 
 import json
 from itertools import pairwise
@@ -23,7 +23,7 @@ def find_word(word: str) -> str:
 
 
 def part(**fields):
-    """An item that the practice model writes as it is."""
+    """An item that the practice model sends unchanged."""
     return {"item": {"type": "part", "part": fields}}
 
 
@@ -102,7 +102,7 @@ def without_generated_ids(contents):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_each_request_has_the_parts_of_earlier_responses(lab: GeminiLab, name: str):
-    """A cold process sends what it sent before, then the parts of the answer as the service wrote them."""
+    """A cold process sends its earlier request, then the parts of the response verbatim."""
     for index, steps in enumerate(SCENARIOS[name]):
         lab.plan(*({"items": step, "chunk_characters": 7} for step in steps), user_text=f"turn {index}")
         outcome = await lab.cold_turn(f"turn {index}")
@@ -118,7 +118,7 @@ async def test_each_request_has_the_parts_of_earlier_responses(lab: GeminiLab, n
 
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_warm_and_cold_turns_send_the_same(lab: GeminiLab, name: str):
-    """A process that goes on and one that knows the session from its store ask for the same, made-up ids apart."""
+    """A warm process and one that loads the session from its store send the same, except for generated ids."""
     texts = [f"turn {index}" for index in range(len(SCENARIOS[name]))]
     bodies = []
     for is_warm in (True, False):

@@ -1,4 +1,4 @@
-"""A turn whose conversation a history provider of the app keeps is a live turn: the model gets the same request."""
+"""A turn whose conversation is in the app's history provider is a live turn: the model gets the same request."""
 
 import json
 import uuid
@@ -108,7 +108,7 @@ async def test_a_session_of_an_older_version_continues(tmp_path):
 
 
 async def test_a_removed_provider_fails_the_turn(tmp_path):
-    """The turn fails and says whose messages it lacks; with the provider, it goes on."""
+    """The turn fails and names the provider whose messages are missing; with the provider, the session continues."""
     cold, texts = lab("text", "false")
     cold.providers = [provider := Notebook(tmp_path, "notebook")]
     await cold.cold_turn(texts[0])

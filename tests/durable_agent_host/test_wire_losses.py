@@ -1,4 +1,4 @@
-"""What a service can no longer use, and what nobody answered: the turn goes on from the transcript, and is accepted."""
+"""Lost state of a service, and open calls: the turn continues from the transcript, and its requests are accepted."""
 
 import json
 from dataclasses import replace
@@ -46,7 +46,7 @@ def refusal_count(cold):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("first", [[THINK, ASK], [ASK], [THINK, {"text": "I ask."}, ASK]], ids=len)
 async def test_an_open_call_is_closed_in_the_next_request(mode, first):
-    """A kept conversation is left for the transcript; the call, its reasoning and a result that says so are sent."""
+    """The transcript replaces the service's conversation; the call, its reasoning and a lost result are sent."""
     cold = lab(mode, [first], [[THINK, SAY]], [[SAY]])
     assert (await cold.cold_turn("ask")).error is None
     stored_json = json.dumps(cold.session.entries)
@@ -63,7 +63,7 @@ async def test_an_open_call_is_closed_in_the_next_request(mode, first):
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_custom_call_is_not_sent_again(mode):
-    """A custom call is left out of the transcript with its reasoning, and stays stored."""
+    """A custom call is omitted from the transcript with its reasoning, and stays stored."""
     item = {"type": "custom_tool_call", "name": "grep", "input": "needle"}
     cold = lab(mode, [[THINK, {"item": item}]], [[THINK, SAY]], [[SAY]])
     for text, expected_count in [("ask", 0), ("and now?", 0 if mode == "false" else 1), ("and then?", 0)]:

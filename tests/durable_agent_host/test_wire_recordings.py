@@ -263,7 +263,7 @@ async def test_the_next_turn_has_every_recorded_item(name, recordings):
 
 @pytest.mark.parametrize("name", ["custom-tool-grammar", "apply-patch", "local-shell"])
 async def test_an_open_call_is_not_replayed(name, recordings):
-    """A recorded call of a tool that the app has not is stored, and left out of the next request with its reasoning."""
+    """A recorded call of a tool that the app lacks is stored, and omitted from the next request with its reasoning."""
     lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
     lab.plan({"recording": name}, {"text": "Yes."})
     assert (await lab.cold_turn("first")).error is None

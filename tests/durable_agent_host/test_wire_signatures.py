@@ -1,4 +1,4 @@
-"""A service that cannot read the signatures of thoughts any more: the session goes on without them."""
+"""A service that can no longer read the signatures of thoughts: the session continues without them."""
 
 import json
 import re
