@@ -44,7 +44,7 @@ class Site:
         ledger = self._folder / "ledger.txt"
         return [json.loads(line) for line in ledger.read_text().splitlines()] if ledger.exists() else []
 
-    def clear(self) -> None:
+    def reset(self) -> None:
         """Wipe out what was written down and what was asked."""
         (self._folder / "ledger.txt").write_text("")
         self.service.forget()
@@ -61,7 +61,7 @@ def _site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture
 def site(_site: Site) -> Site:
     """The site, with nothing written down and nothing asked."""
-    _site.clear()
+    _site.reset()
     return _site
 
 
