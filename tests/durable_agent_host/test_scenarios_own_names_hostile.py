@@ -75,7 +75,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
 
 
 @pytest.mark.parametrize("relation", KNOWN_CALLERS)
-def test_a_leaked_id_looks_like_an_unknown_one(site: Keyed, relation: str):
+def test_a_leaked_id_is_an_unknown_id(site: Keyed, relation: str):
     """On every route, id and name of another caller's session get the response of an unknown name."""
     headers, before = RELATIONS[relation], site.state(site.leaked_id)
 

@@ -325,7 +325,7 @@ def test_a_session_that_was_deleted_leaves_nothing_for_the_next_one(site: Site):
 @pytest.mark.parametrize(
     "headers", [{}, {"x_ms_wait_for_response": "false"}, {"accept": "text/event-stream"}, {"idempotency_key": "same"}]
 )
-def test_a_former_own_session_looks_like_an_unknown_one(site: Site, headers):
+def test_a_former_own_session_is_an_unknown_session(site: Site, headers):
     """The process has cached the former owner: the turn is rejected nevertheless, and none of its text is stored."""
     name = f"moved-{uuid4().hex}"
     for index in range(3):
