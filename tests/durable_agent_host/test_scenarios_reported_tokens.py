@@ -93,7 +93,7 @@ def test_arguments_count_once_although_their_end_repeats_them(host: AgentHost, m
     """A service without figures is paid for what its model has said."""
     arguments = json.dumps({"words": 1, "why": "so " * 4000})
     body = calling("Responses", [("c1", arguments)])
-    item_done = {
+    arguments_done = {
         "type": "response.function_call_arguments.done",
         "output_index": 0,
         "item_id": "fc_c1",
@@ -101,7 +101,8 @@ def test_arguments_count_once_although_their_end_repeats_them(host: AgentHost, m
     }
     head, mark, tail = body.partition(b"event: response.output_item.done")
     model.play(
-        stream(head + events(item_done | {"sequence_number": 9}) + mark + tail), responding(("Hi", "Hi"), usage=None)
+        stream(head + events(arguments_done | {"sequence_number": 9}) + mark + tail),
+        responding(("Hi", "Hi"), usage=None),
     )
     response = host.run("Responses", {"message": "go", "session_id": (session := uuid4().hex)})
     assert response.status_code == 402, response.text
