@@ -15,7 +15,7 @@ from durable_agent_host.errors import ProviderError, RedactionError, RequestErro
 from durable_agent_host.log_redaction import redact_log_records
 from durable_agent_host.redaction import MASK, add_known_secrets, find_secrets, mask_credentials, mask_secrets
 from durable_agent_host.turn.error_texts import error_details, format_problem
-from tests.durable_agent_host.test_scenarios_secrets import FORMS, NEEDLES
+from tests.durable_agent_host.test_scenarios_secrets import NEEDLES, SECRET_TEXTS
 
 TOKENS = (
     "sk-proj-abcdEFGH1234",
@@ -129,8 +129,8 @@ def test_a_hostile_text_is_searched_in_time(unit):
 
 def test_tokens_are_found_in_literals_of_texts():
     """A line break that is written as in a program, or twice so, begins no word."""
-    text = "\n".join(FORMS.values())
-    for quoted in (text, repr(text), json.dumps(text), json.dumps(json.dumps({"a": text})), f"{FORMS}"):
+    text = "\n".join(SECRET_TEXTS.values())
+    for quoted in (text, repr(text), json.dumps(text), json.dumps(json.dumps({"a": text})), f"{SECRET_TEXTS}"):
         redacted_text = mask_secrets(quoted)
         assert [needle for needle in (*NEEDLES, "canary") if needle in redacted_text] == [], redacted_text
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Place
+from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site
 from tests.kit import hosted
 
 OLD = ("old-1", "old-2", "old-3", "race-1", "race-2")
@@ -30,7 +30,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data
 
 
-class Settings(Place):
+class Settings(Site):
     """The host with one setting, and who may adopt by it."""
 
     may: tuple[str, ...] = ()

@@ -23,14 +23,14 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
 
 def call(host: AgentHost, tool: str, **arguments: Any) -> dict[str, Any]:
     """Call a tool and give the result."""
-    answer = requests.post(
+    response = requests.post(
         f"{host.url}/runtime/webhooks/mcp",
         json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}},
         headers={"accept": "application/json, text/event-stream"},
         timeout=30,
     )
-    assert answer.ok, answer.text
-    data = next(line for line in answer.text.splitlines() if line.startswith("data:"))
+    assert response.ok, response.text
+    data = next(line for line in response.text.splitlines() if line.startswith("data:"))
     return json.loads(data.removeprefix("data:"))["result"]
 
 
@@ -44,14 +44,14 @@ def test_a_tool_call_is_a_turn_of_its_session(tools: AgentHost):
 
 
 def test_a_failed_turn_is_a_failed_tool_call(tools: AgentHost):
-    """The client is told the reason at once, and is not left to wait."""
+    """The client gets the reason immediately and does not wait for a timeout."""
     result = call(tools, "Failing", query="print", sessionId="paper")
     assert result["isError"] is True
     assert "the printer is on fire" in result["content"][0]["text"]
     assert tools.session("Failing", "paper")["message_count"] == 0
 
 
-def test_a_tool_call_without_a_query_says_what_is_missing(tools: AgentHost):
+def test_a_tool_call_without_a_query_names_the_argument(tools: AgentHost):
     """The answer names the argument."""
     result = call(tools, "Counting", query=" ")
     assert result["isError"] is True
@@ -59,15 +59,15 @@ def test_a_tool_call_without_a_query_says_what_is_missing(tools: AgentHost):
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "reason"),
     [("half \ud83d", "half of a surrogate pair"), ("long " * 1_000_000, "over 4194304 bytes"), (["hi"], "'query'")],
     ids=["half a character", "too long", "no text"],
 )
-def test_a_query_that_no_turn_can_have_is_refused(tools: AgentHost, query: Any, said: str):
-    """At once, with the reason, and as `run` refuses it; no session begins."""
+def test_an_invalid_query_is_rejected(tools: AgentHost, query: Any, reason: str):
+    """The call is rejected immediately with the reason that `run` gives; no session is created."""
     name = f"refused-{uuid4().hex}"
     result = call(tools, "Counting", query=query, sessionId=name)
-    assert (result["isError"], said in result["content"][0]["text"]) == (True, True), result
+    assert (result["isError"], reason in result["content"][0]["text"]) == (True, True), result
     assert tools.get(f"/agents/Counting/sessions/{name}").status_code == 404
 
 
@@ -83,7 +83,7 @@ def test_tool_calls_with_one_key_are_one_turn(tools: AgentHost):
 
 
 def test_a_result_names_its_session(tools: AgentHost):
-    """A client that gave no session learns which one it is, in words and as data, and goes on in it."""
+    """A client that passed no session gets its id as text and as data, and continues the session with it."""
     first = call(tools, "Counting", query="hello")
     session = first["structuredContent"]["sessionId"]
     assert first["structuredContent"]["response"] == first["content"][0]["text"] == "1: hello"
@@ -102,7 +102,7 @@ def test_an_argument_that_is_no_text_names_nothing(tools: AgentHost, name: str, 
 
 
 @pytest.mark.parametrize("key", ["k" * 256, "  "], ids=["too long", "blank"])
-def test_a_key_that_the_header_may_not_have_is_refused(tools: AgentHost, key: str):
+def test_an_invalid_idempotency_key_is_rejected(tools: AgentHost, key: str):
     """The same limits, in the same words."""
     result = call(tools, "Counting", query="hello", idempotencyKey=key)
     assert (result["isError"], "idempotencyKey has" in result["content"][0]["text"]) == (True, True)

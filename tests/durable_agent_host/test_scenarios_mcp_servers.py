@@ -57,9 +57,9 @@ class Remote:
     agent = "Remote"
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = str(one.getsockname()[1])
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port = str(listener.getsockname()[1])
         self.folder = folder
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         self._command = [str(APP / "server.py"), *(str(folder / name) for name in ("others", "ledger", "tools"))]
@@ -132,35 +132,35 @@ def ledger(folder: Path) -> list[str]:
     return (folder / "ledger").read_text().splitlines()
 
 
-def note(text: str) -> dict:
-    """A step of a plan that notes a text."""
+def write_step(text: str) -> dict:
+    """A step of a plan that calls the tool ``note``."""
     return {"calls": [call("note", text=text)]}
 
 
 def test_a_server_that_restarts_serves_all_sessions_again(using: AgentHost, model: PracticeModel, local: Local):
     """After the server that the host has started was killed, the next turns start one server, and use it together."""
-    model.plan(note("first"), {"text": "Done."})
+    model.plan(write_step("first"), {"text": "Done."})
     assert turn(using, "Local", "first").status_code == 200
-    started = len(local.pids)
+    process_count = len(local.pids)
     local.kill()
-    model.plan(note("again"), {"text": "Done."}, times=None, by_round=True)
+    model.plan(write_step("again"), {"text": "Done."}, times=None, by_round=True)
     with ThreadPoolExecutor() as pool:
-        answers = [*pool.map(lambda number: turn(using, "Local", f"again{number}"), range(4))]
-    assert [answer.status_code for answer in answers] == [200] * 4
+        responses = [*pool.map(lambda index: turn(using, "Local", f"again{index}"), range(4))]
+    assert [response.status_code for response in responses] == [200] * 4
     assert ledger(local.folder) == ["note first", *["note again"] * 4]
-    assert len(local.pids) == started + 1
+    assert len(local.pids) == process_count + 1
 
 
 def test_a_server_that_stays_away_fails_turns_until_it_is_back(using: AgentHost, model: PracticeModel, local: Local):
     """Turns say which server cannot be reached; when it is back with other tools, the model is offered those."""
-    model.plan(note("before"), {"text": "Done."})
+    model.plan(write_step("before"), {"text": "Done."})
     assert turn(using, "Local", "away").status_code == 200
     (local.folder / "tools").unlink()  # the server does not start without
     local.kill()
     wait_until(lambda: turn(using, "Local", "away").status_code == 502)  # the host has to see the end of the pipe
-    answer = turn(using, "Local", "away")
-    assert answer.status_code == 502
-    assert answer.json()["detail"] == "the MCP server 'ledger' cannot be reached: see that it runs, and try again"
+    response = turn(using, "Local", "away")
+    assert response.status_code == 502
+    assert response.json()["detail"] == "the MCP server 'ledger' cannot be reached: see that it runs, and try again"
     (local.folder / "tools").write_text("late")
     model.forget()
     model.plan({"calls": [call("late", text="after")]}, {"text": "Done."})
@@ -178,7 +178,7 @@ def server(request: pytest.FixtureRequest, local: Local, remote: Remote) -> Loca
 
 
 def test_a_call_that_is_cut_is_in_doubt(using: AgentHost, model: PracticeModel, server: Local | Remote):
-    """A call whose server is killed is not made again, and the model is told that its outcome is unknown."""
+    """A call whose server is killed is not repeated; the model gets a result that says that its outcome is unknown."""
     cut(using, model, server, "book")
     (output,) = outputs(model)
     assert output.startswith(UNKNOWN)
@@ -186,7 +186,7 @@ def test_a_call_that_is_cut_is_in_doubt(using: AgentHost, model: PracticeModel, 
 
 
 def test_a_call_that_is_cut_runs_again_if_that_is_harmless(using: AgentHost, model: PracticeModel, local: Local):
-    """A call whose server is killed is made again with a tool that the server calls read-only."""
+    """A call whose server is killed is repeated if the server declares the tool read-only."""
     cut(using, model, local, "look")
     (output,) = outputs(model)
     assert "booked blue" in output
@@ -194,7 +194,7 @@ def test_a_call_that_is_cut_runs_again_if_that_is_harmless(using: AgentHost, mod
 
 
 def test_a_call_of_an_agent_that_is_a_tool_is_in_doubt_too(using: AgentHost, model: PracticeModel, local: Local):
-    """The model of an agent that is a tool is told that the outcome is unknown; its server serves the next call."""
+    """The model of a nested agent learns that the outcome is unknown; the server serves the next call."""
     cut(using, model, local, "book", agent="Asking")
     (output,) = [
         item["output"]
@@ -203,7 +203,7 @@ def test_a_call_of_an_agent_that_is_a_tool_is_in_doubt_too(using: AgentHost, mod
         if item["type"] == "function_call_output" and item["output"] != "Done."
     ]
     assert output.startswith(UNKNOWN)
-    model.plan({"calls": [call("ask_helper", task="note")]}, note("after"), {"text": "Done."}, {"text": "Done."})
+    model.plan({"calls": [call("ask_helper", task="note")]}, write_step("after"), {"text": "Done."}, {"text": "Done."})
     assert turn(using, "Asking", "asking-after").status_code == 200
     assert ledger(local.folder) == ["begin blue", "note after"]
 
@@ -216,25 +216,25 @@ def cut(host: AgentHost, model: PracticeModel, server: Local | Remote, tool: str
     outer = [{"calls": [call("ask_helper", task="book")]}, {"text": "Done."}] if agent else []
     model.plan(*outer[:1], {"calls": [call(tool, room="blue")]}, {"text": "Done."}, *outer[1:])
     with ThreadPoolExecutor() as pool:
-        answer = pool.submit(turn, host, agent or server.agent, f"cut-{tool}")
+        response = pool.submit(turn, host, agent or server.agent, f"cut-{tool}")
         wait_until(lambda: ledger(server.folder) == ["begin blue"], 60)
         server.kill()
         server.start()
         slow.unlink()
-        assert answer.result().status_code == 200
+        assert response.result().status_code == 200
 
 
-def test_a_call_to_a_server_that_is_gone_does_not_run(using: AgentHost, model: PracticeModel, local: Local):
-    """A server that is killed within a turn and stays away: the model is told that its next call did not run."""
+def test_a_call_to_a_stopped_server_does_not_run(using: AgentHost, model: PracticeModel, local: Local):
+    """When a server is killed within a turn and stays down, the model learns that its next call did not run."""
     local.start()
     (local.folder / "slow").touch()
-    model.plan({"calls": [call("book", room="blue")]}, note("never"), {"text": "Done."})
+    model.plan({"calls": [call("book", room="blue")]}, write_step("never"), {"text": "Done."})
     with ThreadPoolExecutor() as pool:
-        answer = pool.submit(turn, using, "Local", "gone")
+        response = pool.submit(turn, using, "Local", "gone")
         wait_until(lambda: ledger(local.folder) == ["begin blue"], 60)
         (local.folder / "tools").unlink()  # the server does not start without
         local.kill()
-        assert answer.result().status_code == 200
+        assert response.result().status_code == 200
     (local.folder / "slow").unlink()
     cut_call, next_call = outputs(model)
     assert cut_call.startswith(UNKNOWN)
@@ -245,14 +245,14 @@ def test_a_call_to_a_server_that_is_gone_does_not_run(using: AgentHost, model: P
 def test_a_server_at_a_url_that_restarts_is_used_again(using: AgentHost, model: PracticeModel, remote: Remote):
     """A server that is away fails turns with its name, and serves all sessions once it is back."""
     remote.start()
-    model.plan(note("before"), {"text": "Done."})
+    model.plan(write_step("before"), {"text": "Done."})
     assert turn(using, "Remote", "one").status_code == 200
     remote.kill()
-    answer = turn(using, "Remote", "one")
-    assert answer.status_code == 502
-    assert "MCP server 'remote' cannot be reached" in answer.json()["detail"]
+    response = turn(using, "Remote", "one")
+    assert response.status_code == 502
+    assert "MCP server 'remote' cannot be reached" in response.json()["detail"]
     remote.start()
     model.forget()
-    model.plan(note("after"), {"text": "Done."}, times=None, by_round=True)
+    model.plan(write_step("after"), {"text": "Done."}, times=None, by_round=True)
     assert [turn(using, "Remote", session).status_code for session in ("one", "two")] == [200, 200]
     assert ledger(remote.folder) == ["note before", "note after", "note after"]

@@ -1,4 +1,4 @@
-"""What went to the model's service and came back is kept with the turn, and shown as it was."""
+"""Requests to the model's service and its responses are stored with the turn and returned unchanged."""
 
 import json
 import random
@@ -9,57 +9,57 @@ from pathlib import Path
 import requests
 
 from tests.durable_agent_host.conftest import PEOPLE
-from tests.durable_agent_host.test_scenarios_steps import WORDS, steps_of
+from tests.durable_agent_host.test_scenarios_steps import LONG_TEXT, steps_of
 from tests.forks import AGENTS
 from tests.kit import AgentHost, Lives, PracticeModel, clean_environment, hosted
 from tests.processes import Process, wait_until
 
-REST = {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}
+REST_STEP = {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}
 CANARY = "canary-of-calls-4711"
 
 
 def calls_of(url: str) -> list[dict]:
     """List a turn's calls."""
-    answer = requests.get(f"{url}/calls", timeout=30)
-    assert answer.ok, answer.text
-    return answer.json()["calls"]
+    response = requests.get(f"{url}/calls", timeout=30)
+    assert response.ok, response.text
+    return response.json()["calls"]
 
 
 def call_of(url: str, name: str) -> dict:
     """Read a call."""
-    answer = requests.get(f"{url}/calls/{name}", timeout=30)
-    assert answer.ok, answer.text
-    return answer.json()
+    response = requests.get(f"{url}/calls/{name}", timeout=30)
+    assert response.ok, response.text
+    return response.json()
 
 
-def turn_url(host: AgentHost, answer: requests.Response) -> str:
+def turn_url(host: AgentHost, response: requests.Response) -> str:
     """Where the turn of an answer is."""
-    assert answer.ok, answer.text
-    agent, headers = answer.request.path_url.split("/")[3], answer.headers
+    assert response.ok, response.text
+    agent, headers = response.request.path_url.split("/")[3], response.headers
     return f"{host.url}/api/agents/{agent}/sessions/{headers['x-ms-session-id']}/turns/{headers['x-ms-turn-id']}"
 
 
-def test_requests_and_answers_are_what_went_over_the_wire(people: AgentHost, model: PracticeModel):
+def test_recorded_bodies_equal_those_on_the_wire(people: AgentHost, model: PracticeModel):
     """Over turns, tools, a refused try: bodies equal those that the service got and gave; downloads too."""
-    refused = {"error": {"status": 429, "code": "rate_limit", "message": "slow", "retry_after": 0.1}}
-    model.plan(REST, refused, {"text": "Rested 😀."}, {"text": "Again."})
+    error_step = {"error": {"status": 429, "code": "rate_limit", "message": "slow", "retry_after": 0.1}}
+    model.plan(REST_STEP, error_step, {"text": "Rested 😀."}, {"text": "Again."})
     first = turn_url(people, people.run("Rester", {"message": "größer", "session_id": "wire"}))
     second = turn_url(people, people.run("Rester", {"message": "again", "session_id": "wire"}))
-    seen = model.requests()
-    calls = [(url, one) for url in (first, second) for one in calls_of(url)]
-    assert [(one["position"], one["try"], one["outcome"], one["status"]) for _, one in calls] == [
+    entries = model.requests()
+    calls = [(url, summary) for url in (first, second) for summary in calls_of(url)]
+    assert [(summary["position"], summary["try"], summary["outcome"], summary["status"]) for _, summary in calls] == [
         (0, 1, "completed", 200),
         (1, 1, "failed", 429),
         (1, 2, "completed", 200),
         (0, 1, "completed", 200),
     ]
-    for (url, one), told in zip(calls, seen, strict=True):
-        call = call_of(url, one["name"])
+    for (url, summary), entry in zip(calls, entries, strict=True):
+        call = call_of(url, summary["name"])
         assert (call["request"]["complete"], call["answer"]["complete"]) == (True, True)
-        assert call["request"]["body"] == told["body"]
-        assert requests.get(call["request"]["url"], timeout=30).json() == told["body"]
-        if told["status"] == 200:
-            assert (call["answer"]["form"], call["answer"]["body"]["output"]) == ("answer", told["output"])
+        assert call["request"]["body"] == entry["body"]
+        assert requests.get(call["request"]["url"], timeout=30).json() == entry["body"]
+        if entry["status"] == 200:
+            assert (call["answer"]["form"], call["answer"]["body"]["output"]) == ("answer", entry["output"])
         else:
             assert call["answer"]["body"]["error"]["code"] == "rate_limit"
     assert requests.get(f"{first}/calls/9.9", timeout=30).status_code == 404
@@ -70,19 +70,19 @@ def test_requests_and_answers_are_what_went_over_the_wire(people: AgentHost, mod
 
 def test_a_crash_leaves_lost_and_replayed_calls(lives: Callable[..., Lives], model: PracticeModel):
     """A call that was cut off by SIGKILL shows its request; what the journal answered names who made it."""
-    model.plan(REST, {"text": WORDS, "chunk_characters": 6, "delay_milliseconds": 60}, {"text": "Rested."})
+    model.plan(REST_STEP, {"text": LONG_TEXT, "chunk_characters": 6, "delay_milliseconds": 60}, {"text": "Rested."})
     life = lives(PEOPLE)
-    answer = life.host.run("Rester", {"message": "rest"}, headers={"x-ms-wait-for-response": "false"})
-    path = answer.json()["turn_url"].removeprefix(life.host.url)
-    wait_until(lambda: any(one.get("characters", 0) > 20 for one in steps_of(life.host.url + path)), seconds=60)
+    response = life.host.run("Rester", {"message": "rest"}, headers={"x-ms-wait-for-response": "false"})
+    path = response.json()["turn_url"].removeprefix(life.host.url)
+    wait_until(lambda: any(step.get("characters", 0) > 20 for step in steps_of(life.host.url + path)), seconds=60)
     url = life.crash().url + path
     wait_until(lambda: requests.get(url, timeout=30).json()["status"] == "completed", seconds=60)
-    made, lost, replayed, again = calls_of(url)
-    assert [one["outcome"] for one in (made, lost, again)] == ["completed", "lost", "completed"]
-    assert (replayed["replayed"], replayed["made_in_attempt"], replayed["attempt"]) == (True, 1, 2)
-    assert (replayed["name"], replayed["position"], again["attempt"]) == (made["name"], 0, 2)
-    sent = [call_of(url, one["name"])["request"] for one in (lost, again)]
-    assert [one["complete"] for one in sent] == [True, True]
+    first, lost, replay, again = calls_of(url)
+    assert [call["outcome"] for call in (first, lost, again)] == ["completed", "lost", "completed"]
+    assert (replay["replayed"], replay["made_in_attempt"], replay["attempt"]) == (True, 1, 2)
+    assert (replay["name"], replay["position"], again["attempt"]) == (first["name"], 0, 2)
+    sent = [call_of(url, call["name"])["request"] for call in (lost, again)]
+    assert [request["complete"] for request in sent] == [True, True]
     assert sent[0]["body"] == sent[1]["body"]
 
 
@@ -90,11 +90,11 @@ def test_calls_go_with_the_session(tmp_path: Path, practice_model: PracticeModel
     """After DELETE nothing of them is in any file, and a session of the same name shares nothing with the first."""
     with hosted(tmp_path / "data", practice_model, app=PEOPLE, LEDGER=str(tmp_path / "ledger.txt")) as host:
         model.plan({"text": "Yes."}, times=3)
-        said = {"message": f"{CANARY} " * 40, "session_id": "gone"}
-        url = turn_url(host, host.run("Talker", said))
+        body = {"message": f"{CANARY} " * 40, "session_id": "gone"}
+        url = turn_url(host, host.run("Talker", body))
         assert CANARY in json.dumps(call_of(url, "1.0"))
         assert requests.delete(url.partition("/turns/")[0], timeout=60).ok
-        wait_until(lambda: CANARY.encode() not in b"".join(one.read_bytes() for one in files(tmp_path)), seconds=60)
+        wait_until(lambda: CANARY.encode() not in b"".join(path.read_bytes() for path in files(tmp_path)), seconds=60)
         assert requests.get(f"{url}/calls", timeout=30).status_code == 404
         url = turn_url(host, host.run("Talker", {"message": "hi", "session_id": "gone"}))
         assert call_of(url, "1.0")["request"]["complete"]
@@ -102,10 +102,10 @@ def test_calls_go_with_the_session(tmp_path: Path, practice_model: PracticeModel
 
 def files(folder: Path) -> list[Path]:
     """The files of a folder that hold data."""
-    return [one for one in folder.rglob("*") if one.is_file()]
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_how_much_is_kept_is_a_setting(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel):
+def test_the_recorded_size_is_a_setting(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel):
     """Beyond the bound the middle is missing, with its length; 0 keeps nothing."""
     model.plan({"text": "Yes."}, times=2)
     digits = "".join(random.Random(1).choices("0123456789", k=5000))
@@ -124,24 +124,24 @@ def test_how_much_is_kept_is_a_setting(tmp_path: Path, practice_model: PracticeM
 
 def test_a_turn_is_copied_as_a_test(people: AgentHost, model: PracticeModel, tmp_path: Path):
     """The text runs as a file against the app's folder, and fails when a tool answers otherwise."""
-    model.plan(REST, {"text": "Rested 😀 'now' \"then\" {so}."})
+    model.plan(REST_STEP, {"text": "Rested 😀 'now' \"then\" {so}."})
     url = turn_url(people, people.run("Rester", {"message": "rest größer"}))
     text = requests.get(f"{url}/test", timeout=30)
     assert (text.status_code, text.headers["content-type"]) == (200, "text/x-python; charset=utf-8"), text.text
     app = tmp_path / "app"
     shutil.copytree(PEOPLE, app)
     (app / "test_turn.py").write_text(text.text)
-    passed = run_test(app)
-    assert "1 passed" in passed, passed
+    passing_output = run_test(app)
+    assert "1 passed" in passing_output, passing_output
     source = next(file for file in app.rglob("*.py") if '"rested"' in file.read_text())
     source.write_text(source.read_text().replace('"rested"', '"fidgeted"'))
-    failed = run_test(app)
-    assert ("1 failed" in failed, "fidgeted" in failed) == (True, True), failed
+    failing_output = run_test(app)
+    assert ("1 failed" in failing_output, "fidgeted" in failing_output) == (True, True), failing_output
     model.plan({"error": {"status": 400, "message": "no"}})
     people.run("Talker", {"message": "hi", "session_id": "untested"})
-    (ended,) = people.session("Talker", "untested")["turns"]
-    refused = people.get(f"/agents/Talker/sessions/untested/turns/{ended['turn_id']}/test")
-    assert (refused.status_code, "completed" in refused.json()["detail"]) == (409, True)
+    (turn,) = people.session("Talker", "untested")["turns"]
+    rejection = people.get(f"/agents/Talker/sessions/untested/turns/{turn['turn_id']}/test")
+    assert (rejection.status_code, "completed" in rejection.json()["detail"]) == (409, True)
 
 
 def run_test(app: Path) -> str:

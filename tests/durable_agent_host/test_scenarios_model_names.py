@@ -34,16 +34,16 @@ def host(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel) ->
 
 def run(host: AgentHost, agent: str, name: str, session: str):
     """Run a turn that a model of this name serves."""
-    answer = host.run(agent, {"message": "go", "session_id": session, "options": {"model": name}})
-    assert answer.status_code == 200, answer.text
-    return host.turn(answer)
+    response = host.run(agent, {"message": "go", "session_id": session, "options": {"model": name}})
+    assert response.status_code == 200, response.text
+    return host.turn(response)
 
 
 def series_of(host: AgentHost, agent: str, count: int) -> str | None:
     """Give the metrics page when it has counted so many turns."""
     page = host.get("/metrics").text
-    ended = [one for one in page.splitlines() if "_turns_total" in one and f'"{agent}"' in one]
-    return page if ended and int(ended[0].split()[-1]) == count else None
+    lines = [line for line in page.splitlines() if "_turns_total" in line and f'"{agent}"' in line]
+    return page if lines and int(lines[0].split()[-1]) == count else None
 
 
 def test_names_of_models_are_redacted(host: AgentHost):
@@ -54,8 +54,8 @@ def test_names_of_models_are_redacted(host: AgentHost):
     assert turn["model"] == "tuned [redacted]"
     base = "/agents/Redacted/sessions/s"
     paths = (base, f"{base}?view=context", f"{base}/export", f"{base}/turns/{turn['turn_id']}")
-    shown = [host.get(path).text for path in (*paths, f"{paths[-1]}/steps", f"{paths[-1]}/calls")]
+    views = [host.get(path).text for path in (*paths, f"{paths[-1]}/steps", f"{paths[-1]}/calls")]
     page = wait_until(lambda: series_of(host, "Redacted", 2))
-    assert [MAIL in one for one in (*shown, page)] == [False] * 7
+    assert [MAIL in text for text in (*views, page)] == [False] * 7
     assert 'model="tuned [redacted]"' in page
-    assert json.loads(shown[0])["messages"]
+    assert json.loads(views[0])["messages"]

@@ -13,13 +13,13 @@ from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
 
 
-def started(host: AgentHost, name: str, value: Any) -> str:
+def start_orchestration(host: AgentHost, name: str, value: Any) -> str:
     """Start an orchestration; gives the URL of its status."""
-    answer = requests.post(f"{host.management}/orchestrators/{name}", json=value, timeout=60).json()
-    return f"{host.management}/instances/{answer['id']}"
+    response = requests.post(f"{host.management}/orchestrators/{name}", json=value, timeout=60).json()
+    return f"{host.management}/instances/{response['id']}"
 
 
-def ended(status_url: str) -> dict[str, Any]:
+def wait_for_end(status_url: str) -> dict[str, Any]:
     """Wait for an orchestration's end."""
     states = {"Completed", "Failed", "Terminated"}
     return wait_until(
@@ -27,12 +27,12 @@ def ended(status_url: str) -> dict[str, Any]:
     )
 
 
-def waiting(host: AgentHost, session: str, agent: str = "Payer") -> dict[str, Any]:
+def wait_for_approval(host: AgentHost, session: str, agent: str = "Payer") -> dict[str, Any]:
     """Wait until the turn of a session waits for a person; gives it as `run` would."""
 
     def turn() -> dict[str, Any] | None:
-        seen = host.get(f"/agents/{agent}/sessions/{session}")
-        if not seen.ok or not (turn_id := seen.json()["running_turn_id"]):
+        response = host.get(f"/agents/{agent}/sessions/{session}")
+        if not response.ok or not (turn_id := response.json()["running_turn_id"]):
             return None
         url = f"{host.url}/api/agents/{agent}/sessions/{session}/turns/{turn_id}"
         now = requests.get(url, timeout=60).json()
@@ -45,16 +45,16 @@ def test_an_approval_suspends_an_orchestration(people: AgentHost, model: Practic
     """Agents of ``get_agent`` wait at the same time, each for its person, and give whole responses to the caller."""
     model.plan(pays(1), {"text": "Paid."}, by_round=True, user_text="pay")
     first, second = (f"s-{uuid4().hex}" for _ in range(2))
-    status_url = started(people, "pay_bills", {"sessions": [first, second]})
-    turns = [waiting(people, session) for session in (first, second)]
+    status_url = start_orchestration(people, "pay_bills", {"sessions": [first, second]})
+    turns = [wait_for_approval(people, session) for session in (first, second)]
     assert requests.get(status_url, timeout=60).json()["runtimeStatus"] == "Running"
     assert book.read_text() == ""
     assert approve(turns[0], yes(turns[0]["pending_approvals"][0])).status_code == 200
-    answer = yes(turns[1]["pending_approvals"][0])
-    told = {"turn_id": turns[1]["turn_id"], "answer": answer}
+    approval = yes(turns[1]["pending_approvals"][0])
+    approval_input = {"turn_id": turns[1]["turn_id"], "answer": approval}
     model.plan({"text": '{"paid": 1.0}'}, user_text="and?")
-    assert people.orchestrate("approve_as_told", told)["output"] == "raised"
-    status = ended(status_url)
+    assert people.orchestrate("approve_as_told", approval_input)["output"] == "raised"
+    status = wait_for_end(status_url)
     assert status["runtimeStatus"] == "Completed", status
     output = status["output"]
     assert (output["texts"], output["paid"]) == (["Paid.", "Paid."], 1.0)
@@ -63,31 +63,31 @@ def test_an_approval_suspends_an_orchestration(people: AgentHost, model: Practic
     assert len(people.session("Payer", first)["messages"]) == 6
 
 
-def test_an_orchestration_that_waits_survives_a_crash(lives, model: PracticeModel, tmp_path):
+def test_a_pending_orchestration_survives_a_crash(lives, model: PracticeModel, tmp_path):
     """After SIGKILL, the person's answer completes the turn and the orchestration; the model is asked twice."""
     model.plan(pays(2), {"text": "Paid."})
     life = lives(PEOPLE)
-    status_url = started(life.host, "pay_or_say_why", {"session": "s"})
-    waiting(life.host, "s")
+    status_url = start_orchestration(life.host, "pay_or_say_why", {"session": "s"})
+    wait_for_approval(life.host, "s")
     host = life.crash()
-    turn = waiting(host, "s")
+    turn = wait_for_approval(host, "s")
     assert approve(turn, yes(turn["pending_approvals"][0])).status_code == 200
-    assert ended(f"{host.management}{status_url.rpartition('durabletask')[2]}")["output"] == "Paid."
+    assert wait_for_end(f"{host.management}{status_url.rpartition('durabletask')[2]}")["output"] == "Paid."
     assert ((tmp_path / "ledger.txt").read_text(), len(model.requests())) == ("paid 2.0\n", 2)
 
 
-def test_a_denial_is_an_answer_and_a_cancel_fails_the_task(people: AgentHost, model: PracticeModel, book):
+def test_a_denial_is_a_result_and_a_cancel_fails_the_task(people: AgentHost, model: PracticeModel, book):
     """The orchestration gets what the model says to a denial, and the reason when the turn is cancelled."""
     model.plan(pays(1), {"text": "Not paid."})
     session = f"s-{uuid4().hex}"
-    status_url = started(people, "pay_or_say_why", {"session": session})
-    turn = waiting(people, session)
+    status_url = start_orchestration(people, "pay_or_say_why", {"session": session})
+    turn = wait_for_approval(people, session)
     assert approve(turn, no(turn["pending_approvals"][0])).status_code == 200
-    assert ended(status_url)["output"] == "Not paid."
+    assert wait_for_end(status_url)["output"] == "Not paid."
     model.plan(pays(1))
-    status_url = started(people, "pay_or_say_why", {"session": session})
-    assert cancel(waiting(people, session)).status_code == 202
-    output = ended(status_url)["output"]
+    status_url = start_orchestration(people, "pay_or_say_why", {"session": session})
+    assert cancel(wait_for_approval(people, session)).status_code == 202
+    output = wait_for_end(status_url)["output"]
     assert output.startswith("failed: ")
     assert "cancelled" in output
     assert book.read_text() == ""
@@ -98,25 +98,25 @@ def test_a_turn_by_hand_needs_an_agent_and_a_message(people: AgentHost, model: P
     model.plan({"text": "Hi."}, times=3)
     output = people.orchestrate("ask_by_hand", {"agent": "Talker", "message": "hello"})["output"]
     assert (output["status"], output["text"]) == ("completed", "Hi.")
-    (found,) = [
+    (summary,) = [
         session
         for session in people.get("/agents/Talker/sessions").json()["sessions"]
         if output["turn_id"] in people.get(f"/agents/Talker/sessions/{session['session_id']}/export").text
     ]
-    turn = people.get(f"/agents/Talker/sessions/{found['session_id']}/turns/{output['turn_id']}").json()
+    turn = people.get(f"/agents/Talker/sessions/{summary['session_id']}/turns/{output['turn_id']}").json()
     assert (turn["status"], turn["response"]) == ("completed", "Hi.")
     session = f"s-{uuid4().hex}"
-    asked = {"agent": "Talker", "message": "hello", "session_id": session}
-    output = people.orchestrate("ask_by_hand", asked)["output"]
+    turn_input = {"agent": "Talker", "message": "hello", "session_id": session}
+    output = people.orchestrate("ask_by_hand", turn_input)["output"]
     assert output["text"] == "Hi."
     (entry, _) = people.state("Talker", session)["data"]["conversationHistory"]
     assert entry["createdAt"].startswith("20")
-    output = people.orchestrate("run_turn", {"turn_id": f"mine-{session}", "input": asked})["output"]
+    output = people.orchestrate("run_turn", {"turn_id": f"mine-{session}", "input": turn_input})["output"]
     assert (output["turn_id"], output["message_count"]) == (f"mine-{session}", 4)
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("turn_input", "sentence"),
     [
         (None, "give an object with 'agent' and 'message'"),
         (["x"], "give an object with 'agent' and 'message'"),
@@ -129,11 +129,11 @@ def test_a_turn_by_hand_needs_an_agent_and_a_message(people: AgentHost, model: P
         ({"agent": "Talker", "message": "hi", "options": []}, "'options' is list: give an object"),
     ],
 )
-def test_what_is_no_turn_is_told(people: AgentHost, model: PracticeModel, given, sentence: str):
+def test_an_invalid_turn_input_is_reported(people: AgentHost, model: PracticeModel, turn_input, sentence: str):
     """A garbage input fails the orchestration with a sentence, and is no turn for the routes."""
     instance = f"bad-{uuid4().hex}"
-    people.orchestrate("run_turn", {"turn_id": instance, "input": given})
-    status = ended(f"{people.management}/instances/{instance}")
+    people.orchestrate("run_turn", {"turn_id": instance, "input": turn_input})
+    status = wait_for_end(f"{people.management}/instances/{instance}")
     assert status["runtimeStatus"] == "Failed"
     assert sentence in status["output"]
     assert people.get(f"/agents/Talker/sessions/s/turns/{instance}").status_code == 404
@@ -141,6 +141,6 @@ def test_what_is_no_turn_is_told(people: AgentHost, model: PracticeModel, given,
 
 
 def test_an_agent_that_is_not_hosted_fails_its_turn(people: AgentHost):
-    """A turn for an agent that the app does not have ends as failed, and says so."""
+    """A turn for an agent that the app does not have fails with the reason."""
     output = people.orchestrate("ask_by_hand", {"agent": "Nobody", "message": "hi"})
     assert "dafx-nobody" in output["output"]["error"]["message"]

@@ -21,7 +21,7 @@ from tests.durable_agent_host.test_scenarios_approvals import approve, ended_tur
 from tests.kit import RECORDINGS, AgentHost, start_host
 from tests.processes import wait_until
 
-OTHERS = Path(__file__).parent / "apps" / "others"
+OTHERS_APP = Path(__file__).parent / "apps" / "others"
 
 
 class Site:
@@ -35,16 +35,16 @@ class Site:
     def start(self) -> AgentHost:
         """Start a host on the same data as before."""
         env = {"SERVICE_URL": self.service.url, "LEDGER": str(self._folder / "ledger.txt")}
-        self.host = start_host(self._folder / "data", None, app=OTHERS, **env)
+        self.host = start_host(self._folder / "data", None, app=OTHERS_APP, **env)
         return self.host
 
     @property
-    def called(self) -> list[list]:
+    def tool_calls(self) -> list[list]:
         """The calls of tools, each with its name and arguments."""
         ledger = self._folder / "ledger.txt"
         return [json.loads(line) for line in ledger.read_text().splitlines()] if ledger.exists() else []
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Wipe out what was written down and what was asked."""
         (self._folder / "ledger.txt").write_text("")
         self.service.forget()
@@ -53,32 +53,37 @@ class Site:
 @pytest.fixture(scope="module")
 def _site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with scripted_service() as service:
-        one = Site(tmp_path_factory.mktemp("others"), service)
-        yield one
-        one.host.kill()
+        site = Site(tmp_path_factory.mktemp("others"), service)
+        yield site
+        site.host.kill()
 
 
 @pytest.fixture
 def site(_site: Site) -> Site:
     """The site, with nothing written down and nothing asked."""
-    _site.forget()
+    _site.reset()
     return _site
 
 
-def chat_call(call_id, name, *pieces):
+def chat_call(call_id, name, *fragments):
     """Deltas of a tool call of Chat Completions, the arguments in pieces."""
-    opened = {"index": 0, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
-    return [{"tool_calls": [one]} for one in (opened, *({"index": 0, "function": {"arguments": p}} for p in pieces))]
+    first = {"index": 0, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
+    return [
+        {"tool_calls": [call]}
+        for call in (first, *({"index": 0, "function": {"arguments": fragment}} for fragment in fragments))
+    ]
 
 
 def calling(agent, name, arguments):
     """The answer of an agent's service that calls a tool."""
     text = json.dumps(arguments)
-    pieces = text[:4], text[4:9], text[9:]
+    fragments = text[:4], text[4:9], text[9:]
     if agent == "Claude":
-        return anthropic_answer(anthropic_text("I call."), anthropic_call("toolu_01", name, *pieces), stop="tool_use")
+        return anthropic_answer(
+            anthropic_text("I call."), anthropic_call("toolu_01", name, *fragments), stop="tool_use"
+        )
     if agent == "Chatter":
-        return chat_answer(*chat_call("call_1", name, *pieces), finish="tool_calls")
+        return chat_answer(*chat_call("call_1", name, *fragments), finish="tool_calls")
     call = {"functionCall": {"id": "g1", "name": name, "args": arguments}, "thoughtSignature": "c2lnbmVk"}
     return gemini_answer(call)
 
@@ -90,24 +95,24 @@ def saying(agent, text):
     return chat_answer({"content": text}) if agent == "Chatter" else gemini_answer({"text": text})
 
 
-SERVED = {"Claude": "claude", "Chatter": "chat", "Gemini": "gemini"}
-AGENTS = tuple(SERVED)
+MODEL_PREFIXES = {"Claude": "claude", "Chatter": "chat", "Gemini": "gemini"}
+AGENTS = tuple(MODEL_PREFIXES)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_tool_that_a_person_approved_runs_with_the_arguments_that_were_shown(site: Site, agent):
+def test_an_approved_tool_runs_with_the_displayed_arguments(site: Site, agent):
     """The call that waits, the call that runs and the call that the model sees again have the same arguments."""
     pair = {"source": "USD", "target": "EUR"}
     site.service.play(calling(agent, "convert", pair), saying(agent, "Done."))
-    waits = site.host.run(agent, {"message": "convert"})
-    assert waits.status_code == 202, waits.text
-    (call,) = waits.json()["pending_approvals"]
+    response = site.host.run(agent, {"message": "convert"})
+    assert response.status_code == 202, response.text
+    (call,) = response.json()["pending_approvals"]
     assert (call["name"], call["arguments"]) == ("convert", pair)
-    assert approve(waits.json(), yes(call)).status_code == 200
-    ended = wait_until(lambda: ended_turn(waits.json()))
-    assert (ended["status"], ended["response"].endswith("Done.")) == ("completed", True), ended
-    assert ended["model"] == f"{SERVED[agent]}-served-1"
-    assert site.called == [["convert", pair]]
+    assert approve(response.json(), yes(call)).status_code == 200
+    final_turn = wait_until(lambda: ended_turn(response.json()))
+    assert (final_turn["status"], final_turn["response"].endswith("Done.")) == ("completed", True), final_turn
+    assert final_turn["model"] == f"{MODEL_PREFIXES[agent]}-served-1"
+    assert site.tool_calls == [["convert", pair]]
     assert len(site.service.bodies) == 2
     sent = json.dumps(site.service.bodies[-1]).replace("\\", "")
     assert json.dumps(pair) in sent, sent
@@ -119,21 +124,21 @@ def test_an_idempotent_tool_has_its_arguments_after_a_crash(site: Site, agent):
     site.service.play(calling(agent, "linger", {"text": "größer"}), saying(agent, "Done."))
     body = {"message": "linger", "session_id": f"crash-{agent}"}
     turn = site.host.run(agent, body, headers={"x-ms-wait-for-response": "false"}).json()
-    wait_until(lambda: site.called)
+    wait_until(lambda: site.tool_calls)
     site.host.kill()
     host = site.start()
     url = f"{host.url}/api/agents/{agent}/sessions/crash-{agent}/turns/{turn['turn_id']}"
-    ended = host.end_of_turn(url)
-    assert ended["status"] == "completed", ended
-    assert site.called == [["linger", {"text": "größer"}]] * 2
+    final_turn = host.end_of_turn(url)
+    assert final_turn["status"] == "completed", final_turn
+    assert site.tool_calls == [["linger", {"text": "größer"}]] * 2
     assert len(site.service.bodies) == 2
 
 
 def problems(site: Site, agent, session):
     """What ``verify`` says of a session."""
-    answer = site.host.get(f"/agents/{agent}/sessions/{session}/verify")
-    assert answer.ok, answer.text
-    return [problem["problem"] for problem in answer.json()["problems"]]
+    response = site.host.get(f"/agents/{agent}/sessions/{session}/verify")
+    assert response.ok, response.text
+    return [problem["problem"] for problem in response.json()["problems"]]
 
 
 def test_reasoning_that_a_chat_service_wants_back_is_no_problem(site: Site):
@@ -147,40 +152,43 @@ def test_reasoning_that_a_chat_service_wants_back_is_no_problem(site: Site):
     assert site.host.post(f"/agents/Chatter/sessions/{session}/repair", b"").json()["changes"] == []
     for _ in range(2):
         assert site.host.run("Chatter", {"message": "and on", "session_id": session}).ok
-        sent = [one.get("reasoning_details") for one in site.service.bodies[-1]["messages"]]
+        sent = [message.get("reasoning_details") for message in site.service.bodies[-1]["messages"]]
         assert details in sent
 
 
 @pytest.mark.parametrize("kind", ["server_tool_use", "mcp_tool_use"])
-def test_a_call_of_the_providers_own_tool_without_its_result_is_left_out(site: Site, kind):
+def test_a_provider_tool_call_without_its_result_is_not_sent(site: Site, kind):
     """Anthropic refuses such a conversation for ever, so the call is not sent; the record keeps it until a repair."""
-    opened, deltas = anthropic_call("srvtoolu_01", "web_search", '{"query":', '"x"}', kind=kind)
-    opened |= {"server_name": "wiki"} if kind == "mcp_tool_use" else {}
-    site.service.play(anthropic_answer(anthropic_text("I search."), (opened, deltas)))
+    call_start, deltas = anthropic_call("srvtoolu_01", "web_search", '{"query":', '"x"}', kind=kind)
+    call_start |= {"server_name": "wiki"} if kind == "mcp_tool_use" else {}
+    site.service.play(anthropic_answer(anthropic_text("I search."), (call_start, deltas)))
     site.service.play(saying("Claude", "And on."))
     session = f"open-{kind}"
     assert site.host.run("Claude", {"message": "search", "session_id": session}).ok
     assert "srvtoolu_01" in site.host.get(f"/agents/Claude/sessions/{session}").text
     site.service.play(saying("Claude", "And on."))
     assert site.host.run("Claude", {"message": "and on", "session_id": session}).ok
-    repaired = site.host.post(f"/agents/Claude/sessions/{session}/repair", b"")
-    assert repaired.ok, repaired.text
+    repair = site.host.post(f"/agents/Claude/sessions/{session}/repair", b"")
+    assert repair.ok, repair.text
     assert problems(site, "Claude", session) == []
-    said = [(one["role"], [part.get("text") for part in one["content"]]) for one in site.service.bodies[-1]["messages"]]
-    assert said == [("user", ["search"]), ("assistant", ["I search."]), ("user", ["and on"])]
+    messages = [
+        (message["role"], [part.get("text") for part in message["content"]])
+        for message in site.service.bodies[-1]["messages"]
+    ]
+    assert messages == [("user", ["search"]), ("assistant", ["I search."]), ("user", ["and on"])]
 
 
-def signed(kind, number, **fields):
+def signed_part(kind, index, **fields):
     """A part of Gemini with a signature that only it has."""
-    return {kind: {"id": f"hosted-{number}"} | fields, "thoughtSignature": base64.b64encode(b"s" * number).decode()}
+    return {kind: {"id": f"hosted-{index}"} | fields, "thoughtSignature": base64.b64encode(b"s" * index).decode()}
 
 
-def search(number):
+def search(index):
     """A call of Google's own search and its answer, each signed."""
-    answer = {"search_suggestions": "<b>größer</b>", "results": [{"n": 1.5}]}
+    result = {"search_suggestions": "<b>größer</b>", "results": [{"n": 1.5}]}
     return (
-        signed("toolCall", number, toolType="GOOGLE_SEARCH_WEB", args={"queries": ["größer 😀"]}),
-        signed("toolResponse", number, toolType="GOOGLE_SEARCH_WEB", response=answer),
+        signed_part("toolCall", index, toolType="GOOGLE_SEARCH_WEB", args={"queries": ["größer 😀"]}),
+        signed_part("toolResponse", index, toolType="GOOGLE_SEARCH_WEB", response=result),
     )
 
 
@@ -189,10 +197,10 @@ SUMMARY = {"text": "I think.", "thought": True}
 
 def searched_conversation(service: ScriptedService):
     """Script three turns with hosted searches and a function's call, of five requests."""
-    look = {"functionCall": {"id": "f1", "name": "look_up", "args": {"word": "a"}}, "thoughtSignature": "c2lnbmVk"}
+    lookup = {"functionCall": {"id": "f1", "name": "look_up", "args": {"word": "a"}}, "thoughtSignature": "c2lnbmVk"}
     metadata = {"functionCall": {"id": "f2", "name": "look_up", "args": {}}, "partMetadata": {"a": [1]}}
     service.play(
-        gemini_answer(SUMMARY, *search(1), {"text": "Let me see."}, look, metadata),
+        gemini_answer(SUMMARY, *search(1), {"text": "Let me see."}, lookup, metadata),
         gemini_answer(*search(2), {"text": "Here."}),
         gemini_answer({"text": "Twice:"}, *search(3), *search(4)),
         gemini_answer({"text": "Bye."}),
@@ -205,7 +213,7 @@ TEXTS = ("first", "second", "third")
 async def live_bodies(service: ScriptedService):
     """The requests of one process that has the framework alone, and the messages in its memory."""
 
-    def look_up(word: str = "") -> str:
+    def find_word(word: str = "") -> str:
         """Look a word up."""
         return f"found {word}"
 
@@ -214,8 +222,8 @@ async def live_bodies(service: ScriptedService):
 
     searched_conversation(service)
     client = GeminiChatClient(model="m", client=Client(api_key="practice", http_options={"base_url": service.url}))
-    look = FunctionTool(name="look_up", description="Look a word up.", func=look_up)
-    agent, session = Agent(client, "Help.", name="Searcher", tools=[look]), AgentSession()
+    lookup_tool = FunctionTool(name="look_up", description="Look a word up.", func=find_word)
+    agent, session = Agent(client, "Help.", name="Searcher", tools=[lookup_tool]), AgentSession()
     for text in TEXTS:
         await agent.run(text, stream=True, session=session).get_final_response()
     bodies = list(service.bodies)
@@ -251,16 +259,16 @@ async def test_the_hosted_tools_of_gemini_are_sent_back_by_a_new_process(site: S
     assert "toolResponse" in json.dumps(live[-1])
     searched_conversation(site.service)
     for text in TEXTS:
-        answer = site.host.run(agent, {"message": text, "session_id": agent})
-        if answer.status_code == 202:
-            turn = answer.json()
+        response = site.host.run(agent, {"message": text, "session_id": agent})
+        if response.status_code == 202:
+            turn = response.json()
             site.host.kill()
             site.start()
             turn["turn_url"] = turn["turn_url"].replace(turn["turn_url"].split("/api/")[0], site.host.url)
             assert approve(turn, *map(yes, turn["pending_approvals"])).status_code == 200
             assert wait_until(lambda turn=turn: ended_turn(turn))["status"] == "completed"
         else:
-            assert answer.ok, answer.text
+            assert response.ok, response.text
         if text != TEXTS[-1]:
             site.host.kill()
             site.start()
@@ -268,10 +276,10 @@ async def test_the_hosted_tools_of_gemini_are_sent_back_by_a_new_process(site: S
     assert problems(site, agent, agent) == []
 
 
-def test_what_a_stored_part_repeats_of_its_content_is_not_stored(site: Site):
-    """Answers of hosted tools are stored once, whatever their size."""
-    answer = {"results": ["x" * 5000]}
-    part = signed("toolResponse", 1, toolType="GOOGLE_SEARCH_WEB", response=answer)
+def test_hosted_tool_results_are_stored_once(site: Site):
+    """Results of hosted tools are stored once, regardless of their size."""
+    response = {"results": ["x" * 5000]}
+    part = signed_part("toolResponse", 1, toolType="GOOGLE_SEARCH_WEB", response=response)
     site.service.play(gemini_answer(search(1)[0], part, {"text": "Here."}))
     assert site.host.run("Searcher", {"message": "search", "session_id": "large"}).ok
     assert json.dumps(site.host.state("Searcher", "large")).count("xxxxx") == 1000
@@ -279,23 +287,23 @@ def test_what_a_stored_part_repeats_of_its_content_is_not_stored(site: Site):
 
 def comparable(parts):
     """Give parts with their signatures as bytes: there are two alphabets for them."""
-    decoded = []
+    result = []
     for part in parts:
         signature = part.get("thoughtSignature", "").replace("-", "+").replace("_", "/")
-        decoded.append(part | {"thoughtSignature": base64.b64decode(signature + "==")})
-    return decoded
+        result.append(part | {"thoughtSignature": base64.b64decode(signature + "==")})
+    return result
 
 
 @pytest.mark.recordings
 def test_recorded_hosted_tools_go_back_as_the_service_accepted_them(site: Site):
-    """At once and from the store, part by part, signatures of many kilobytes included."""
+    """Immediately and from the store, part by part, including signatures of many kilobytes."""
     folder = RECORDINGS / "gemini" / "multiturn" / "fn-with-builtin-tools"
     if not folder.is_dir():
         pytest.skip("no recordings")
-    given = json.loads((folder / "01.response.json").read_text())["candidates"][0]["content"]["parts"]
-    accepted = json.loads((folder / "02.request.json").read_text())["contents"][1]["parts"]
-    site.service.play(gemini_answer(*given), gemini_answer({"text": "4."}), gemini_answer({"text": "Bye."}))
+    response_parts = json.loads((folder / "01.response.json").read_text())["candidates"][0]["content"]["parts"]
+    request_parts = json.loads((folder / "02.request.json").read_text())["contents"][1]["parts"]
+    site.service.play(gemini_answer(*response_parts), gemini_answer({"text": "4."}), gemini_answer({"text": "Bye."}))
     for text in ("first", "second"):
         assert site.host.run("Searcher", {"message": text, "session_id": "recorded"}).ok
     for body in site.service.bodies[1:]:
-        assert comparable(body["contents"][1]["parts"]) == comparable(accepted)
+        assert comparable(body["contents"][1]["parts"]) == comparable(request_parts)

@@ -12,21 +12,21 @@ import requests
 
 from durable_agent_host.http.routes import ROUTES, Route
 from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, RELATIONS, ROWS, UNKNOWN, send, whole
-from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Place
+from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site
 from tests.kit import start_host
 from tests.processes import wait_until
 
 SECRET = "words that are dan's alone"
-KNOWN = [name for name in RELATIONS if name not in UNKNOWN]
-ASKED: list[Route] = [route for route in ROUTES if ROWS[route.name]]
+KNOWN_CALLERS = [name for name in RELATIONS if name not in UNKNOWN]
+CHECKED_ROUTES: list[Route] = [route for route in ROUTES if ROWS[route.name]]
 RUN = next(route for route in ROUTES if route.name == "http-run")
 
 
-class Keyed(Place):
+class Keyed(Site):
     """The host, which asks for keys; and a session ``desk`` of two, of which the second one's id has leaked."""
 
     keys: dict[str, str]
-    leaked: str
+    leaked_id: str
 
     def manage(self, method: str, path: str, key: str = "", **more: Any) -> requests.Response:
         """Ask the routes of the Durable Task extension."""
@@ -35,25 +35,25 @@ class Keyed(Place):
 
     def state(self, session: str) -> Any:
         """Read what is stored of a session, by its whole id."""
-        answer = self.manage("GET", f"/entities/dafx-Echo/{quote(session, safe='')}", self.keys["system"])
-        return answer.json() if answer.ok else None
+        response = self.manage("GET", f"/entities/dafx-Echo/{quote(session, safe='')}", self.keys["system"])
+        return response.json() if response.ok else None
 
-    def orchestrate(self, name: str, **asked: Any) -> tuple[str, str]:
+    def orchestrate(self, name: str, **arguments: Any) -> tuple[str, str]:
         """Run an orchestration of the app to its end."""
         key = self.keys["system"]
-        started = self.manage("POST", f"/orchestrators/{name}", key, json=asked).json()["id"]
-        ended = {"Completed", "Failed"}
+        instance_id = self.manage("POST", f"/orchestrators/{name}", key, json=arguments).json()["id"]
+        final_statuses = {"Completed", "Failed"}
 
         def status() -> tuple[str, str] | None:
-            now = self.manage("GET", f"/instances/{started}", key).json()
-            return (now["runtimeStatus"], str(now["output"])) if now["runtimeStatus"] in ended else None
+            now = self.manage("GET", f"/instances/{instance_id}", key).json()
+            return (now["runtimeStatus"], str(now["output"])) if now["runtimeStatus"] in final_statuses else None
 
         return wait_until(status)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
-    """An app whose callers have names of their own, on a host that asks for keys."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
+    """An app whose callers have their own session names, on a host that requires keys."""
     data, ledger = tmp_path_factory.mktemp("hostile") / "data", tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
     env = {"LEDGER": str(ledger), "DURABLE_AGENT_HOST_SESSION_NAMES": "own"}
@@ -62,77 +62,81 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
         it = Keyed(host, data, ledger)
         it.keys = json.loads((data / "keys.json").read_text())
         assert it.run("ada@contoso", "hi", "desk").ok
-        begun = it.run("dan@contoso", SECRET, "desk")
-        it.turn_id = begun.headers["x-ms-turn-id"]
+        response = it.run("dan@contoso", SECRET, "desk")
+        it.turn_id = response.headers["x-ms-turn-id"]
         assert it.ask("POST", f"{SESSIONS}/desk/files?name=a.txt", "dan@contoso", data=b"a file").ok
-        listed = it.manage("GET", "/entities/dafx-Echo", it.keys["system"]).json()
-        (it.leaked,) = [one["entityId"]["key"] for one in listed if one["entityId"]["key"].endswith("~desk")]
+        entities = it.manage("GET", "/entities/dafx-Echo", it.keys["system"]).json()
+        (it.leaked_id,) = [
+            entity["entityId"]["key"] for entity in entities if entity["entityId"]["key"].endswith("~desk")
+        ]
         yield it
     finally:
         host.stop()
 
 
-@pytest.mark.parametrize("relation", KNOWN)
-def test_an_id_that_has_leaked_is_one_that_never_was(place: Keyed, relation: str):
-    """On every route, mark and name of somebody else's session are answered as a name that nobody has."""
-    who, stored = RELATIONS[relation], place.state(place.leaked)
+@pytest.mark.parametrize("relation", KNOWN_CALLERS)
+def test_a_leaked_id_is_an_unknown_id(site: Keyed, relation: str):
+    """On every route, id and name of another caller's session get the response of an unknown name."""
+    headers, before = RELATIONS[relation], site.state(site.leaked_id)
 
     def compare(route: Route) -> None:
-        for session, nobodys in ((place.leaked, "0" * 16 + "~desk"), ("desk", "n0ne")):
-            real = {"session": session, "turn": place.turn_id, "file": FILE}
+        for session, nobodys in ((site.leaked_id, "0" * 16 + "~desk"), ("desk", "n0ne")):
+            real = {"session": session, "turn": site.turn_id, "file": FILE}
             never = {"session": nobodys, "turn": uuid4().hex, "file": "0" * 64}
-            given, other = send(place.host, route, real, who), send(place.host, route, never, who)
-            assert given.status_code == 404, (route.name, given.text)
-            assert whole(given, real) == whole(other, never)
+            response, other = send(site.host, route, real, headers), send(site.host, route, never, headers)
+            assert response.status_code == 404, (route.name, response.text)
+            assert whole(response, real) == whole(other, never)
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(compare, [route for route in ASKED if route.name not in BEGINNERS]))
-    assert place.state(place.leaked) == stored
+        list(pool.map(compare, [route for route in CHECKED_ROUTES if route.name not in BEGINNERS]))
+    assert site.state(site.leaked_id) == before
 
 
-@pytest.mark.parametrize("relation", KNOWN)
-def test_no_session_is_begun_under_an_id_that_looks_marked(place: Keyed, relation: str):
+@pytest.mark.parametrize("relation", KNOWN_CALLERS)
+def test_no_session_starts_under_a_marked_id(site: Keyed, relation: str):
     """A turn, an upload, an import and a fork under one are a 400, whether or not it has leaked: it blocks no name."""
-    who, stored = RELATIONS[relation], place.state(place.leaked)
+    headers, before = RELATIONS[relation], site.state(site.leaked_id)
     nobodys = f"{uuid4().hex[:16]}~desk"
-    for route in (route for route in ASKED if route.name in BEGINNERS):
-        one, other = (send(place.host, route, {"session": session}, who) for session in (place.leaked, nobodys))
-        assert (one.status_code, other.status_code) == (400, 400), (route.name, one.text, other.text)
-        assert whole(one, {"session": place.leaked}) == whole(other, {"session": nobodys})
+    for route in (route for route in CHECKED_ROUTES if route.name in BEGINNERS):
+        response, other = (
+            send(site.host, route, {"session": session}, headers) for session in (site.leaked_id, nobodys)
+        )
+        assert (response.status_code, other.status_code) == (400, 400), (route.name, response.text, other.text)
+        assert whole(response, {"session": site.leaked_id}) == whole(other, {"session": nobodys})
     source = f"source-{uuid4().hex}"
-    assert send(place.host, RUN, {"session": source}, who).ok
-    for session in (place.leaked, nobodys):
-        fork = place.ask("POST", f"{SESSIONS}/{source}/fork", "", headers=dict(who), json={"session_id": session})
+    assert send(site.host, RUN, {"session": source}, headers).ok
+    for session in (site.leaked_id, nobodys):
+        fork = site.ask("POST", f"{SESSIONS}/{source}/fork", "", headers=dict(headers), json={"session_id": session})
         assert fork.status_code == 400, fork.text
-        assert place.ask("GET", f"{SESSIONS}/{session}", "", headers=dict(who)).status_code == 404
-    assert place.state(place.leaked) == stored
+        assert site.ask("GET", f"{SESSIONS}/{session}", "", headers=dict(headers)).status_code == 404
+    assert site.state(site.leaked_id) == before
 
 
-def test_an_orchestration_reaches_the_session_of_whom_it_carries(place: Keyed):
-    """By the name where it is the first one's, by the whole id where it is taken; and never somebody else's."""
-    assert place.orchestrate("pass_on", principal="kim@a", session="carried") == ("Completed", "hello")
-    assert place.ask("GET", f"{SESSIONS}/carried", "kim@a").json()["message_count"] == 2
-    assert place.run("kim@a", "by HTTP", "carried").ok
-    assert place.ask("GET", f"{SESSIONS}/carried", "kim@a").json()["message_count"] == 4
-    assert place.run("lee@b", "mine", "carried").ok
-    assert place.orchestrate("pass_on", principal="dan@contoso", session=place.leaked) == ("Completed", "hello")
-    assert place.ask("GET", f"{SESSIONS}/desk", "dan@contoso").json()["message_count"] == 4
+def test_an_orchestration_reaches_the_session_of_its_principal(site: Keyed):
+    """By the name for its first owner, by the full id for the second; never another caller's session."""
+    assert site.orchestrate("pass_on", principal="kim@a", session="carried") == ("Completed", "hello")
+    assert site.ask("GET", f"{SESSIONS}/carried", "kim@a").json()["message_count"] == 2
+    assert site.run("kim@a", "by HTTP", "carried").ok
+    assert site.ask("GET", f"{SESSIONS}/carried", "kim@a").json()["message_count"] == 4
+    assert site.run("lee@b", "mine", "carried").ok
+    assert site.orchestrate("pass_on", principal="dan@contoso", session=site.leaked_id) == ("Completed", "hello")
+    assert site.ask("GET", f"{SESSIONS}/desk", "dan@contoso").json()["message_count"] == 4
     request = {"message": "hi", "correlationId": uuid4().hex, "principal": "lee", "tenant": "b"}
-    for session in ("carried", place.leaked):
-        status, said = place.orchestrate("pass_on", principal="lee@b", session=session)
-        assert (status, f"has no session '{session}'" in said) == ("Failed", True)
-        status, said = place.orchestrate("call_session", session=session, request=request)
-        assert (status, f"has no session '{session}'" in said) == ("Failed", True)
-    assert place.ask("GET", f"{SESSIONS}/carried", "lee@b").json()["message_count"] == 2
+    for session in ("carried", site.leaked_id):
+        status, output = site.orchestrate("pass_on", principal="lee@b", session=session)
+        assert (status, f"has no session '{session}'" in output) == ("Failed", True)
+        status, output = site.orchestrate("call_session", session=session, request=request)
+        assert (status, f"has no session '{session}'" in output) == ("Failed", True)
+    assert site.ask("GET", f"{SESSIONS}/carried", "lee@b").json()["message_count"] == 2
 
 
-def test_routes_of_the_host_need_the_system_key(place: Keyed):
+def test_routes_of_the_host_need_the_system_key(site: Keyed):
     """Who is known to the app, or has a key of its functions, reads and changes nothing there; no answer has a key."""
-    session, turn = f"/entities/dafx-Echo/{quote(place.leaked, safe='')}", f"/instances/{place.turn_id}"
-    missing = place.manage("GET", "/instances/there-is-none", "wrong")
+    session, turn = f"/entities/dafx-Echo/{quote(site.leaked_id, safe='')}", f"/instances/{site.turn_id}"
+    missing = site.manage("GET", "/instances/there-is-none", "wrong")
     assert (missing.status_code, "x-functions-key" in missing.json()["detail"]) == (401, True)
-    stored = place.state(place.leaked)
-    for key in ("", place.keys["function"], "wrong"):
+    before = site.state(site.leaked_id)
+    for key in ("", site.keys["function"], "wrong"):
         for method, path in (
             ("GET", "/entities/dafx-Echo"),
             ("GET", session),
@@ -145,9 +149,13 @@ def test_routes_of_the_host_need_the_system_key(place: Keyed):
             ("DELETE", "/instances?createdTimeFrom=2000-01-01T00:00:00Z"),
             ("POST", "/orchestrators/pass_on"),
         ):
-            answer = place.manage(method, path, key, json={} if method == "POST" else None)
-            assert (answer.status_code, answer.content) == (401, missing.content), (method, path, answer.text)
-    assert place.state(place.leaked) == stored
-    accepted = place.run("dan@contoso", "hi", "keyless", x_ms_wait_for_response="false")
-    said = accepted.text + str(accepted.headers) + place.ask("POST", "/workflow/shouting/run", "dan", json="hi").text
-    assert not [name for name, key in place.keys.items() if key in said]
+            response = site.manage(method, path, key, json={} if method == "POST" else None)
+            assert (response.status_code, response.content) == (401, missing.content), (method, path, response.text)
+    assert site.state(site.leaked_id) == before
+    turn_response = site.run("dan@contoso", "hi", "keyless", x_ms_wait_for_response="false")
+    text = (
+        turn_response.text
+        + str(turn_response.headers)
+        + site.ask("POST", "/workflow/shouting/run", "dan", json="hi").text
+    )
+    assert not [name for name, key in site.keys.items() if key in text]

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Place, call_tool
+from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site, call_tool
 from tests.kit import AgentHost, Lives, hosted
 from tests.processes import wait_until
 
@@ -27,134 +27,136 @@ def notes(data: Path, change: str | None = None) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """An app whose sessions have owners."""
     data, ledger = tmp_path_factory.mktemp("lists"), tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
     with hosted(data, None, app=APP, LEDGER=str(ledger)) as running:
-        yield Place(running, data, ledger)
+        yield Site(running, data, ledger)
 
 
-def listed(place: Place, who: str) -> list[str]:
-    """Give the ids in somebody's list."""
-    return [one["session_id"] for one in place.ask("GET", SESSIONS, who).json()["sessions"]]
+def list_sessions(site: Site, caller: str) -> list[str]:
+    """List the ids of a caller's sessions."""
+    return [session["session_id"] for session in site.ask("GET", SESSIONS, caller).json()["sessions"]]
 
 
-def test_every_way_to_begin_a_session_leads_into_the_list(place: Place):
+def test_every_way_to_begin_a_session_leads_into_the_list(site: Site):
     """Runs, tools, orchestrations, entity calls, forks, imports: newest first, and gone when they are deleted."""
-    who = f"lea-{uuid4().hex}"
-    assert place.run(who, "hi", "of-a-run").ok
-    assert place.run(who, "hi", "of-an-accepted-run", x_ms_wait_for_response="false").status_code == 202
-    assert not call_tool(place.host, who, query="hi", sessionId="of-a-tool").get("isError")
-    assert place.host.orchestrate("pass_on", {"principal": who, "session": "of-a-turn"})["output"] == "hello"
-    request = {"message": "hi", "correlationId": uuid4().hex, "principal": who}
-    called = place.host.orchestrate("call_session", {"session": "of-an-entity", "request": request})
-    assert called["runtimeStatus"] == "Completed"
-    assert place.ask("POST", f"{SESSIONS}/of-a-run/fork", who, json={"session_id": "of-a-fork"}).ok
-    assert place.ask("POST", f"{SESSIONS}/of-an-import/import", who, json=EMPTY).ok
+    caller = f"lea-{uuid4().hex}"
+    assert site.run(caller, "hi", "of-a-run").ok
+    assert site.run(caller, "hi", "of-an-accepted-run", x_ms_wait_for_response="false").status_code == 202
+    assert not call_tool(site.host, caller, query="hi", sessionId="of-a-tool").get("isError")
+    assert site.host.orchestrate("pass_on", {"principal": caller, "session": "of-a-turn"})["output"] == "hello"
+    request = {"message": "hi", "correlationId": uuid4().hex, "principal": caller}
+    result = site.host.orchestrate("call_session", {"session": "of-an-entity", "request": request})
+    assert result["runtimeStatus"] == "Completed"
+    assert site.ask("POST", f"{SESSIONS}/of-a-run/fork", caller, json={"session_id": "of-a-fork"}).ok
+    assert site.ask("POST", f"{SESSIONS}/of-an-import/import", caller, json=EMPTY).ok
     names = {"of-a-run", "of-an-accepted-run", "of-a-tool", "of-a-turn", "of-an-entity", "of-a-fork", "of-an-import"}
-    wait_until(lambda: names == set(listed(place, who)))
-    assert listed(place, f"{who}@elsewhere") == []
-    found = place.ask("GET", SESSIONS, who, params={"details": "true"}).json()["sessions"]
-    times = [one["last_used_at"] for one in found]
+    wait_until(lambda: names == set(list_sessions(site, caller)))
+    assert list_sessions(site, f"{caller}@elsewhere") == []
+    sessions = site.ask("GET", SESSIONS, caller, params={"details": "true"}).json()["sessions"]
+    times = [session["last_used_at"] for session in sessions]
     assert times == sorted(times, reverse=True)
     assert all(times[:-1])
     for name in names:
-        wait_until(lambda name=name: place.ask("DELETE", f"{SESSIONS}/{name}", who).status_code == 200)
-        assert name not in listed(place, who)
-    assert not [note for note in notes(place.data) if note.rpartition("@")[2] in names]
+        wait_until(lambda name=name: site.ask("DELETE", f"{SESSIONS}/{name}", caller).status_code == 200)
+        assert name not in list_sessions(site, caller)
+    assert not [holder for holder in notes(site.data) if holder.rpartition("@")[2] in names]
 
 
-def test_a_name_is_in_the_list_of_whoever_has_it_now(place: Place):
-    """A session that is deleted and begun by another is the other's alone; begun again by the first, the first's."""
-    for who, other in (("nia", "noa"), ("noa", "nia"), ("nia", "noa")):
-        assert place.run(who, "hi", "handed-on").ok
-        assert "handed-on" in listed(place, who)
-        assert "handed-on" not in listed(place, other)
-        assert place.ask("DELETE", f"{SESSIONS}/handed-on", who).ok
+def test_a_name_is_in_the_list_of_its_current_owner(site: Site):
+    """A session that is deleted and created by another caller is only in that caller's list, and back again."""
+    for caller, other in (("nia", "noa"), ("noa", "nia"), ("nia", "noa")):
+        assert site.run(caller, "hi", "handed-on").ok
+        assert "handed-on" in list_sessions(site, caller)
+        assert "handed-on" not in list_sessions(site, other)
+        assert site.ask("DELETE", f"{SESSIONS}/handed-on", caller).ok
 
 
-def test_notes_prove_nothing(place: Place):
-    """A note that says of somebody else's session that it is one's own puts it into no list."""
-    assert place.run("ola", "hi", "of-ola").ok
-    assert place.run("pia", "hi", "of-pia").ok
+def test_notes_prove_nothing(site: Site):
+    """A forged owner entry for another caller's session puts it into no list."""
+    assert site.run("ola", "hi", "of-ola").ok
+    assert site.run("pia", "hi", "of-pia").ok
     wrong = "SELECT home, replace(holder, 'of-pia', 'of-ola'), held_at FROM holders WHERE holder LIKE '%of-pia'"
-    notes(place.data, f"INSERT INTO holders {wrong}")
-    assert listed(place, "pia") == ["of-pia"]
+    notes(site.data, f"INSERT INTO holders {wrong}")
+    assert list_sessions(site, "pia") == ["of-pia"]
 
 
-def test_a_note_that_is_missing_is_made_up_for(tmp_path: Path):
+def test_a_missing_owner_entry_is_restored(tmp_path: Path):
     """A session without one gets it with its next turn in another process."""
     lives = Lives(tmp_path / "data", None, app=APP, LEDGER=str(tmp_path / "asked.txt"))
 
-    def place(host: AgentHost) -> Place:
-        return Place(host, tmp_path / "data", tmp_path)
+    def build_site(host: AgentHost) -> Site:
+        return Site(host, tmp_path / "data", tmp_path)
 
     try:
-        for number in range(3):
-            assert place(lives.host).run("ida", "hi", f"ida-{number}").ok
+        for index in range(3):
+            assert build_site(lives.host).run("ida", "hi", f"ida-{index}").ok
         lives.host.kill()
         notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE '%ida-1'")
-        now = place(lives.crash())
-        assert sorted(listed(now, "ida")) == ["ida-0", "ida-2"]
+        now = build_site(lives.crash())
+        assert sorted(list_sessions(now, "ida")) == ["ida-0", "ida-2"]
         assert now.run("ida", "again", "ida-1").ok
-        assert sorted(listed(now, "ida")) == ["ida-0", "ida-1", "ida-2"]
+        assert sorted(list_sessions(now, "ida")) == ["ida-0", "ida-1", "ida-2"]
     finally:
         lives.host.stop()
 
 
-def copied(data: Path, who: str, most: int) -> None:
-    """Give somebody as many sessions as the first one says it, used a minute apart, in the files of a host at rest."""
-    with closing(sqlite3.connect(data / "host.db")) as hub, hub:
-        (first,) = hub.execute("SELECT state FROM entities WHERE id = ?", (f"@dafx-echo@{who}-0",)).fetchone()
-        for number in range(1, most):
-            state = re.sub(r'"20\d\d-[^"]*"', f'"2020-01-01T{number // 60:02}:{number % 60:02}:00+00:00"', first)
-            row = f"@dafx-echo@{who}-{number}", state
-            hub.execute("INSERT INTO entities SELECT ?, ?, updated_at FROM entities LIMIT 1", row)
-    with closing(sqlite3.connect(data / "segments.sqlite")) as pieces, pieces:
-        for number in range(1, most):
+def copy_sessions(data: Path, caller: str, count: int) -> None:
+    """Copy a caller's first session in the files of a stopped host, each copy used a minute apart."""
+    with closing(sqlite3.connect(data / "host.db")) as host_db, host_db:
+        (first,) = host_db.execute("SELECT state FROM entities WHERE id = ?", (f"@dafx-echo@{caller}-0",)).fetchone()
+        for index in range(1, count):
+            state = re.sub(r'"20\d\d-[^"]*"', f'"2020-01-01T{index // 60:02}:{index % 60:02}:00+00:00"', first)
+            row = f"@dafx-echo@{caller}-{index}", state
+            host_db.execute("INSERT INTO entities SELECT ?, ?, updated_at FROM entities LIMIT 1", row)
+    with closing(sqlite3.connect(data / "segments.sqlite")) as segments_db, segments_db:
+        for index in range(1, count):
             copy = "SELECT home, replace(holder, ?, ?), held_at FROM holders WHERE holder LIKE ?"
-            pieces.execute(f"INSERT INTO holders {copy}", (f"{who}-0", f"{who}-{number}", f"owned:@%@{who}-0"))
+            segments_db.execute(
+                f"INSERT INTO holders {copy}", (f"{caller}-0", f"{caller}-{index}", f"owned:@%@{caller}-0")
+            )
 
 
 def test_a_long_list_reads_no_sessions_of_others(tmp_path: Path):
     """Of six hundred the pages have each once, newest first; a look at all would find what is not noted."""
     lives = Lives(tmp_path / "data", None, app=APP, LEDGER=str(tmp_path / "asked.txt"))
     try:
-        for who in ("una", "ida"):
-            assert Place(lives.host, tmp_path, tmp_path).run(who, "hi", f"{who}-0").ok
-        assert listed(Place(lives.host, tmp_path, tmp_path), "una") == ["una-0"]
+        for caller in ("una", "ida"):
+            assert Site(lives.host, tmp_path, tmp_path).run(caller, "hi", f"{caller}-0").ok
+        assert list_sessions(Site(lives.host, tmp_path, tmp_path), "una") == ["una-0"]
         lives.host.kill()
-        copied(tmp_path / "data", "una", 600)
+        copy_sessions(tmp_path / "data", "una", 600)
         notes(tmp_path / "data", "DELETE FROM holders WHERE holder LIKE '%@una-300'")
-        now = Place(lives.crash(), tmp_path, tmp_path)
-        found: list[str] = []
+        now = Site(lives.crash(), tmp_path, tmp_path)
+        session_ids: list[str] = []
         cursor: str | None = ""
         while cursor is not None:
             params = {"limit": 250} | ({"cursor": cursor} if cursor else {})
             page = now.ask("GET", SESSIONS, "una", params=params).json()
-            found += [one["session_id"] for one in page["sessions"]]
+            session_ids += [session["session_id"] for session in page["sessions"]]
             cursor = page["cursor"]
-        assert found == ["una-0", *(f"una-{number}" for number in range(599, 0, -1) if number != 300)]
-        assert listed(now, "ida") == ["ida-0"]
+        assert session_ids == ["una-0", *(f"una-{index}" for index in range(599, 0, -1) if index != 300)]
+        assert list_sessions(now, "ida") == ["ida-0"]
     finally:
         lives.host.stop()
 
 
 def test_a_session_that_cannot_be_decrypted_hides_no_other(tmp_path: Path):
-    """What somebody has moved from one encrypted session to another is in no list, and the others are."""
+    """State that was copied from one encrypted session to another is in no list; the other sessions are."""
     key = base64.b64encode(bytes(32)).decode()
     env = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"k={key}"}
     lives = Lives(tmp_path / "data", None, app=APP, **env)
     try:
-        for number in range(3):
-            assert Place(lives.host, tmp_path, tmp_path).run("una", "hi", f"una-{number}").ok
+        for index in range(3):
+            assert Site(lives.host, tmp_path, tmp_path).run("una", "hi", f"una-{index}").ok
         lives.host.kill()
-        with closing(sqlite3.connect(tmp_path / "data" / "host.db")) as hub, hub:
-            (moved,) = hub.execute("SELECT state FROM entities WHERE id = '@dafx-echo@una-0'").fetchone()
-            hub.execute("UPDATE entities SET state = ? WHERE id = '@dafx-echo@una-1'", (moved,))
-        now = Place(lives.crash(), tmp_path, tmp_path)
+        with closing(sqlite3.connect(tmp_path / "data" / "host.db")) as host_db, host_db:
+            (state,) = host_db.execute("SELECT state FROM entities WHERE id = '@dafx-echo@una-0'").fetchone()
+            host_db.execute("UPDATE entities SET state = ? WHERE id = '@dafx-echo@una-1'", (state,))
+        now = Site(lives.crash(), tmp_path, tmp_path)
         for _ in range(2):  # the first one notes what has no note
-            assert sorted(listed(now, "una")) == ["una-0", "una-2"]
+            assert sorted(list_sessions(now, "una")) == ["una-0", "una-2"]
     finally:
         lives.host.stop()

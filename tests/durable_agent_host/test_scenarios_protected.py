@@ -1,4 +1,4 @@
-"""An app that encrypts, redacts, counts and knows owners, all at once: its operator's commands, and a lost key."""
+"""An app with encryption, redaction, budgets and owners together: its operator's commands, and a lost key."""
 
 import base64
 import json
@@ -21,8 +21,8 @@ LARGE = "More than an entity holds. " * 1500
 
 def settings(folder: Path, *, key: int = 1) -> dict[str, str]:
     """Give the settings of an app with everything on."""
-    told = {"EFFECTS": str(folder / "effects.jsonl"), "FEATURES": "redaction,budgets,owners", "CANARY": CANARY}
-    return told | {KEYS: f"k{key}={base64.b64encode(bytes([key]) * 32).decode()}"}
+    env = {"EFFECTS": str(folder / "effects.jsonl"), "FEATURES": "redaction,budgets,owners", "CANARY": CANARY}
+    return env | {KEYS: f"k{key}={base64.b64encode(bytes([key]) * 32).decode()}"}
 
 
 def sessions(host: AgentHost, *arguments: str, caller: dict[str, str] = OWNER) -> subprocess.CompletedProcess[str]:
@@ -35,25 +35,25 @@ def sessions(host: AgentHost, *arguments: str, caller: dict[str, str] = OWNER) -
 
 def done(host: AgentHost, *arguments: str) -> str:
     """Run a command that does what it says, and tells nothing that is redacted."""
-    ended = sessions(host, *arguments)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert CANARY.strip() not in ended.stdout + ended.stderr
-    return ended.stdout
+    result = sessions(host, *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert CANARY.strip() not in result.stdout + result.stderr
+    return result.stdout
 
 
 def read(host: AgentHost, session: str) -> dict[str, Any]:
     """Read a session as its owner."""
-    answer = requests.get(f"{host.url}/api/agents/Worker/sessions/{session}", headers=OWNER, timeout=60)
-    assert answer.ok, answer.text
-    return answer.json()
+    response = requests.get(f"{host.url}/api/agents/Worker/sessions/{session}", headers=OWNER, timeout=60)
+    assert response.ok, response.text
+    return response.json()
 
 
 def say(host: AgentHost, model: PracticeModel, session: str, text: str) -> None:
     """Run a turn with a tool and a long answer."""
     model.forget()
     model.plan({"calls": [{"name": "note", "arguments": {"line": text, "secret": CANARY}}]}, {"text": LARGE + CANARY})
-    answer = host.run("Worker", {"message": text + CANARY, "session_id": session}, headers=OWNER)
-    assert answer.status_code == 200, answer.text
+    response = host.run("Worker", {"message": text + CANARY, "session_id": session}, headers=OWNER)
+    assert response.status_code == 200, response.text
 
 
 @pytest.fixture
@@ -87,9 +87,9 @@ def test_commands_on_sessions_with_everything_on(folder: Path, model: PracticeMo
             assert sent.count(CANARY.strip()) == 1, "what was said now"
             assert read(host, copy)["spent"]["model_calls"] == 6
         for arguments in (("show",), ("verify",), ("export",), ("fork",), ("delete",)):
-            refused = sessions(host, arguments[0], "Worker", "a", caller=STRANGER)
-            assert refused.returncode != 0
-            assert "has no session" in refused.stderr + refused.stdout
+            result = sessions(host, arguments[0], "Worker", "a", caller=STRANGER)
+            assert result.returncode != 0
+            assert "has no session" in result.stderr + result.stdout
         assert read(host, "a") == before
         done(host, "delete", "Worker", "a")
         assert sessions(host, "show", "Worker", "a").returncode == 2

@@ -23,30 +23,30 @@ KEEPERS = ("Keeper", "Storer")
 PAY = {"calls": [{"name": "pay", "arguments": {"amount": 3}}]}
 
 
-def waiting(host: AgentHost, agent: str):
+def run_until_approval(host: AgentHost, agent: str):
     """Run a turn until it waits; gives the answer of `run`."""
-    answer = host.run(agent, {"message": "publish"})
-    assert answer.status_code == 202, answer.text
-    return answer.json()
+    response = host.run(agent, {"message": "publish"})
+    assert response.status_code == 202, response.text
+    return response.json()
 
 
-def answers_sent(model: PracticeModel):
+def sent_approvals(model: PracticeModel):
     """Give the approvals in the newest request."""
     sent = model.requests()[-1]["body"]["input"]
     return [(item["approval_request_id"], item["approve"]) for item in sent if item["type"] == "mcp_approval_response"]
 
 
 @pytest.mark.parametrize("agent", TALKERS)
-def test_a_tool_of_the_provider_waits_for_a_person(people: AgentHost, model: PracticeModel, agent):
-    """The provider is told of the approval, runs its tool, and later turns have request, answer and call."""
+def test_a_provider_tool_needs_approval(people: AgentHost, model: PracticeModel, agent):
+    """The provider gets the approval and runs its tool; later turns contain request, decision and call."""
     model.plan({"item": ASK}, {"items": [{"item": CALL}, {"text": "Published."}]}, {"text": "It was page 7."})
-    turn = waiting(people, agent)
+    turn = run_until_approval(people, agent)
     (call,) = turn["pending_approvals"]
     assert (call["name"], call["arguments"], len(model.requests())) == ("publish", {"page": 7}, 1)
     assert approve(turn, yes(call)).status_code == 200
-    ended = wait_until(lambda: ended_turn(turn))
-    assert (ended["status"], ended["response"]) == ("completed", "Published."), ended
-    assert (len(model.requests()), answers_sent(model)) == (2, [(call["call_id"], True)])
+    final_turn = wait_until(lambda: ended_turn(turn))
+    assert (final_turn["status"], final_turn["response"]) == ("completed", "Published."), final_turn
+    assert (len(model.requests()), sent_approvals(model)) == (2, [(call["call_id"], True)])
     later = people.run(agent, {"message": "which page?", "session_id": turn["session_id"]})
     assert later.json()["response"] == "It was page 7.", later.text
     sent = [item["type"] for item in model.requests()[-1]["body"]["input"]]
@@ -56,39 +56,37 @@ def test_a_tool_of_the_provider_waits_for_a_person(people: AgentHost, model: Pra
         assert sent == ["message"]
 
 
-def test_arguments_of_the_provider_that_name_a_class_are_shown_as_text(people: AgentHost, model: PracticeModel):
+def test_provider_arguments_that_name_a_class_are_displayed_as_text(people: AgentHost, model: PracticeModel):
     """Durable Functions would make an object of Python of them; the provider runs its tool with them as they were."""
-    named = '{"page": {"__class__": "Fraction", "__module__": "fractions", "__data__": 7}}'
-    model.plan({"item": ASK | {"arguments": named}}, {"items": [{"item": CALL}, {"text": "Published."}]})
-    turn = waiting(people, "Talker")
+    arguments = '{"page": {"__class__": "Fraction", "__module__": "fractions", "__data__": 7}}'
+    model.plan({"item": ASK | {"arguments": arguments}}, {"items": [{"item": CALL}, {"text": "Published."}]})
+    turn = run_until_approval(people, "Talker")
     (call,) = turn["pending_approvals"]
-    assert call["arguments"] == {"arguments": named}
+    assert call["arguments"] == {"arguments": arguments}
     assert approve(turn, yes(call)).status_code == 200
-    ended = wait_until(lambda: ended_turn(turn))
-    assert (ended["status"], ended["response"]) == ("completed", "Published."), ended
-    (asked,) = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "mcp_approval_request"]
-    assert asked["arguments"] == named
+    final_turn = wait_until(lambda: ended_turn(turn))
+    assert (final_turn["status"], final_turn["response"]) == ("completed", "Published."), final_turn
+    (request_item,) = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "mcp_approval_request"]
+    assert request_item["arguments"] == arguments
 
 
 @pytest.mark.parametrize("agent", TALKERS)
-def test_a_denied_tool_of_the_provider_is_told_to_it(people: AgentHost, model: PracticeModel, agent):
-    """The provider is told of the denial; other arguments than its own are a denial, too."""
+def test_a_denial_is_sent_to_the_provider(people: AgentHost, model: PracticeModel, agent):
+    """The provider gets the denial; changed arguments are a denial, too."""
     model.plan({"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Not published."})
-    turn = waiting(people, agent)
+    turn = run_until_approval(people, agent)
     first, second = turn["pending_approvals"]
     assert approve(turn, no(first, "too early"), yes(second, arguments={"page": 8})).status_code == 200
-    ended = wait_until(lambda: ended_turn(turn))
-    assert (ended["status"], ended["response"]) == ("completed", "Not published."), ended
-    assert answers_sent(model) == [(first["call_id"], False), (second["call_id"], False)]
+    final_turn = wait_until(lambda: ended_turn(turn))
+    assert (final_turn["status"], final_turn["response"]) == ("completed", "Not published."), final_turn
+    assert sent_approvals(model) == [(first["call_id"], False), (second["call_id"], False)]
 
 
 @pytest.mark.parametrize("agent", TALKERS)
-def test_a_conversation_goes_on_after_a_cancel_of_what_the_provider_asked(
-    people: AgentHost, model: PracticeModel, agent
-):
-    """A request that nobody answered is not sent to the provider again."""
+def test_a_conversation_continues_after_a_cancelled_provider_approval(people: AgentHost, model: PracticeModel, agent):
+    """A request without a decision is not sent to the provider again."""
     model.plan({"item": ASK}, {"text": "Something else."})
-    turn = waiting(people, agent)
+    turn = run_until_approval(people, agent)
     assert cancel(turn).status_code == 202
     assert wait_until(lambda: ended_turn(turn))["status"] == "cancelled"
     later = people.run(agent, {"message": "something else", "session_id": turn["session_id"]})
@@ -98,9 +96,9 @@ def test_a_conversation_goes_on_after_a_cancel_of_what_the_provider_asked(
 
 
 def sent_bodies(model: PracticeModel, *, after: int = 0):
-    """Give what is new in each request: its input, and the response that it goes on from, by its number."""
+    """Give the new part of each request: its input, and the index of the response that it continues."""
     entries = model.requests()
-    numbers = {entry["response_id"]: number for number, entry in enumerate(entries)}
+    numbers = {entry["response_id"]: index for index, entry in enumerate(entries)}
     return [
         (numbers.get(entry["body"].get("previous_response_id")), [plain(item) for item in entry["body"]["input"]])
         for entry in entries[after:]
@@ -117,33 +115,39 @@ def plain(item):
     return (item["type"], item.get("call_id") or item.get("id"))
 
 
-def answer_all(turn, *answers):
+def decide_all(turn, *decisions):
     """Answer what waits now, and give the turn when it waits again or has ended."""
     before = {call["call_id"] for call in turn["pending_approvals"]}
-    told = [answer(call) for answer, call in zip(answers, turn["pending_approvals"], strict=True)]
-    assert approve(turn, *told).status_code == 200
+    approvals = [decision(call) for decision, call in zip(decisions, turn["pending_approvals"], strict=True)]
+    assert approve(turn, *approvals).status_code == 200
 
-    def moved():
+    def next_view():
         now = requests.get(turn["turn_url"], timeout=30).json()
         pending = {call["call_id"] for call in now.get("pending_approvals") or ()}
         return now | {"turn_url": turn["turn_url"]} if now["status"] != "running" and not pending & before else None
 
-    return wait_until(moved)
+    return wait_until(next_view)
 
 
-@pytest.mark.parametrize("agent", KEEPERS)
-def test_a_service_that_keeps_the_conversation_gets_the_answers_alone(people: AgentHost, model: PracticeModel, agent):
-    """Every request of a turn with approvals of both kinds has what is new, and nothing that was sent before."""
+def run_with_approvals(people: AgentHost, model: PracticeModel, agent: str, deny) -> tuple[str, list[str]]:
+    """Run a turn with approvals of both kinds, the last one denied; gives its session and the ids of its calls."""
     model.plan({"text": "Hello."}, PAY, {"item": ASK}, {"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Done."})
     session = people.run(agent, {"message": "hello"}).json()["session_id"]
     turn = people.run(agent, {"message": "publish", "session_id": session}).json()
-    paid = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
-    first = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
-    second, third = (call["call_id"] for call in turn["pending_approvals"])
-    ended = answer_all(turn, yes, lambda call: no(call, "too early"))
-    assert (ended["status"], ended["response"]) == ("completed", "Done."), ended
+    call_ids = [turn["pending_approvals"][0]["call_id"]]
+    turn = decide_all(turn, yes)
+    call_ids.append(turn["pending_approvals"][0]["call_id"])
+    turn = decide_all(turn, yes)
+    call_ids += [call["call_id"] for call in turn["pending_approvals"]]
+    final_turn = decide_all(turn, yes, deny)
+    assert (final_turn["status"], final_turn["response"]) == ("completed", "Done."), final_turn
+    return session, call_ids
+
+
+@pytest.mark.parametrize("agent", KEEPERS)
+def test_a_service_that_stores_the_conversation_gets_only_the_approvals(people: AgentHost, model: PracticeModel, agent):
+    """Every request of a turn with approvals of both kinds has what is new, and nothing that was sent before."""
+    session, (paid, first, second, third) = run_with_approvals(people, model, agent, lambda call: no(call, "too early"))
     assert sent_bodies(model) == [
         (None, [("user", "hello")]),
         (0, [("user", "publish")]),
@@ -157,25 +161,17 @@ def test_a_service_that_keeps_the_conversation_gets_the_answers_alone(people: Ag
 
 def test_a_host_that_keeps_the_conversation_sends_everything_once(people: AgentHost, model: PracticeModel):
     """With ``store`` false each request has the whole conversation, and no item twice."""
-    model.plan({"text": "Hello."}, PAY, {"item": ASK}, {"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Done."})
-    session = people.run("Talker", {"message": "hello"}).json()["session_id"]
-    turn = people.run("Talker", {"message": "publish", "session_id": session}).json()
-    paid = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
-    first = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
-    second, third = (call["call_id"] for call in turn["pending_approvals"])
-    assert answer_all(turn, yes, no)["response"] == "Done."
+    session, (paid, first, second, third) = run_with_approvals(people, model, "Talker", no)
     before = [("user", "hello"), ("assistant", "Hello."), ("user", "publish")]
-    called = [("function_call", paid), ("function_call_output", paid)]
-    asked = [("mcp_approval_request", first), ("approve", first)]
+    tool_call = [("function_call", paid), ("function_call_output", paid)]
+    first_approval = [("mcp_approval_request", first), ("approve", first)]
     again = [("mcp_approval_request", second), ("mcp_approval_request", third), ("approve", second), ("deny", third)]
     assert sent_bodies(model)[1:] == [
         (None, before),
-        (None, [*before, *called]),
-        (None, [*before, *called, *asked]),
-        (None, [*before, *called, *asked, *again]),
+        (None, [*before, *tool_call]),
+        (None, [*before, *tool_call, *first_approval]),
+        (None, [*before, *tool_call, *first_approval, *again]),
     ]
     assert people.run("Talker", {"message": "and now?", "session_id": session}).ok
     last = [("assistant", "Done."), ("user", "and now?")]
-    assert sent_bodies(model, after=5) == [(None, [*before, *called, *asked, *again, *last])]
+    assert sent_bodies(model, after=5) == [(None, [*before, *tool_call, *first_approval, *again, *last])]

@@ -12,30 +12,31 @@ from practice_model.dialects.responses.items import PIXEL
 from tests.kit import ROOT, AgentHost, PracticeModel, hosted
 
 
-def listed(host: AgentHost, session: str) -> list[dict[str, Any]]:
+def list_files(host: AgentHost, session: str) -> list[dict[str, Any]]:
     """The files of a session."""
-    answer = host.get(f"/agents/Analyst/sessions/{session}/files")
-    assert answer.ok, answer.text
-    return answer.json()["files"]
+    response = host.get(f"/agents/Analyst/sessions/{session}/files")
+    assert response.ok, response.text
+    return response.json()["files"]
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "gemini", "azure-ai-agents"])
-def test_what_code_has_made_is_read_by_its_id(provider: str, model: PracticeModel, tmp_path: Path):
+def test_files_of_hosted_code_are_readable_by_id(provider: str, model: PracticeModel, tmp_path: Path):
     """A picture and a table that hosted code has made have an id, a type and their bytes, after a restart, too."""
-    read_entity_json = PROVIDERS[provider]
-    settings = read_entity_json.environment(model.url.removesuffix("/v1"))
+    demo = PROVIDERS[provider]
+    settings = demo.environment(model.url.removesuffix("/v1"))
     model.plan({"items": [{"code": "plot()", "logs": "plotted", "image": True}, {"text": "Here:", "files": ["t.csv"]}]})
-    with hosted(tmp_path, model, app=ROOT / read_entity_json.app, **settings) as host:
-        answer = host.run("Analyst", {"message": "plot it", "session_id": "made"})
-        assert answer.ok, answer.text
-        first = listed(host, "made")
-    with hosted(tmp_path, model, app=ROOT / read_entity_json.app, **settings) as host:
-        made = listed(host, "made")
-        assert [one["id"] for one in made] == [one["id"] for one in first] != []
-        answers = [
-            requests.get(f"{host.url}/api/agents/Analyst/sessions/made/files/{one['id']}", timeout=60) for one in made
+    with hosted(tmp_path, model, app=ROOT / demo.app, **settings) as host:
+        response = host.run("Analyst", {"message": "plot it", "session_id": "made"})
+        assert response.ok, response.text
+        first = list_files(host, "made")
+    with hosted(tmp_path, model, app=ROOT / demo.app, **settings) as host:
+        files = list_files(host, "made")
+        assert [file["id"] for file in files] == [file["id"] for file in first] != []
+        responses = [
+            requests.get(f"{host.url}/api/agents/Analyst/sessions/made/files/{file['id']}", timeout=60)
+            for file in files
         ]
-    got = {answer.headers["content-type"]: answer for answer in answers if answer.ok}
+    got = {response.headers["content-type"]: response for response in responses if response.ok}
     assert got["image/png"].content == base64.b64decode(PIXEL.partition(",")[2])
     if provider != "gemini":  # which gives out what code has made as part of its answer, and keeps no file of it
         assert got["text/csv"].text == "written by code: t.csv\n"

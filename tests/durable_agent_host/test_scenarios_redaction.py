@@ -1,4 +1,4 @@
-"""Redaction: what is said goes to the model as it is, and is kept and shown without its secrets."""
+"""Redaction: the model gets texts unchanged; they are stored and displayed without their secrets."""
 
 import json
 import subprocess
@@ -24,12 +24,12 @@ MASK = "[redacted]"
 def card(number: int, gap: str = "") -> str:
     """Make a card number with a right check digit."""
     digits = f"4{number:014d}"
-    total = sum(int(d) * (2 - place % 2) - 9 * (int(d) * (2 - place % 2) > 9) for place, d in enumerate(digits))
+    total = sum(int(d) * (2 - index % 2) - 9 * (int(d) * (2 - index % 2) > 9) for index, d in enumerate(digits))
     digits += str(-total % 10)
     return gap.join(digits[first : first + 4] for first in range(0, 16, 4))
 
 
-SAID = {
+SECRETS = {
     "message": card(11110001, " "),
     "mail of message": "asker.canary@example.com",
     "reasoning": card(11110002),
@@ -62,21 +62,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lives(practice_model: PracticeModel, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
     """A host that can crash."""
     ledger = tmp_path_factory.mktemp("redaction-ledger") / "began.txt"
-    more = {"LEDGER": str(ledger), "HOLDER": SAID["holder"], "IN_ERROR": SAID["error"]}
+    more = {"LEDGER": str(ledger), "HOLDER": SECRETS["holder"], "IN_ERROR": SECRETS["error"]}
     lives = Lives(folder, practice_model, app=APP, **more, DURABLE_AGENT_HOST_MODEL_ATTEMPTS="1")
     yield lives
     lives.host.stop()
 
 
-def leaks(data: bytes, names: Any = SAID) -> list[str]:
+def leaks(data: bytes, names: Any = SECRETS) -> list[str]:
     """Name the secrets that stand somewhere, as they were said or as digits."""
-    return [name for name in names if SAID[name].encode() in data]
+    return [name for name in names if SECRETS[name].encode() in data]
 
 
-def streamed(host: AgentHost, agent: str, message: str, session: str) -> tuple[Reader, bytes]:
+def run_streamed(host: AgentHost, agent: str, message: str, session: str) -> tuple[Reader, bytes]:
     """Run a turn as a stream; gives what a client put together, and all that it was sent."""
     headers = {"accept": "text/event-stream"}
-    answer = requests.post(
+    response = requests.post(
         f"{host.url}/api/agents/{agent}/run",
         json={"message": message, "session_id": session},
         headers=headers,
@@ -84,12 +84,12 @@ def streamed(host: AgentHost, agent: str, message: str, session: str) -> tuple[R
         stream=True,
     )
     reader = Reader()
-    for event in read_events(answer):
+    for event in read_events(response):
         reader.take(event)
     return reader, json.dumps([event.data for event in reader.events], ensure_ascii=False).encode()
 
 
-def shown(host: AgentHost, agent: str, session: str) -> bytes:
+def read_views(host: AgentHost, agent: str, session: str) -> bytes:
     """Read all that the host shows of a session."""
     page = host.session(agent, session)
     texts = [json.dumps(page, ensure_ascii=False)]
@@ -108,13 +108,13 @@ def sent(model: PracticeModel) -> bytes:
     return json.dumps(model.requests(), ensure_ascii=False).encode()
 
 
-def wait_until_forgotten(host: AgentHost) -> None:
+def wait_until_cleaned(host: AgentHost) -> None:
     """Wait until what ended turns have needed is deleted."""
 
     def is_done() -> bool:
-        found = requests.get(f"{host.management}/instances?top=1000", timeout=60).json()
-        some = [one for one in found if one["name"] == CLEANUP_ORCHESTRATION]
-        return bool(some) and all(one["runtimeStatus"] == "Completed" for one in some)
+        instances = requests.get(f"{host.management}/instances?top=1000", timeout=60).json()
+        some = [instance for instance in instances if instance["name"] == CLEANUP_ORCHESTRATION]
+        return bool(some) and all(instance["runtimeStatus"] == "Completed" for instance in some)
 
     wait_until(is_done)
 
@@ -122,37 +122,37 @@ def wait_until_forgotten(host: AgentHost) -> None:
 SPOKEN = (
     {
         "items": [
-            {"reasoning": f"The card is {SAID['reasoning']}, I think.", "encrypted": True},
-            {"text": f"I look. Bearer {SAID['bearer in answer']} is a token."},
+            {"reasoning": f"The card is {SECRETS['reasoning']}, I think.", "encrypted": True},
+            {"text": f"I look. Bearer {SECRETS['bearer in answer']} is a token."},
             {
                 "calls": [
-                    {"name": "find", "arguments": {"card": SAID["arguments"]}},
-                    {"name": "broken", "arguments": {"key": SAID["key in arguments"]}},
+                    {"name": "find", "arguments": {"card": SECRETS["arguments"]}},
+                    {"name": "broken", "arguments": {"key": SECRETS["key in arguments"]}},
                 ]
             },
         ]
     },
     {
         "items": [
-            {"code": f"print('{SAID['code']}')", "logs": f"{SAID['logs']} is valid"},
+            {"code": f"print('{SECRETS['code']}')", "logs": f"{SECRETS['logs']} is valid"},
             {
-                "text": f"It is {SAID['answer']}, says {SAID['citation']}, and nothing else.",
-                "files": [f"{SAID['citation']}.csv"],
+                "text": f"It is {SECRETS['answer']}, says {SECRETS['citation']}, and nothing else.",
+                "files": [f"{SECRETS['citation']}.csv"],
                 "citation": True,
             },
         ]
     },
 )
-ASKED = f"Mine is {SAID['message']}, write to {SAID['mail of message']}"
-HEARD = {"message", "mail of message", "reasoning", "arguments", "holder", "code", "logs", "key in arguments"}
-HEARD |= {"answer", "citation"}
+MESSAGE = f"Mine is {SECRETS['message']}, write to {SECRETS['mail of message']}"
+MODEL_SECRETS = {"message", "mail of message", "reasoning", "arguments", "holder", "code", "logs", "key in arguments"}
+MODEL_SECRETS |= {"answer", "citation"}
 
 
 def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeModel, folder: Path):
     """Whoever says a secret, and however a stream is cut: afterwards it is in no file, answer, event, log or export."""
     host, session = lives.host, uuid4().hex
     model.plan(*SPOKEN)
-    reader, told = streamed(host, "Teller", ASKED, session)
+    reader, received_data = run_streamed(host, "Teller", MESSAGE, session)
     assert reader.names()[-1] == "turn.completed"
     assert "turn.restarted" not in reader.names()
     assert len(reader.pieces) > 1
@@ -160,72 +160,72 @@ def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeM
     assert reader.last.data["redacted"] is True
     assert reader.text == reader.last.data["response"]
     assert f"It is {MASK}, says {MASK}, and nothing else." in reader.text
-    assert set(leaks(sent(model))) >= HEARD - {"answer", "citation", "logs"}
-    assert leaks(told) == []
-    assert leaks(shown(host, "Teller", session)) == []
+    assert set(leaks(sent(model))) >= MODEL_SECRETS - {"answer", "citation", "logs"}
+    assert leaks(received_data) == []
+    assert leaks(read_views(host, "Teller", session)) == []
     page = host.session("Teller", session)
     assert all(message["redacted"] is True for message in page["messages"])
-    wait_until_forgotten(host)
+    wait_until_cleaned(host)
     wait_until(lambda: leaks(stored(folder)) == [])
     assert leaks("".join(host.output).encode()) == []
     model.forget()
     model.plan({"text": "Fine."})
-    answer = host.run("Teller", {"message": "And now?", "session_id": session})
-    assert (answer.status_code, answer.json()["response"]) == (200, "Fine.")
-    assert "redacted" not in answer.json()
+    response = host.run("Teller", {"message": "And now?", "session_id": session})
+    assert (response.status_code, response.json()["response"]) == (200, "Fine.")
+    assert "redacted" not in response.json()
     assert leaks(sent(model)) == []
     assert MASK.encode() in sent(model)
 
 
-def test_a_function_that_leaves_all_as_it_is_leaves_all_to_be_found(lives: Lives, model: PracticeModel, folder: Path):
+def test_the_search_finds_unredacted_secrets(lives: Lives, model: PracticeModel, folder: Path):
     """The search of the test above finds what is there."""
     host, session = lives.host, uuid4().hex
     model.plan(*SPOKEN)
-    reader, told = streamed(host, "Open", ASKED, session)
+    reader, received_data = run_streamed(host, "Open", MESSAGE, session)
     assert reader.last is not None
     assert "redacted" not in reader.last.data
-    assert set(leaks(told)) >= HEARD - {"message"}
-    assert set(leaks(shown(host, "Open", session))) >= HEARD
-    assert set(leaks(stored(folder))) >= HEARD
+    assert set(leaks(received_data)) >= MODEL_SECRETS - {"message"}
+    assert set(leaks(read_views(host, "Open", session))) >= MODEL_SECRETS
+    assert set(leaks(stored(folder))) >= MODEL_SECRETS
     assert host.get(f"/agents/Open/sessions/{session}").ok
     assert requests.delete(f"{host.url}/api/agents/Open/sessions/{session}", timeout=60).ok
-    wait_until_forgotten(host)
+    wait_until_cleaned(host)
     wait_until(lambda: leaks(stored(folder)) == [])
 
 
-def test_people_are_asked_and_told_without_secrets(lives: Lives, model: PracticeModel, folder: Path):
+def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path):
     """A call that waits is shown redacted, and runs as the model wrote it; what a person answers is redacted too."""
     host, session = lives.host, uuid4().hex
-    calls = [{"name": "pay", "arguments": {"card": SAID["payment"], "reason": SAID["reason"]}} for _ in range(2)]
+    calls = [{"name": "pay", "arguments": {"card": SECRETS["payment"], "reason": SECRETS["reason"]}} for _ in range(2)]
     model.plan({"calls": calls}, {"text": "Paid."})
-    waiting = host.run("Teller", {"message": "Pay", "session_id": session})
-    assert waiting.status_code == 202
-    assert leaks(waiting.content) == []
-    one, two = waiting.json()["pending_approvals"]
-    assert (one["arguments"]["card"], one["arguments"]["reason"]) == (MASK, MASK)
-    path = f"/agents/Teller/sessions/{session}/turns/{waiting.json()['turn_id']}"
-    answers = [
-        {"call_id": one["call_id"], "approved": True},
-        {"call_id": two["call_id"], "approved": False, "reason": f"ask {SAID['denial']}"},
+    run_response = host.run("Teller", {"message": "Pay", "session_id": session})
+    assert run_response.status_code == 202
+    assert leaks(run_response.content) == []
+    first_call, second_call = run_response.json()["pending_approvals"]
+    assert (first_call["arguments"]["card"], first_call["arguments"]["reason"]) == (MASK, MASK)
+    path = f"/agents/Teller/sessions/{session}/turns/{run_response.json()['turn_id']}"
+    decisions = [
+        {"call_id": first_call["call_id"], "approved": True},
+        {"call_id": second_call["call_id"], "approved": False, "reason": f"ask {SECRETS['denial']}"},
     ]
-    for body in answers:
-        answer = host.post(f"{path}/approvals", json.dumps(body).encode(), content_type="application/json")
-        assert answer.ok, answer.text
-        assert leaks(answer.content) == []
-        noted = answer.json()["answers"][body["call_id"]]
-        assert noted is None or ("truncated" in noted) == ("reason" in body)
-    ended = host.end_of_turn(f"{host.url}/api{path}")
-    while ended["status"] == "waiting_for_approval":
-        ended = host.end_of_turn(f"{host.url}/api{path}")
-    assert ended["response"] == "Paid."
+    for body in decisions:
+        response = host.post(f"{path}/approvals", json.dumps(body).encode(), content_type="application/json")
+        assert response.ok, response.text
+        assert leaks(response.content) == []
+        decision = response.json()["answers"][body["call_id"]]
+        assert decision is None or ("truncated" in decision) == ("reason" in body)
+    final_turn = host.end_of_turn(f"{host.url}/api{path}")
+    while final_turn["status"] == "waiting_for_approval":
+        final_turn = host.end_of_turn(f"{host.url}/api{path}")
+    assert final_turn["response"] == "Paid."
     assert set(leaks(sent(model))) >= {"payment", "reason", "denial"}
-    assert f"paid with {SAID['payment']}" in sent(model).decode()
-    assert leaks(shown(host, "Teller", session)) == []
-    wait_until_forgotten(host)
+    assert f"paid with {SECRETS['payment']}" in sent(model).decode()
+    assert leaks(read_views(host, "Teller", session)) == []
+    wait_until_cleaned(host)
     wait_until(lambda: leaks(stored(folder)) == [])
 
 
-def test_an_answer_that_is_cut_off_within_a_secret_ends_before_it(lives: Lives, model: PracticeModel, folder: Path):
+def test_a_response_cut_off_within_a_secret_stops_before_it(lives: Lives, model: PracticeModel, folder: Path):
     """No form finds the beginning of a secret, so what clients have not been told yet is not kept."""
     host, session = lives.host, uuid4().hex
     text = "I say it word by word. " * 12 + "card 4111 1111 1111 111"
@@ -236,38 +236,38 @@ def test_an_answer_that_is_cut_off_within_a_secret_ends_before_it(lives: Lives, 
     with requests.get(f"{host.url}/api{path}/events", timeout=60, stream=True) as events:
         assert any(b"I say it word" in line for line in events.iter_lines(chunk_size=1))
     assert host.post(f"{path}/cancel", b"").status_code == 202
-    ended = wait_until(lambda: (turn := host.get(path).json())["status"] == "cancelled" and turn)
-    assert ended["response"].startswith("I say it word by word. I say")
+    final_turn = wait_until(lambda: (turn := host.get(path).json())["status"] == "cancelled" and turn)
+    assert final_turn["response"].startswith("I say it word by word. I say")
     secret = b"4111 1111 1111 111"
-    assert secret not in json.dumps(ended).encode() + shown(host, "Teller", session)
-    wait_until_forgotten(host)
+    assert secret not in json.dumps(final_turn).encode() + read_views(host, "Teller", session)
+    wait_until_cleaned(host)
     wait_until(lambda: secret not in stored(folder))
 
 
-def test_a_function_that_says_nothing_of_lengths_sees_each_text_whole(lives: Lives, model: PracticeModel):
+def test_a_function_without_lengths_gets_each_text_complete(lives: Lives, model: PracticeModel):
     """Words of any length are hidden in a stream: it waits for the end of each text."""
     model.plan({"text": "Say word-17 and 4 and 5, twice: word-6 and 7.", "chunk_characters": 2})
-    reader, told = streamed(lives.host, "Words", "What is word-99?", uuid4().hex)
+    reader, received_data = run_streamed(lives.host, "Words", "What is word-99?", uuid4().hex)
     assert reader.text == "Say (hidden), twice: (hidden)."
     assert reader.names() == ["turn.started", "message.delta", "turn.completed"]
     assert reader.last is not None
     assert reader.last.data["message"] == "What is (hidden)?"
     assert "word-99" in sent(model).decode()
-    assert b"word-" not in told
+    assert b"word-" not in received_data
 
 
 def test_a_function_that_fails_fails_the_turn(lives: Lives, model: PracticeModel, folder: Path):
-    """It is said, nothing is stored, and the session goes on."""
+    """The failure is reported, nothing is stored, and the session continues."""
     host, session = lives.host, uuid4().hex
-    refused = host.run("Stumbles", {"message": "I stumble over 1771", "session_id": session})
-    assert refused.status_code == 502
+    input_failure = host.run("Stumbles", {"message": "I stumble over 1771", "session_id": session})
+    assert input_failure.status_code == 502
     model.plan({"text": "You stumble over 1772."}, {"text": "Fine."})
-    failed = host.run("Stumbles", {"message": "Hello", "session_id": session})
-    assert failed.status_code == 502
-    for answer in (refused, failed):
-        assert "'redact' raised KeyError for a content of type 'text'" in answer.json()["detail"]
-        assert b"177" not in answer.content.replace(session.encode(), b"")
+    output_failure = host.run("Stumbles", {"message": "Hello", "session_id": session})
+    assert output_failure.status_code == 502
+    for response in (input_failure, output_failure):
+        assert "'redact' raised KeyError for a content of type 'text'" in response.json()["detail"]
+        assert b"177" not in response.content.replace(session.encode(), b"")
     assert host.session("Stumbles", session)["messages"] == []
     assert host.run("Stumbles", {"message": "Again", "session_id": session}).json()["response"] == "Fine."
-    wait_until_forgotten(host)
+    wait_until_cleaned(host)
     wait_until(lambda: b"stumble over" not in stored(folder))

@@ -44,58 +44,78 @@ def model(_model: HostileModel) -> HostileModel:
     return _model
 
 
-def reported(read: int, written: int) -> dict[str, Any]:
+def build_usage(input_tokens: int, output_tokens: int) -> dict[str, Any]:
     """Give the usage of a response."""
-    return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    return {"input_tokens": input_tokens, "output_tokens": output_tokens, "total_tokens": input_tokens + output_tokens}
 
 
 def responding(*items: tuple[str, str], usage: dict[str, Any] | None) -> bytes:
     """Write a response of messages, each with what comes of it in pieces, and as a whole."""
-    created, added, _, delta, *_, whole, done, completed = response_events("x")
-    told_events: list[dict[str, Any]] = []
-    for index, (pieces, text) in enumerate(items):
-        place = {"output_index": index, "item_id": f"msg_{index}"}
+    created_event, added_event, _, delta, *_, text_done, item_done, completed_event = response_events("x")
+    item_events: list[dict[str, Any]] = []
+    for index, (streamed_text, text) in enumerate(items):
+        position = {"output_index": index, "item_id": f"msg_{index}"}
         part = {"type": "output_text", "text": text, "annotations": []}
-        item = done["item"] | {"id": f"msg_{index}", "content": [part]}
-        told_events.append(added | {"output_index": index, "item": item | {"content": []}})
-        told_events += [delta | place | {"delta": pieces[n : n + 100]} for n in range(0, len(pieces), 100)]
-        told_events += [whole | place | {"text": text}, done | {"output_index": index, "item": item}]
-    response = completed["response"] | {"output": [one["item"] for one in told_events if one["type"] == done["type"]]}
-    numbered = [created, *told_events, completed | {"response": response | ({"usage": usage} if usage else {})}]
-    return stream(events(*(event | {"sequence_number": number} for number, event in enumerate(numbered))))
+        item = item_done["item"] | {"id": f"msg_{index}", "content": [part]}
+        item_events.append(added_event | {"output_index": index, "item": item | {"content": []}})
+        item_events += [
+            delta | position | {"delta": streamed_text[n : n + 100]} for n in range(0, len(streamed_text), 100)
+        ]
+        item_events += [text_done | position | {"text": text}, item_done | {"output_index": index, "item": item}]
+    response = completed_event["response"] | {
+        "output": [event["item"] for event in item_events if event["type"] == item_done["type"]]
+    }
+    all_events = [
+        created_event,
+        *item_events,
+        completed_event | {"response": response | ({"usage": usage} if usage else {})},
+    ]
+    return stream(
+        events(*(event | {"sequence_number": sequence_number} for sequence_number, event in enumerate(all_events)))
+    )
 
 
 @pytest.mark.parametrize("agent", ["Responses", "OverResponses"])
 def test_a_text_counts_once_although_its_end_repeats_it(host: AgentHost, model: HostileModel, agent: str):
     """An answer within the budget is not stopped; that of an agent within leaves no room to read it once more."""
     texts = ["word " * 1600, "more " * 1600]
-    asked = [stream(calling("Responses", [("c1", '{"task": "Go."}')]))] if agent != "Responses" else []
-    long = responding(*zip(texts, texts, strict=True), usage=reported(20, 4000))
-    model.play(*asked, long, responding(("Done.", "Done."), usage=reported(20, 10)))
-    answer = host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)})
-    assert answer.status_code == 200 or (asked and "does not allow the next call" in told(answer)), answer.text
+    tool_calls = [stream(calling("Responses", [("c1", '{"task": "Go."}')]))] if agent != "Responses" else []
+    long = responding(*zip(texts, texts, strict=True), usage=build_usage(20, 4000))
+    model.play(*tool_calls, long, responding(("Done.", "Done."), usage=build_usage(20, 10)))
+    response = host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)})
+    assert response.status_code == 200 or (tool_calls and "does not allow the next call" in told(response)), (
+        response.text
+    )
     assert 4000 < spent(host, agent, session)["tokens"] < 5000
 
 
 def test_arguments_count_once_although_their_end_repeats_them(host: AgentHost, model: HostileModel):
     """A service without figures is paid for what its model has said."""
-    said = json.dumps({"words": 1, "why": "so " * 4000})
-    body = calling("Responses", [("c1", said)])
-    done = {"type": "response.function_call_arguments.done", "output_index": 0, "item_id": "fc_c1", "arguments": said}
+    arguments = json.dumps({"words": 1, "why": "so " * 4000})
+    body = calling("Responses", [("c1", arguments)])
+    arguments_done = {
+        "type": "response.function_call_arguments.done",
+        "output_index": 0,
+        "item_id": "fc_c1",
+        "arguments": arguments,
+    }
     head, mark, tail = body.partition(b"event: response.output_item.done")
-    model.play(stream(head + events(done | {"sequence_number": 9}) + mark + tail), responding(("Hi", "Hi"), usage=None))
-    answer = host.run("Responses", {"message": "go", "session_id": (session := uuid4().hex)})
-    assert answer.status_code == 402, answer.text
+    model.play(
+        stream(head + events(arguments_done | {"sequence_number": 9}) + mark + tail),
+        responding(("Hi", "Hi"), usage=None),
+    )
+    response = host.run("Responses", {"message": "go", "session_id": (session := uuid4().hex)})
+    assert response.status_code == 402, response.text
     assert 3000 < spent(host, "Responses", session)["tokens"] < 3500
 
 
 def test_the_cost_of_gemini_has_thoughts_and_what_its_tools_gave(host: AgentHost, model: HostileModel):
-    """Both are beside prompt and answer in its figures: thoughts are written, results of its own tools are read."""
+    """Its figures list both separately: thoughts count as output, results of hosted tools as input."""
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 700, "totalTokenCount": 1015}
-    said = {"content": {"role": "model", "parts": [{"text": "Hi."}]}, "finishReason": "STOP"}
-    model.play(stream(events({"candidates": [said], "usageMetadata": usage | {"toolUsePromptTokenCount": 300}})))
-    answer = host.run("Gemini", {"message": "go", "session_id": (session := uuid4().hex)})
-    assert answer.status_code == 200, answer.text
+    candidate = {"content": {"role": "model", "parts": [{"text": "Hi."}]}, "finishReason": "STOP"}
+    model.play(stream(events({"candidates": [candidate], "usageMetadata": usage | {"toolUsePromptTokenCount": 300}})))
+    response = host.run("Gemini", {"message": "go", "session_id": (session := uuid4().hex)})
+    assert response.status_code == 200, response.text
     figures = spent(host, "Gemini", session)
     assert (figures["tokens"], figures["cost"]) == (1015, pytest.approx((310 * 10 + 705 * 100) / 1_000_000))
 
@@ -103,7 +123,7 @@ def test_the_cost_of_gemini_has_thoughts_and_what_its_tools_gave(host: AgentHost
 LONG = "word " * 1000
 
 
-def long_answer(client: str, figure: str) -> bytes:
+def long_response(client: str, figure: str) -> bytes:
     """Write an answer of 5000 characters in a service's words, whose figures of usage are all the same."""
     match client:
         case "Responses":
@@ -116,9 +136,9 @@ def long_answer(client: str, figure: str) -> bytes:
         case "Claude":
             spoken = events(*messages_events(LONG)).replace(b'_tokens": 1', b'_tokens": "#"')
         case _:
-            said = {"content": {"role": "model", "parts": [{"text": LONG}]}, "finishReason": "STOP"}
+            candidate = {"content": {"role": "model", "parts": [{"text": LONG}]}, "finishReason": "STOP"}
             usage = {"promptTokenCount": "#", "candidatesTokenCount": "#", "totalTokenCount": "#"}
-            spoken = events({"candidates": [said], "usageMetadata": usage})
+            spoken = events({"candidates": [candidate], "usageMetadata": usage})
     return stream(spoken.replace(b'"#"', figure.encode()))
 
 
@@ -133,14 +153,14 @@ def long_answer(client: str, figure: str) -> bytes:
         ),
     ],
 )
-def test_an_answer_whose_figures_tell_nothing_is_estimated(host: AgentHost, model: HostileModel, client: str, figure):
+def test_a_response_with_invalid_usage_is_estimated(host: AgentHost, model: HostileModel, client: str, figure):
     """By what it has said: figures that are none, or zero, do not let it pass for free."""
     kind = client.removeprefix("Over")
-    asked = [stream(calling(kind, [("c1", '{"task": "Go."}')]))] if kind != client else []
-    model.play(*asked, *[long_answer(kind, figure)] * 2)
-    answer = host.run(client, {"message": "go", "session_id": (session := uuid4().hex)})
-    assert answer.status_code == 200, answer.text
+    tool_calls = [stream(calling(kind, [("c1", '{"task": "Go."}')]))] if kind != client else []
+    model.play(*tool_calls, *[long_response(kind, figure)] * 2)
+    response = host.run(client, {"message": "go", "session_id": (session := uuid4().hex)})
+    assert response.status_code == 200, response.text
     figures = spent(host, client, session)
-    answers = len(asked) + 1
-    assert figures["tokens"] > answers * 1250, figures
-    assert figures["cost"] > answers * 1250 * 100 / 1_000_000
+    call_count = len(tool_calls) + 1
+    assert figures["tokens"] > call_count * 1250, figures
+    assert figures["cost"] > call_count * 1250 * 100 / 1_000_000

@@ -1,4 +1,4 @@
-"""What is deleted when its time is over: sessions that nobody used, and the orchestrations of turns that ended."""
+"""Retention: unused sessions expire, and the orchestrations of ended turns are purged."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,21 +26,21 @@ def keeping(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFact
 
 def maintain(host: AgentHost) -> None:
     """Run the maintenance out of turn; the answer does not wait for its end."""
-    answer = requests.post(f"{host.url}/admin/functions/agent_maintenance", json={}, timeout=30)
-    assert answer.status_code == 202, answer.text
+    response = requests.post(f"{host.url}/admin/functions/agent_maintenance", json={}, timeout=30)
+    assert response.status_code == 202, response.text
 
 
-def maintained_until(host: AgentHost, look: Callable[[], bool]) -> None:
+def maintained_until(host: AgentHost, condition: Callable[[], bool]) -> None:
     """Run the maintenance until something is true."""
 
-    def seen() -> bool:
+    def is_done() -> bool:
         maintain(host)
-        return look()
+        return condition()
 
-    wait_until(seen)
+    wait_until(is_done)
 
 
-def is_gone(host: AgentHost, agent: str, session: str) -> bool:
+def is_deleted(host: AgentHost, agent: str, session: str) -> bool:
     """Whether a session does not exist, for clients and in the store."""
     return host.get(f"/agents/{agent}/sessions/{session}").status_code == 404 and host.state(agent, session) is None
 
@@ -50,20 +50,20 @@ def instance(host: AgentHost, instance_id: str) -> int:
     return requests.get(f"{host.management}/instances/{instance_id}", timeout=30).status_code
 
 
-def shown(host: AgentHost, session: str, turn: str) -> dict[str, Any]:
+def turn_view(host: AgentHost, session: str, turn: str) -> dict[str, Any]:
     """How a turn of the agent ``Lasting`` ended, without what the receipt of a failed turn does not have."""
     view = host.get(f"/agents/Lasting/sessions/{session}/turns/{turn}").json()
     return {name: view[name] for name in ("turn_id", "status", "response", "error", "usage", "ended_at", "stats")}
 
 
-def test_a_session_expires_after_its_agents_time(keeping: AgentHost):
+def test_a_session_expires_after_its_agents_ttl(keeping: AgentHost):
     """Sessions of other agents stay; nothing of the expired one is left, and its id begins anew."""
     session = f"s-{uuid4().hex[:8]}"
     turns = {
         agent: keeping.run(agent, {"message": "hello", "session_id": session}).headers["x-ms-turn-id"]
         for agent in ("Brief", "Lasting", "Daily")
     }
-    maintained_until(keeping, lambda: is_gone(keeping, "Brief", session))
+    maintained_until(keeping, lambda: is_deleted(keeping, "Brief", session))
     assert keeping.get(f"/agents/Brief/sessions/{session}/turns/{turns['Brief']}").status_code == 404
     assert instance(keeping, turns["Brief"]) == 404
     for agent in ("Lasting", "Daily"):
@@ -80,38 +80,38 @@ def test_a_session_that_is_used_does_not_expire(keeping: AgentHost, model: Pract
     turn = start(keeping, "Payer", "pay", session)
     (call,) = wait_until(lambda: requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals"))
     assert keeping.run("Brief", {"message": "hello", "session_id": idle}).ok
-    maintained_until(keeping, lambda: is_gone(keeping, "Brief", idle))
+    maintained_until(keeping, lambda: is_deleted(keeping, "Brief", idle))
     maintained_until(keeping, lambda: True)
-    answer = {"call_id": call["call_id"], "approved": True}
-    assert requests.post(f"{turn['turn_url']}/approvals", json=answer, timeout=30).ok
+    approval = {"call_id": call["call_id"], "approved": True}
+    assert requests.post(f"{turn['turn_url']}/approvals", json=approval, timeout=30).ok
     assert keeping.end_of_turn(turn["turn_url"])["response"] == "Paid."
-    maintained_until(keeping, lambda: is_gone(keeping, "Payer", session))
+    maintained_until(keeping, lambda: is_deleted(keeping, "Payer", session))
 
 
-def test_ended_turns_are_purged_and_the_session_answers_for_them(practice_model: PracticeModel, tmp_path: Path):
+def test_ended_turns_are_purged_and_the_session_keeps_their_results(practice_model: PracticeModel, tmp_path: Path):
     """The orchestrations of turns go after the retention; status, answer and retries stay, and so do the app's own."""
     with hosted(tmp_path, practice_model, app=RETENTION, DURABLE_AGENT_HOST_TURN_RETENTION_HOURS=A_SECOND) as host:
         session = f"s-{uuid4().hex[:8]}"
-        asked = {"message": "hello", "session_id": session}
-        done = host.run("Lasting", asked, headers={"Idempotency-Key": session})
-        failed = host.run("Lasting", {"message": "fail now", "session_id": session})
-        own = host.orchestrate("own", {"session_id": session})
-        assert (done.status_code, failed.status_code, own["output"]) == (200, 502, "3: from outside")
-        turns = [answer.headers["x-ms-turn-id"] for answer in (done, failed)]
+        body = {"message": "hello", "session_id": session}
+        done = host.run("Lasting", body, headers={"Idempotency-Key": session})
+        failure = host.run("Lasting", {"message": "fail now", "session_id": session})
+        orchestration = host.orchestrate("own", {"session_id": session})
+        assert (done.status_code, failure.status_code, orchestration["output"]) == (200, 502, "3: from outside")
+        turns = [response.headers["x-ms-turn-id"] for response in (done, failure)]
         turns.append(host.state("Lasting", session)["data"]["conversationHistory"][-1]["correlationId"])
         assert [instance(host, turn) for turn in turns] == [200, 200, 200]
-        before = [shown(host, session, turn) for turn in turns]
+        before = [turn_view(host, session, turn) for turn in turns]
         maintained_until(host, lambda: [instance(host, turn) for turn in turns] == [404, 404, 404])
-        assert [shown(host, session, turn) for turn in turns] == before
-        assert instance(host, own["instanceId"]) == 200
-        again = host.run("Lasting", asked, headers={"Idempotency-Key": session})
+        assert [turn_view(host, session, turn) for turn in turns] == before
+        assert instance(host, orchestration["instanceId"]) == 200
+        again = host.run("Lasting", body, headers={"Idempotency-Key": session})
         assert (again.status_code, again.json()["turn_id"]) == (200, turns[0])
         assert again.json()["response"] == done.json()["response"]
         assert host.session("Lasting", session)["message_count"] == 4
 
 
 def test_without_maintenance_there_is_no_such_function(practice_model: PracticeModel, tmp_path: Path):
-    """Where somebody else looks after it, the timer can be left out."""
+    """Where another process does the maintenance, the timer can be omitted."""
     with hosted(tmp_path, practice_model, app=RETENTION, DURABLE_AGENT_HOST_MAINTENANCE_SCHEDULE="off") as host:
         url = f"{host.url}/admin/functions/agent_maintenance"
         assert requests.post(url, json={}, timeout=30).status_code == 404

@@ -1,4 +1,4 @@
-"""An app's own HTTP functions beside its agents: those for `azure.functions` work as they do without streaming."""
+"""An app's own HTTP functions next to its agents, and the host's checks of foreign pages, links and large bodies."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.kit import AgentHost, hosted
+from tests.kit import ROOT, AgentHost, hosted
 
 APP = Path(__file__).parent / "apps" / "routes"
+MEBIBYTE = 1 << 20
+FOREIGN = {"Origin": "http://localhost:3000", "Sec-Fetch-Site": "same-site"}
+LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 
 
 @pytest.fixture(scope="module")
 def routes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
-    """A host with an app that has routes of its own."""
+    """A host with an app that has its own routes."""
     with hosted(tmp_path_factory.mktemp("routes"), None, app=APP) as running:
         yield running
 
@@ -21,9 +24,9 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
 def test_a_request_is_as_without_streaming(routes: AgentHost):
     """Method, URL, query, route, headers and body are those of the Functions SDK."""
     url = f"{routes.url}/api/shown/a%20b?x=1&x=2&empty=&y=%C3%B6"
-    answer = requests.post(url, data="größer".encode(), headers={"x-many": "one"}, timeout=60)
-    assert answer.status_code == 201, answer.text
-    assert answer.json() == {
+    response = requests.post(url, data="größer".encode(), headers={"x-many": "one"}, timeout=60)
+    assert response.status_code == 201, response.text
+    assert response.json() == {
         "method": "POST",
         "url": url,
         "params": {"x": "1,2", "y": "ö"},
@@ -35,20 +38,20 @@ def test_a_request_is_as_without_streaming(routes: AgentHost):
 
 def test_a_plain_function_runs_in_a_thread(routes: AgentHost):
     """A function that is not async, without annotation, gets the SDK's request, and its headers and cookies go out."""
-    answer = requests.post(f"{routes.url}/api/threaded", json=[1, 2, 3], timeout=60)
-    assert (answer.status_code, answer.text) == (200, "6 False")
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert answer.headers["x-own"] == "yes"
-    assert answer.cookies["a"] == "b"
+    response = requests.post(f"{routes.url}/api/threaded", json=[1, 2, 3], timeout=60)
+    assert (response.status_code, response.text) == (200, "6 False")
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert response.headers["x-own"] == "yes"
+    assert response.cookies["a"] == "b"
 
 
 def test_forms_and_files_are_read(routes: AgentHost):
-    """A form's fields and files are there, beside the invocation's context; a text is a text."""
-    answer = requests.post(
+    """A form's fields and files are available, and so is the invocation's context; text stays text."""
+    response = requests.post(
         f"{routes.url}/api/form", data={"field": "f"}, files={"file": ("n.txt", b"content")}, timeout=60
     )
-    assert (answer.status_code, answer.text) == (200, "f n.txt content True")
-    assert answer.headers["content-type"].startswith("text/plain")
+    assert (response.status_code, response.text) == (200, "f n.txt content True")
+    assert response.headers["content-type"].startswith("text/plain")
 
 
 def test_nothing_is_no_content(routes: AgentHost):
@@ -56,19 +59,19 @@ def test_nothing_is_no_content(routes: AgentHost):
     assert requests.get(f"{routes.url}/api/nothing", timeout=60).status_code == 204
 
 
-def test_functions_of_the_streaming_extension_are_left_alone(routes: AgentHost):
+def test_functions_of_the_streaming_extension_work_unchanged(routes: AgentHost):
     """A function that takes the extension's request streams; one may also give the extension's response alone."""
     assert requests.get(f"{routes.url}/api/streamed?last=two", timeout=60).text == "one two"
-    answer = requests.post(f"{routes.url}/api/mixed", data="this", timeout=60)
-    assert (answer.status_code, answer.json()) == (202, {"got": "this"})
+    response = requests.post(f"{routes.url}/api/mixed", data="this", timeout=60)
+    assert (response.status_code, response.json()) == (202, {"got": "this"})
 
 
 def test_functions_of_a_blueprint_have_their_durable_client(routes: AgentHost):
     """The durable client's own answers work."""
     turn = routes.run("Echo", {"message": "hi"}).json()["turn_id"]
-    answer = requests.get(f"{routes.url}/api/from-blueprint/{turn}", timeout=60)
-    assert answer.status_code == 202
-    assert requests.get(answer.headers["location"], timeout=60).json()["runtimeStatus"] == "Completed"
+    response = requests.get(f"{routes.url}/api/from-blueprint/{turn}", timeout=60)
+    assert response.status_code == 202
+    assert requests.get(response.headers["location"], timeout=60).json()["runtimeStatus"] == "Completed"
 
 
 def test_a_body_over_the_limit_is_not_read_to_its_end(routes: AgentHost):
@@ -82,9 +85,50 @@ def test_a_body_over_the_limit_is_not_read_to_its_end(routes: AgentHost):
             yield b"x" * 64 * 1024
 
     try:
-        answer = requests.post(url, data=endless(), headers={"content-type": "text/plain"}, timeout=60)
-        assert answer.status_code == 413
+        response = requests.post(url, data=endless(), headers={"content-type": "text/plain"}, timeout=60)
+        assert response.status_code == 413
     except requests.ConnectionError:
         pass  # the host has closed the connection while the client was still sending
     assert sum(sent) < 100_000_000
     assert routes.run("Echo", {"message": "still there"}).json()["response"] == "still there"
+
+
+def test_agents_without_keys_stay_closed_to_foreign_pages(routes: AgentHost):
+    """The host lets any page call anonymous functions, as Core Tools do; the routes of agents are not for them."""
+    session = f"{routes.url}/api/agents/Echo/sessions/s"
+    text = {"content-type": "text/plain"}
+    for method, url in [
+        ("POST", f"{routes.url}/api/agents/Echo/run?session_id=s"),
+        ("POST", f"{session}/import"),
+        ("POST", f"{session}/fork"),
+        ("POST", f"{session}/repair"),
+        ("GET", session),
+        ("GET", f"{routes.url}/api/health"),
+        ("DELETE", session),
+        ("POST", f"{routes.management}/orchestrators/agent_turn/t"),
+        ("POST", f"{routes.management}/entities/dafx-Echo/s?op=reset"),
+    ]:
+        response = requests.request(method, url, data="hi", headers=FOREIGN | text, timeout=60)
+        assert response.status_code == 403, url
+        assert "Host.CORS" in response.json()["detail"]
+    assert requests.get(session, timeout=60).status_code == 404
+    assert requests.post(f"{routes.url}/api/threaded", json=[1], headers=FOREIGN, timeout=60).status_code == 200
+    assert requests.get(f"{routes.url}/api/agents", headers=LINK, timeout=60).status_code == 403
+
+
+def test_links_lead_to_agents_that_ask_for_keys(tmp_path: Path):
+    """As those of the app of this repository do: reads are shown to a person who follows a link, turns are not run."""
+    env = {"OPENAI_API_KEY": "none", "OPENAI_MODEL": "none", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    with hosted(tmp_path / "data", None, app=ROOT, **env) as host:
+        assert requests.get(f"{host.url}/api/agents", headers=LINK, timeout=60).status_code == 200
+        run = f"{host.url}/api/agents/BugRepro/run"
+        assert requests.post(run, data="hi", headers=LINK, timeout=60).status_code == 403
+        assert requests.post(run, data="hi", headers={"Origin": "null"}, timeout=60).status_code == 403
+        assert requests.post(run, data="hi", headers={"Host": "evil.example"}, timeout=60).status_code == 421
+
+
+def test_a_document_may_be_larger_than_a_message(routes: AgentHost):
+    """An import takes more than `run` does: what is refused here is no document, and not too large."""
+    body = b" " * (5 * MEBIBYTE) + b"{}"
+    assert routes.post("/agents/Echo/sessions/large/import", body).status_code == 400
+    assert routes.post("/agents/Echo/run", body).status_code == 413

@@ -23,7 +23,7 @@ CANARIES = {
     "STORAGE": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=canary4+abcdefgh==;EndpointSuffix=e",
     "UPSTREAM_URL": "https://someone:canary5pw@upstream.example/path",
 }
-FORMS = {
+SECRET_TEXTS = {
     "an OpenAI key": "sk-proj-canary6abcdefghijklmnop",
     "a bearer token": "Bearer canary7.abcdef.ghijkl",
     "a JSON web token": "eyJhbGciOiJIUzI1NiJ9.eyJjYW5hcnk4IjoxfQ.c2lnbmF0dXJlY2FuYXJ5OA",
@@ -34,7 +34,7 @@ FORMS = {
     "a token of GitHub": "to=https%3A%2F%2Fx%2Fy%3Fkey%3Dghp_canary13abcdefghijklmnopqrstuvwxyz1",
     "a private key": "-----BEGIN PRIVATE KEY-----\ncanary14\ncanary15\n-----END PRIVATE KEY-----",
 }
-NEEDLES = [f"canary{number}" for number in range(1, 16)] + ["CANARY9", "eyJjYW5hcnk4IjoxfQ", "c2lnbmF0dXJlY2FuYXJ5OA"]
+NEEDLES = [f"canary{index}" for index in range(1, 16)] + ["CANARY9", "eyJjYW5hcnk4IjoxfQ", "c2lnbmF0dXJlY2FuYXJ5OA"]
 
 
 @pytest.fixture(scope="module")
@@ -59,33 +59,33 @@ def host(model: HostileModel, folder: Path) -> Iterator[AgentHost]:
 
 
 def echo(model: HostileModel, status: int) -> Any:
-    """Script a refusal that quotes all that it was sent, and all kinds of secrets beside."""
+    """Script a refusal that quotes the request and all kinds of secrets."""
 
     def send(write: Any) -> None:
         request: Received = model.received[-1]
         keys = {name: value for name, value in request.headers.items() if "canary" in value}
-        said = f"refused: {keys} {CANARIES} {FORMS}"
-        write(answer(json.dumps({"error": {"message": said, "type": "x", "code": "y"}}).encode(), status=status))
+        message = f"refused: {keys} {CANARIES} {SECRET_TEXTS}"
+        write(answer(json.dumps({"error": {"message": message, "type": "x", "code": "y"}}).encode(), status=status))
 
     return send
 
 
-def seen_of(host: AgentHost, agent: str, session: str, reply: requests.Response) -> str:
+def read_views(host: AgentHost, agent: str, session: str, reply: requests.Response) -> str:
     """Read everything that the host shows of a turn and its session."""
     turn = f"/agents/{agent}/sessions/{session}/turns/{reply.headers['x-ms-turn-id']}"
     paths = (f"/agents/{agent}/sessions/{session}", f"/agents/{agent}/sessions", turn, f"{turn}/events", "/health")
-    shown = [host.get(path).text for path in paths]
+    texts = [host.get(path).text for path in paths]
     instance = reply.headers["x-ms-turn-id"]
     queries = ("?showInput=true&showHistory=true&showHistoryOutput=true", "")
-    shown += [requests.get(f"{host.management}/instances/{instance}{query}", timeout=60).text for query in queries]
-    return "\n".join([reply.text, str(reply.headers), *shown, json.dumps(host.state(agent, session))])
+    texts += [requests.get(f"{host.management}/instances/{instance}{query}", timeout=60).text for query in queries]
+    return "\n".join([reply.text, str(reply.headers), *texts, json.dumps(host.state(agent, session))])
 
 
-def assert_nowhere(host: AgentHost, folder: Path, shown: str) -> None:
+def assert_nowhere(host: AgentHost, folder: Path, visible_text: str) -> None:
     """Look for every canary in what was shown, in the log and in every file."""
-    places = {"shown": shown.encode(), "log": "".join(host.output).encode()}
-    places |= {str(path): bytes_of(path) for path in folder.rglob("*") if path.is_file()}
-    assert [(needle, place) for needle in NEEDLES for place, data in places.items() if needle.encode() in data] == []
+    sources = {"shown": visible_text.encode(), "log": "".join(host.output).encode()}
+    sources |= {str(path): bytes_of(path) for path in folder.rglob("*") if path.is_file()}
+    assert [(needle, source) for needle in NEEDLES for source, data in sources.items() if needle.encode() in data] == []
 
 
 @pytest.mark.parametrize(
@@ -104,79 +104,79 @@ def test_a_service_that_quotes_what_it_was_sent(
     assert reply.status_code == 502
     assert f"{status}" in reply.json()["detail"]
     assert any("canary1" in value for value in model.received[-1].headers.values())
-    assert_nowhere(host, folder, seen_of(host, agent, f"echo-{status}", reply))
+    assert_nowhere(host, folder, read_views(host, agent, f"echo-{status}", reply))
 
 
-def test_a_service_that_quotes_secrets_in_the_middle_of_its_answer(host: AgentHost, model: HostileModel, folder: Path):
+def test_a_service_that_quotes_secrets_in_its_stream(host: AgentHost, model: HostileModel, folder: Path):
     """An event that tells of a failure is no way around."""
-    failure = {"type": "error", "code": "server_error", "message": f"{FORMS} {CANARIES}", "sequence_number": 9}
+    failure = {"type": "error", "code": "server_error", "message": f"{SECRET_TEXTS} {CANARIES}", "sequence_number": 9}
     model.play(fallback=stream(events(*spoken("Hi")[:4], failure)))
     reply = host.run("Responses", "Hello", session_id="quoted")
     assert reply.status_code == 502
-    assert_nowhere(host, folder, seen_of(host, "Responses", "quoted", reply))
+    assert_nowhere(host, folder, read_views(host, "Responses", "quoted", reply))
 
 
 @pytest.mark.parametrize("agent", ["Responses", "Completions"])
 def test_a_tool_that_raises_with_a_password_in_its_text(host: AgentHost, model: HostileModel, folder: Path, agent: str):
-    """The model is told that the tool failed; that is what is stored and shown, and the log has the text without it."""
-    model.play(called(agent, "connect", "{}"), said(agent))
+    """The model gets that the tool failed, which is stored and displayed; the log has the text without the password."""
+    model.play(build_call(agent, "connect", "{}"), build_apology(agent))
     reply = host.run(agent, "Connect", session_id="tool")
     assert reply.text == "Sorry."
-    shown = seen_of(host, agent, "tool", reply)
-    assert "Function failed" in shown
-    assert "db.example" not in shown
+    visible_text = read_views(host, agent, "tool", reply)
+    assert "Function failed" in visible_text
+    assert "db.example" not in visible_text
     assert "Function failed" in model.received[-1].body.decode()
     assert "postgres://admin:[redacted]@db.example/orders" in "".join(host.output)
-    assert_nowhere(host, folder, shown)
+    assert_nowhere(host, folder, visible_text)
     assert not [path for path in folder.rglob("*") if path.is_file() and b"db.example" in path.read_bytes()]
 
 
 def test_a_tool_that_fails_is_found_by_its_traceback(host: AgentHost, model: HostileModel):
     """The log has it with file and line of the app, and so has the step, without the words of the exception."""
     agent = "Responses"
-    model.play(called(agent, "connect", "{}"), said(agent))
+    model.play(build_call(agent, "connect", "{}"), build_apology(agent))
     reply = host.run(agent, "Connect", session_id="trace")
     log = "".join(host.output)
     assert 'function_app.py", line 24, in connect' in log
     assert log.count("ConnectionError: cannot connect") == log.count("tool connect failed")
     steps = host.get(f"/agents/{agent}/sessions/trace/turns/{reply.headers['x-ms-turn-id']}/steps").json()["steps"]
     (tool,) = [step for step in steps if step["kind"] == "tool_call"]
-    place = {"type": "ConnectionError", "file": "function_app.py", "line": 24, "function": "connect"}
-    assert (tool["outcome"], tool["raised"]) == ("error", place)
+    location = {"type": "ConnectionError", "file": "function_app.py", "line": 24, "function": "connect"}
+    assert (tool["outcome"], tool["raised"]) == ("error", location)
     assert "db.example" not in json.dumps(steps)
 
 
-def test_a_tool_that_quotes_a_whole_page_is_logged_with_its_beginning(host: AgentHost, model: HostileModel):
+def test_a_long_exception_is_logged_in_part(host: AgentHost, model: HostileModel):
     """The log has some thousand characters of the exception, and says how many more there were."""
-    model.play(called("Responses", "quote", "{}"), said("Responses"))
+    model.play(build_call("Responses", "quote", "{}"), build_apology("Responses"))
     assert host.run("Responses", "Quote", session_id="page").text == "Sorry."
     (line,) = [line for line in host.output if "tool quote failed" in line]
     assert len(line) < 4_300
     assert line.rstrip().endswith("... (60,023 characters more)")
 
 
-def test_a_query_that_means_nothing_is_quoted_in_part(host: AgentHost):
-    """A caller is told what is wrong and what to send, and nobody searches a long text for it."""
-    refused = host.get(f"/agents/Responses/sessions?status={'a.' * 5000} ://x@")
-    assert refused.status_code == 400
-    assert len(refused.json()["detail"]) < 900
-    assert "separated by commas" in refused.json()["detail"]
+def test_an_invalid_query_is_quoted_in_part(host: AgentHost):
+    """The caller gets the reason and what to send, in a short message."""
+    response = host.get(f"/agents/Responses/sessions?status={'a.' * 5000} ://x@")
+    assert response.status_code == 400
+    assert len(response.json()["detail"]) < 900
+    assert "separated by commas" in response.json()["detail"]
 
 
-def test_arguments_that_do_not_fit_are_told_of_without_their_text(host: AgentHost, model: HostileModel, folder: Path):
+def test_invalid_arguments_are_reported_without_their_text(host: AgentHost, model: HostileModel, folder: Path):
     """What a validator says is for the log, too."""
-    model.play(called("Responses", "no_arguments", '{"number": "many"}'), said("Responses"))
+    model.play(build_call("Responses", "no_arguments", '{"number": "many"}'), build_apology("Responses"))
     reply = host.run("Responses", "Count", session_id="arguments")
     assert reply.text == "Sorry."
-    shown = seen_of(host, "Responses", "arguments", reply)
-    assert "Argument parsing failed" in shown
-    assert "validation error" not in shown
-    assert_nowhere(host, folder, shown)
+    visible_text = read_views(host, "Responses", "arguments", reply)
+    assert "Argument parsing failed" in visible_text
+    assert "validation error" not in visible_text
+    assert_nowhere(host, folder, visible_text)
 
 
 def test_an_export_holds_no_secret(host: AgentHost, model: HostileModel, folder: Path):
     """What the command line writes is what is stored."""
-    model.play(called("Responses", "connect", "{}"), said("Responses"))
+    model.play(build_call("Responses", "connect", "{}"), build_apology("Responses"))
     assert host.run("Responses", "Connect", session_id="export").ok
     command = [str(Path(sys.executable).parent / "durable-agent-host"), "sessions", "export", "Responses", "export"]
     done = subprocess.run([*command, "--url", host.url], capture_output=True, text=True, timeout=60, check=False)
@@ -184,7 +184,7 @@ def test_an_export_holds_no_secret(host: AgentHost, model: HostileModel, folder:
     assert_nowhere(host, folder, done.stdout + done.stderr)
 
 
-def called(agent: str, name: str, arguments: str) -> bytes:
+def build_call(agent: str, name: str, arguments: str) -> bytes:
     """Write an answer that calls a tool."""
     if agent == "Completions":
         call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -192,19 +192,21 @@ def called(agent: str, name: str, arguments: str) -> bytes:
         chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
         return stream(events(chunk, "[DONE]"))
     item = {"id": "fc_1", "type": "function_call", "call_id": "call_1", "name": name, "arguments": arguments}
-    created, *_, completed = spoken("x")
-    whole = completed["response"] | {"output": [item | {"status": "completed"}]}
-    made = [
-        created,
+    created_event, *_, completed_event = spoken("x")
+    final_response = completed_event["response"] | {"output": [item | {"status": "completed"}]}
+    event_list = [
+        created_event,
         {"type": "response.output_item.added", "output_index": 0, "item": item | {"arguments": "", "status": "x"}},
         {"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "fc_1", "delta": arguments},
-        {"type": "response.output_item.done", "output_index": 0, "item": whole["output"][0]},
-        {"type": "response.completed", "response": whole},
+        {"type": "response.output_item.done", "output_index": 0, "item": final_response["output"][0]},
+        {"type": "response.completed", "response": final_response},
     ]
-    return stream(events(*(event | {"sequence_number": number} for number, event in enumerate(made))))
+    return stream(
+        events(*(event | {"sequence_number": sequence_number} for sequence_number, event in enumerate(event_list)))
+    )
 
 
-def said(agent: str) -> bytes:
+def build_apology(agent: str) -> bytes:
     """Write an answer that says sorry."""
     if agent == "Completions":
         choice = {"index": 0, "delta": {"content": "Sorry."}, "finish_reason": "stop"}

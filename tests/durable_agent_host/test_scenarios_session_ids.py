@@ -5,7 +5,7 @@ from urllib.parse import quote, unquote
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_streaming import asked, follow, read_all
+from tests.durable_agent_host.test_scenarios_streaming import follow, read_all, stream_turn
 from tests.kit import AgentHost
 
 
@@ -16,40 +16,40 @@ def test_a_session_by_any_name(lab: AgentHost, session: str):
     assert (run.status_code, run.json()["session_id"]) == (200, session)
     assert unquote(run.headers["x-ms-session-id"]) == unquote(run.headers["x-ms-thread-id"]) == session
     assert run.headers["x-ms-session-id"].isascii()
-    with asked(lab, "Instant", "again", session=session) as answer:
-        told = read_all(answer).events
-    assert told[0].data["session_id"] == session
-    waiting = {"x-ms-wait-for-response": "false"}
-    later = lab.run("Instant", "later", headers=waiting, session_id=session).json()
+    with stream_turn(lab, "Instant", "again", session=session) as response:
+        events = read_all(response).events
+    assert events[0].data["session_id"] == session
+    headers = {"x-ms-wait-for-response": "false"}
+    later = lab.run("Instant", "later", headers=headers, session_id=session).json()
     assert follow(later["events_url"])[-1].data["session_id"] == session
     assert requests.get(later["turn_url"], timeout=60).json()["session_id"] == session
     path = f"/agents/Instant/sessions/{quote(session)}"
     assert lab.get(path).json()["session_id"] == session
-    assert session in [one["session_id"] for one in lab.get("/agents/Instant/sessions").json()["sessions"]]
-    exported = lab.get(f"{path}/export")
-    assert lab.post(f"{path}x/import", exported.content).status_code == 201
+    assert session in [summary["session_id"] for summary in lab.get("/agents/Instant/sessions").json()["sessions"]]
+    export = lab.get(f"{path}/export")
+    assert lab.post(f"{path}x/import", export.content).status_code == 201
     assert lab.get(f"{path}/verify").ok
     assert lab.post(f"{path}/repair", b"{}").ok
-    forked = requests.post(f"{lab.url}/api{path}/fork", json={"session_id": f"{session}-fork"}, timeout=60)
-    assert (forked.status_code, unquote(forked.headers["x-ms-session-id"])) == (201, f"{session}-fork")
+    fork = requests.post(f"{lab.url}/api{path}/fork", json={"session_id": f"{session}-fork"}, timeout=60)
+    assert (fork.status_code, unquote(fork.headers["x-ms-session-id"])) == (201, f"{session}-fork")
     assert requests.delete(f"{lab.url}/api{path}", timeout=60).ok
     assert lab.get(path).status_code == 404
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400"])
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e400"])
 @pytest.mark.parametrize("name", ["session_id", "thread_id"])
-def test_a_number_that_is_not_finite_is_no_session(lab: AgentHost, name: str, number: str):
-    """The answer says what to send."""
-    body = f'{{"message": "hi", "{name}": {number}}}'.encode()
-    answer = lab.post("/agents/Instant/run", body, content_type="application/json")
-    assert (answer.status_code, "JSON has no NaN and no Infinity" in answer.text) == (400, True), answer.text
+def test_a_number_that_is_not_finite_is_not_a_session_id(lab: AgentHost, name: str, literal: str):
+    """The response has a hint what to send."""
+    body = f'{{"message": "hi", "{name}": {literal}}}'.encode()
+    response = lab.post("/agents/Instant/run", body, content_type="application/json")
+    assert (response.status_code, "JSON has no NaN and no Infinity" in response.text) == (400, True), response.text
 
 
 @pytest.mark.parametrize("name", ["session_id", "thread_id"])
 def test_a_query_names_one_session(lab: AgentHost, name: str):
     """Two values are not read as one id; a comma in one value is a part of it."""
     url = f"{lab.url}/api/agents/Instant/run"
-    answer = requests.post(f"{url}?{name}=a&{name}=b", data=b"hi", timeout=60)
-    assert (answer.status_code, f"the query has '{name}' 2 times" in answer.text) == (400, True), answer.text
-    answer = requests.post(f"{url}?{name}=&{name}=a%2Cb", data=b"hi", timeout=60)
-    assert (answer.status_code, answer.headers["x-ms-session-id"]) == (200, "a,b"), answer.text
+    response = requests.post(f"{url}?{name}=a&{name}=b", data=b"hi", timeout=60)
+    assert (response.status_code, f"the query has '{name}' 2 times" in response.text) == (400, True), response.text
+    response = requests.post(f"{url}?{name}=&{name}=a%2Cb", data=b"hi", timeout=60)
+    assert (response.status_code, response.headers["x-ms-session-id"]) == (200, "a,b"), response.text

@@ -25,48 +25,48 @@ def broken():
 def command(host, capsys, action, *arguments, agent="Ledger"):
     """Run ``durable-agent-host sessions`` in this process; gives status, output and errors."""
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         main(["sessions", action, "--url", host.url, agent, *arguments])
-    said = capsys.readouterr()
-    return ended.value.code, said.out, said.err
+    output = capsys.readouterr()
+    return exit_info.value.code, output.out, output.err
 
 
-def test_sessions_are_listed_newest_first_page_by_page(lab: AgentHost):
-    """The list has every session of the agent once, newest first, and goes on at its cursor."""
-    names = [f"list-{number}-{uuid4().hex[:6]}" for number in range(3)]
+def test_session_pages_are_newest_first(lab: AgentHost):
+    """The list has every session of the agent once, newest first, and continues at its cursor."""
+    names = [f"list-{index}-{uuid4().hex[:6]}" for index in range(3)]
     for name in names:
         lab.run("Raising", {"message": "work", "session_id": name})
     everything = lab.get("/agents/Raising/sessions?limit=1000").json()
     assert everything["cursor"] is None
-    listed = [session["session_id"] for session in everything["sessions"]]
-    assert set(names) <= set(listed)
+    session_ids = [session["session_id"] for session in everything["sessions"]]
+    assert set(names) <= set(session_ids)
     times = [session["last_used_at"] for session in everything["sessions"]]
     assert times == sorted(times, reverse=True)
-    paged, cursor = [], ""
+    page_ids, cursor = [], ""
     while cursor is not None:
         page = lab.get(f"/agents/raising/sessions?limit=2&cursor={cursor}").json()
         assert len(page["sessions"]) <= 2
-        paged += [session["session_id"] for session in page["sessions"]]
+        page_ids += [session["session_id"] for session in page["sessions"]]
         cursor = page["cursor"]
-    assert paged == listed
+    assert page_ids == session_ids
     url = everything["sessions"][0]["session_url"]
-    assert requests.get(url, timeout=60).json()["session_id"] == listed[0]
+    assert requests.get(url, timeout=60).json()["session_id"] == session_ids[0]
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=many", "limit=-1", "cursor=%25%25", "cursor=abc"])
-def test_a_list_that_makes_no_sense_is_refused(lab: AgentHost, query):
+def test_an_invalid_list_query_is_rejected(lab: AgentHost, query):
     """A limit or cursor that is none is a 400 that names it."""
-    answer = lab.get(f"/agents/Instant/sessions?{query}")
-    assert answer.status_code == 400
-    assert query.partition("=")[0] in answer.json()["detail"]
+    response = lab.get(f"/agents/Instant/sessions?{query}")
+    assert response.status_code == 400
+    assert query.partition("=")[0] in response.json()["detail"]
 
 
-def test_a_broken_session_is_repaired_and_goes_on(lab: AgentHost, model: PracticeModel, capsys):
-    """What is sent is closed, and what is stored stays broken until repair mends it and keeps the original."""
+def test_a_broken_session_is_repaired_and_continues(lab: AgentHost, model: PracticeModel, capsys):
+    """Requests contain a closed call; the stored session stays broken until a repair, which saves the original."""
     session = f"broken-{uuid4().hex[:8]}"
     lab.put_state("Ledger", session, broken())
-    answer = lab.run("Ledger", {"message": "Go on", "session_id": session})
-    assert answer.status_code == 200, answer.text
+    response = lab.run("Ledger", {"message": "Go on", "session_id": session})
+    assert response.status_code == 200, response.text
     outputs = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
     assert any("not known" in output["output"] for output in outputs)
 
@@ -88,13 +88,13 @@ def test_a_broken_session_is_repaired_and_goes_on(lab: AgentHost, model: Practic
     assert difference["before"] in before["data"]["conversationHistory"]
     assert difference["after"] in after
     assert "call call_lost has no result. Added a result" in out
-    kept = out.partition("the original is session ")[2].split()[0]
-    assert lab.get(f"/agents/Ledger/sessions/{kept}/export").json() == before
+    original_id = out.partition("the original is session ")[2].split()[0]
+    assert lab.get(f"/agents/Ledger/sessions/{original_id}/export").json() == before
     assert command(lab, capsys, "verify", session)[:2] == (0, f"{session}: no problems\n")
     assert "nothing was changed" in command(lab, capsys, "repair", session)[1]
 
-    answer = lab.run("Ledger", {"message": "Go on", "session_id": session})
-    assert answer.status_code == 200, answer.text
+    response = lab.run("Ledger", {"message": "Go on", "session_id": session})
+    assert response.status_code == 200, response.text
     outputs = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
     assert any("not known" in json.dumps(output) for output in outputs)
 
@@ -112,7 +112,7 @@ def test_a_session_without_a_version_is_repaired(lab: AgentHost, capsys):
 
 
 def test_a_newer_session_is_not_repaired(lab: AgentHost, capsys):
-    """What a newer program wrote stays as it is, and the sentence says to upgrade."""
+    """A session of a newer version stays unchanged, and the message says to upgrade."""
     session, document = f"newer-{uuid4().hex[:8]}", golden("session-v1") | {"schemaVersion": "2.0.0"}
     lab.put_state("Ledger", session, document)
     for action in ("verify", "repair"):
@@ -128,43 +128,43 @@ def test_a_running_session_is_not_repaired(lab: AgentHost):
     session, document = f"running-{uuid4().hex[:8]}", broken()
     document["data"]["extensionData"] = {"durableAgentHost": {"version": 1, "running": "turn-3"}}
     lab.put_state("Ledger", session, document)
-    answer = lab.post(f"/agents/Ledger/sessions/{session}/repair", b"")
-    assert answer.status_code == 409
-    assert "turn-3" in answer.json()["detail"]
+    response = lab.post(f"/agents/Ledger/sessions/{session}/repair", b"")
+    assert response.status_code == 409
+    assert "turn-3" in response.json()["detail"]
     assert lab.state("Ledger", session) == document
 
 
-def test_a_document_is_written_only_over_what_the_caller_has_seen(lab: AgentHost):
-    """The entity compares before it writes: a session that has changed meanwhile is left alone."""
+def test_a_document_replaces_only_the_version_that_the_caller_read(lab: AgentHost):
+    """The entity compares before it writes: a session that has changed in the meantime is not replaced."""
     session = f"changed-{uuid4().hex[:8]}"
     lab.run("Instant", {"message": "one", "session_id": session})
     before = lab.state("Instant", session)
     change = {"document": {"a": 1}, "instead_of": "0" * 32}
-    place = signal_purpose("dafx-Instant", session, "put_document")
-    lab.signal("Instant", session, "put_document", lab.marked(place, change))
+    purpose = signal_purpose("dafx-Instant", session, "put_document")
+    lab.signal("Instant", session, "put_document", lab.marked(purpose, change))
     lab.run("Instant", {"message": "two", "session_id": session})
     now = lab.state("Instant", session)
     assert now["data"]["conversationHistory"][:2] == before["data"]["conversationHistory"]
 
 
 def test_a_session_is_exported_and_imported(lab: AgentHost, model: PracticeModel, capsys, tmp_path):
-    """An exported session goes on under another id with the same conversation, and the first stays as it was."""
+    """An exported session continues under another id with the same conversation; the first is unchanged."""
     first, second, file = f"out-{uuid4().hex[:8]}", f"in-{uuid4().hex[:8]}", tmp_path / "session.json"
     lab.run("Ledger", {"message": 'charge with {"amount": 7}', "session_id": first})
-    stored = lab.state("Ledger", first)
+    state = lab.state("Ledger", first)
     assert command(lab, capsys, "export", first, "--output", str(file))[0] == 0
-    assert json.loads(file.read_text()) == stored
-    assert json.loads(command(lab, capsys, "export", first)[1]) == stored
+    assert json.loads(file.read_text()) == state
+    assert json.loads(command(lab, capsys, "export", first)[1]) == state
     status, out, _ = command(lab, capsys, "import", second, str(file))
-    said, *trusted = out.splitlines()
-    assert (status, said) == (0, f"{second}: imported, 2 entries")
-    assert [line.partition(", which")[0].strip() for line in trusted] == [
+    first_line, *trust_lines = out.splitlines()
+    assert (status, first_line) == (0, f"{second}: imported, 2 entries")
+    assert [line.partition(", which")[0].strip() for line in trust_lines] == [
         "taken on trust: entry 2 has results of tools",
         "taken on trust: entry 2 has reasoning or other items of the model's service",
     ]
-    answer = lab.run("Ledger", {"message": "What did I charge?", "session_id": second})
-    assert answer.status_code == 200, answer.text
-    assert lab.state("Ledger", first) == stored
+    response = lab.run("Ledger", {"message": "What did I charge?", "session_id": second})
+    assert response.status_code == 200, response.text
+    assert lab.state("Ledger", first) == state
     status, _, errors = command(lab, capsys, "import", second, str(file))
     assert status == 2
     assert "already" in errors
@@ -174,34 +174,34 @@ def test_turns_that_ran_are_not_imported(lab: AgentHost):
     """An exported session that was busy is idle when it is imported: those turns belong to another host."""
     document = golden("session-v1")
     name = f"busy-{uuid4().hex[:8]}"
-    answer = lab.post(f"/agents/Ledger/sessions/{name}/import", json.dumps(document).encode())
-    assert answer.status_code == 201, answer.text
-    ours = wait_until(lambda: lab.state("Ledger", name))["data"]["extensionData"]["durableAgentHost"]
-    assert "running" not in ours
-    assert "queue" not in ours
-    assert ours["receipts"] == document["data"]["extensionData"]["durableAgentHost"]["receipts"]
+    response = lab.post(f"/agents/Ledger/sessions/{name}/import", json.dumps(document).encode())
+    assert response.status_code == 201, response.text
+    extension_data = wait_until(lambda: lab.state("Ledger", name))["data"]["extensionData"]["durableAgentHost"]
+    assert "running" not in extension_data
+    assert "queue" not in extension_data
+    assert extension_data["receipts"] == document["data"]["extensionData"]["durableAgentHost"]["receipts"]
 
 
-def test_commands_say_what_is_wrong(lab: AgentHost, capsys):
+def test_commands_report_errors(lab: AgentHost, capsys):
     """An unknown agent or session, and a host that is not there, are sentences and status 2."""
     assert "no agent 'Nobody'" in command(lab, capsys, "verify", "s", agent="Nobody")[2]
     status, _, errors = command(lab, capsys, "show", "nothing")
     assert status == 2
     assert "no session 'nothing'" in errors
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         main(["sessions", "list", "--url", "http://127.0.0.1:9"])
-    assert ended.value.code == 2
+    assert exit_info.value.code == 2
     assert "durable-agent-host start" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         main(["sessions", "show", "a", "b", "--nonsense"])
-    assert ended.value.code == 2
+    assert exit_info.value.code == 2
     assert "--nonsense" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "change", [{"status": [[]]}, {"status": 5}, {"error": [1]}, {"stats": "x"}, {"spent": ["x"]}, {"endedAt": {}}]
 )
-def test_a_receipt_without_shape_breaks_no_route(lab: AgentHost, change):
+def test_an_invalid_receipt_breaks_no_route(lab: AgentHost, change):
     """What others stored as the end of a turn is reported, and the turn is shown without it or not there."""
     session, turn = f"odd-{uuid4().hex[:8]}", uuid4().hex
     lab.run("Ledger", {"message": "hello", "session_id": session})
@@ -210,17 +210,17 @@ def test_a_receipt_without_shape_breaks_no_route(lab: AgentHost, change):
     state["data"]["extensionData"]["durableAgentHost"]["receipts"][0] |= {"turnId": turn} | change
     lab.put_state("Ledger", session, state)
     path = f"/agents/Ledger/sessions/{session}"
-    for rest in ("", "/events"):
-        assert lab.get(f"{path}/turns/{turn}{rest}").status_code in {200, 404}
+    for suffix in ("", "/events"):
+        assert lab.get(f"{path}/turns/{turn}{suffix}").status_code in {200, 404}
     assert lab.get(f"{path}/verify").json()["problems"]
 
 
 @pytest.mark.parametrize("url", ["zz", "http://[::1", "localhost:7071", "file:///etc/passwd", "http://"])
-def test_a_url_that_is_none_is_told(capsys, url):
+def test_an_invalid_url_is_reported(capsys, url):
     """One sentence with an example, and status 2; no file is opened."""
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         main(["sessions", "list", "--url", url])
-    assert ended.value.code == 2
+    assert exit_info.value.code == 2
     assert "http://127.0.0.1:7071" in capsys.readouterr().err
 
 
@@ -231,8 +231,8 @@ def test_items_that_lost_their_contents_are_repaired(lab: AgentHost, model: Prac
     assert lab.run("Thinker", {"message": f"Run it, {session}", "session_id": session}).status_code == 200
     document = lab.state("Thinker", session)
     contents = document["data"]["conversationHistory"][1]["messages"][0]["contents"]
-    place = next(n for n, content in enumerate(contents) if content["$type"] == "codeInterpreterToolResult")
-    contents[place] = {"$type": "hologram", "depth": 3}
+    index = next(n for n, content in enumerate(contents) if content["$type"] == "codeInterpreterToolResult")
+    contents[index] = {"$type": "hologram", "depth": 3}
     lab.put_state("Thinker", session, document)
 
     status, out, _ = command(lab, capsys, "verify", session, agent="Thinker")

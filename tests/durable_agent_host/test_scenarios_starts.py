@@ -1,4 +1,4 @@
-"""What the app begins itself, nobody else can begin: starts, signals and answers of the host carry the app's mark."""
+"""Only the app can start its orchestrations: starts, signals and approvals of the host carry the app's mark."""
 
 import base64
 import json
@@ -13,20 +13,20 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_encryption import KEYS, key
-from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Place
+from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
+from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site
 from tests.kit import PracticeModel, hosted
 from tests.processes import wait_until
 
 JSON = {"content-type": "application/json"}
-ENDED = {"Completed", "Failed", "Terminated"}
 LOADED = "class X:\n    from_json = staticmethod(lambda file: open(file, 'w'))\n"
-REFUSED = "was not started by the app, so nothing was done: call it in an orchestration of the app"
+REJECTION = "was not started by the app, so nothing was done: call it in an orchestration of the app"
 
 
 @pytest.fixture(scope="module", params=["plain", "encrypted"])
-def place(
+def site(
     request: pytest.FixtureRequest, practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Place]:
+) -> Iterator[Site]:
     """An app whose sessions have owners, and that starts any orchestration, as the quickstart's does."""
     data, ledger = tmp_path_factory.mktemp("starts"), tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
@@ -35,24 +35,23 @@ def place(
     more = {KEYS: key(1)} if request.param == "encrypted" else {}
     more["PYTHONPATH"] = os.pathsep.join([str(modules), *filter(None, [os.environ.get("PYTHONPATH")])])
     with hosted(data, practice_model, app=APP, LEDGER=str(ledger), **more) as running:
-        it = Place(running, data, ledger)
-        begun = it.run("ada@contoso", "hi", "desk")
-        assert begun.ok, begun.text
-        it.turn_id = begun.headers["x-ms-turn-id"]
+        it = Site(running, data, ledger)
+        response = it.run("ada@contoso", "hi", "desk")
+        assert response.ok, response.text
+        it.turn_id = response.headers["x-ms-turn-id"]
         yield it
 
 
-def start_on_each_way(place: Place, name: str, body: Any) -> list[str]:
+def start_on_each_way(site: Site, name: str, body: Any) -> list[str]:
     """Start an orchestration from outside; gives the ids of the instances."""
-    managed = f"{place.host.management}/orchestrators/{name}"
-    urls = (f"{place.host.url}/api/orchestrators/{name}", managed, f"{managed}/{uuid4().hex}")
+    management_url = f"{site.host.management}/orchestrators/{name}"
+    urls = (f"{site.host.url}/api/orchestrators/{name}", management_url, f"{management_url}/{uuid4().hex}")
     return [requests.post(url, json=body, timeout=60).json()["id"] for url in urls]
 
 
-def end_of(place: Place, instance_id: str) -> dict[str, Any]:
+def end_of(site: Site, instance_id: str) -> dict[str, Any]:
     """Wait for the end of an instance; gives its status."""
-    url = f"{place.host.management}/instances/{instance_id}"
-    return wait_until(lambda: (now := requests.get(url, timeout=60).json())["runtimeStatus"] in ENDED and now, 60)
+    return wait_for_end(f"{site.host.management}/instances/{instance_id}")
 
 
 class Touch:
@@ -65,167 +64,170 @@ class Touch:
         return Path.touch, (self.file,)
 
 
-def pickled(file: Path) -> dict[str, str]:
+def pickled_input(file: Path) -> dict[str, str]:
     """Write what the framework unpickles, and what creates a file then."""
     return {"__pickled__": base64.b64encode(pickle.dumps(Touch(file))).decode(), "__type__": "builtins:NoneType"}
 
 
-def test_a_workflow_unpickles_nothing_from_outside(place: Place, tmp_path: Path):
+def test_a_workflow_unpickles_nothing_from_outside(site: Site, tmp_path: Path):
     """What looks like the input of a workflow inside another is data, on every way in; workflows still nest."""
     file = tmp_path / "code-ran"
-    bodies = [{"__subworkflow_input__": pickled(file), "__subworkflow_address__": {}}, {"a": [pickled(file)]}]
-    started: list[str] = []
+    bodies = [
+        {"__subworkflow_input__": pickled_input(file), "__subworkflow_address__": {}},
+        {"a": [pickled_input(file)]},
+    ]
+    instance_ids: list[str] = []
     for body in bodies:
         for name in ("dafx-repeating", "dafx-nesting"):
-            started += start_on_each_way(place, name, body)
-        started += start_on_each_way(place, "pass_input_on", {"name": "dafx-repeating", "input": body})
-    for instance_id in started:
-        end_of(place, instance_id)
+            instance_ids += start_on_each_way(site, name, body)
+        instance_ids += start_on_each_way(site, "pass_input_on", {"name": "dafx-repeating", "input": body})
+    for instance_id in instance_ids:
+        end_of(site, instance_id)
     run = "/workflow/nesting/run?waitForResponse=true&timeoutSeconds=60"
     for body in bodies:
-        assert place.ask("POST", run, "ada", json=body).ok
+        assert site.ask("POST", run, "ada", json=body).ok
     assert not file.exists()
-    assert place.ask("POST", run, "ada", json={"b": [1]}).json()["output"] == [{"b": [1]}]
+    assert site.ask("POST", run, "ada", json={"b": [1]}).json()["output"] == [{"b": [1]}]
 
 
-def test_no_caller_names_a_class(place: Place, tmp_path: Path):
+def test_no_caller_names_a_class(site: Site, tmp_path: Path):
     """Durable Functions imports and calls what JSON names: such bodies are refused, starts and signals do nothing."""
     bad = {"__class__": "X", "__module__": "loaded_by_a_caller", "__data__": str(tmp_path / "code-ran")}
-    asked = {"message": "hi", "response_format": {"type": "object", "properties": {"a": bad}}}
-    for path, body in (("/agents/Echo/run", asked), ("/workflow/nesting/run", {"a": [bad]})):
-        answer = place.ask("POST", path, "ada", json=body)
-        assert (answer.status_code, "names a class" in answer.text) == (400, True), answer.text
-    escaped = json.dumps(asked).replace("__class__", "\\u005f_class__").encode()
-    assert place.ask("POST", "/agents/Echo/run", "ada", data=escaped, headers=JSON).status_code == 400
+    turn_body = {"message": "hi", "response_format": {"type": "object", "properties": {"a": bad}}}
+    for path, body in (("/agents/Echo/run", turn_body), ("/workflow/nesting/run", {"a": [bad]})):
+        response = site.ask("POST", path, "ada", json=body)
+        assert (response.status_code, "names a class" in response.text) == (400, True), response.text
+    escaped_body = json.dumps(turn_body).replace("__class__", "\\u005f_class__").encode()
+    assert site.ask("POST", "/agents/Echo/run", "ada", data=escaped_body, headers=JSON).status_code == 400
     document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "extensionData": {"note": bad}}}
-    answer = place.ask("POST", f"{SESSIONS}/imported/import", "ada", json=document)
-    assert (answer.status_code, "names a class" in answer.text) == (400, True), answer.text
-    for instance_id in start_on_each_way(place, "agent_turn", {"agent": "Echo", "message": "hi", "options": bad}):
-        assert REFUSED in end_of(place, instance_id)["output"]
-    place.host.signal("Echo", "never-named", "run", {"message": "hi", "options": bad})
-    place.host.signal("Echo", "never-named", "reset", bad)
-    assert place.run("ada@contoso", "hi", "after").ok
+    response = site.ask("POST", f"{SESSIONS}/imported/import", "ada", json=document)
+    assert (response.status_code, "names a class" in response.text) == (400, True), response.text
+    for instance_id in start_on_each_way(site, "agent_turn", {"agent": "Echo", "message": "hi", "options": bad}):
+        assert REJECTION in end_of(site, instance_id)["output"]
+    site.host.signal("Echo", "never-named", "run", {"message": "hi", "options": bad})
+    site.host.signal("Echo", "never-named", "reset", bad)
+    assert site.run("ada@contoso", "hi", "after").ok
     assert not (tmp_path / "code-ran").exists()
 
 
-def test_a_value_that_names_a_class_is_a_value(place: Place, model: PracticeModel, tmp_path: Path):
-    """From a tool, in the state of a session and in the messages of workflows, it arrives as it was."""
+def test_a_value_that_names_a_class_is_a_value(site: Site, model: PracticeModel, tmp_path: Path):
+    """From a tool, in the state of a session and in the messages of workflows, it arrives unchanged."""
     bad = {"__class__": "X", "__module__": "loaded_by_a_caller", "__data__": str(tmp_path / "code-ran")}
     text = json.dumps({"found": [bad]})
-    remember = {"calls": [{"name": "remember", "arguments": {"text": text}}]}
-    recall = {"calls": [{"name": "recall", "arguments": {}}]}
-    model.plan(remember, {"text": text}, recall, {"text": "It is known."})
-    first = place.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "remember"})
+    store_step = {"calls": [{"name": "remember", "arguments": {"text": text}}]}
+    recall_step = {"calls": [{"name": "recall", "arguments": {}}]}
+    model.plan(store_step, {"text": text}, recall_step, {"text": "It is known."})
+    first = site.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "remember"})
     assert first.json()["response"] == text, first.text
     session = first.json()["session_id"]
     body = {"message": "recall", "session_id": session}
-    second = place.ask("POST", "/agents/Payer/run", "ada@contoso", json=body).json()
+    second = site.ask("POST", "/agents/Payer/run", "ada@contoso", json=body).json()
     assert second["response"] == "It is known.", second
     sent = model.requests()[-1]["body"]["input"]
     assert [item["output"] for item in sent if item["type"] == "function_call_output"] == [text, text]
     path = f"/agents/Payer/sessions/{session}"
-    messages = place.ask("GET", path, "ada@contoso").json()["messages"]
-    results = [content["result"] for one in messages for content in one["contents"] if "result" in content]
+    messages = site.ask("GET", path, "ada@contoso").json()["messages"]
+    results = [content["result"] for message in messages for content in message["contents"] if "result" in content]
     assert results == [text, text]
-    steps = place.ask("GET", f"{path}/turns/{second['turn_id']}/steps", "ada@contoso").json()["steps"]
+    steps = site.ask("GET", f"{path}/turns/{second['turn_id']}/steps", "ada@contoso").json()["steps"]
     assert [json.loads(step["result"]) for step in steps if "result" in step] == [json.loads(text)]
-    assert place.ask("GET", f"{path}/verify", "ada@contoso").json()["problems"] == []
+    assert site.ask("GET", f"{path}/verify", "ada@contoso").json()["problems"] == []
 
-    model.plan(remember, {"text": "Called."})
+    model.plan(store_step, {"text": "Called."})
     request = {"message": "hi", "principal": "ada", "tenant": "contoso"}
-    called = place.host.orchestrate("call_session", {"agent": "Payer", "session": "called", "request": request})
-    assert called["output"]["messages"][-1]["contents"][0]["text"] == "Called.", called
+    result = site.host.orchestrate("call_session", {"agent": "Payer", "session": "called", "request": request})
+    assert result["output"]["messages"][-1]["contents"][0]["text"] == "Called.", result
 
-    run = place.ask("POST", "/workflow/nesting/run?waitForResponse=true&timeoutSeconds=60", "ada", json={"json": text})
+    run = site.ask("POST", "/workflow/nesting/run?waitForResponse=true&timeoutSeconds=60", "ada", json={"json": text})
     assert run.json()["output"] == [{"found": [bad]}], run.text
     assert not (tmp_path / "code-ran").exists()
 
 
 @pytest.mark.parametrize("name", ["agent_turn", "erase_session", "forget_turn"])
-def test_an_orchestration_of_the_host_is_not_started_from_outside(place: Place, name: str):
+def test_an_orchestration_of_the_host_is_not_started_from_outside(site: Site, name: str):
     """It fails with what to do, touches no session, and is no turn, whoever it claims to act for."""
-    before = place.host.state("Echo", "desk")
-    asked = {"agent": "Echo", "turn_id": place.turn_id, "message": "I was here", "app_mark": "0" * 64}
+    before = site.host.state("Echo", "desk")
+    turn_input = {"agent": "Echo", "turn_id": site.turn_id, "message": "I was here", "app_mark": "0" * 64}
     bodies = [
-        asked | {"session_id": session} | who
+        turn_input | {"session_id": session} | principal
         for session in ("desk", "never-begun")
-        for who in ({}, {"principal": "ada", "tenant": "contoso"})
+        for principal in ({}, {"principal": "ada", "tenant": "contoso"})
     ]
-    started = [one for body in (*bodies, {}, ["x"]) for one in start_on_each_way(place, name, body)]
-    for instance_id in started:
-        status = end_of(place, instance_id)
-        assert (status["runtimeStatus"], REFUSED in status["output"]) == ("Failed", True), status
+    instance_ids = [instance_id for body in (*bodies, {}, ["x"]) for instance_id in start_on_each_way(site, name, body)]
+    for instance_id in instance_ids:
+        status = end_of(site, instance_id)
+        assert (status["runtimeStatus"], REJECTION in status["output"]) == ("Failed", True), status
         for session in ("desk", "never-begun"):
-            turn = place.ask("GET", f"{SESSIONS}/{session}/turns/{instance_id}", "ada@contoso")
+            turn = site.ask("GET", f"{SESSIONS}/{session}/turns/{instance_id}", "ada@contoso")
             assert turn.status_code == 404, turn.text
-    assert place.host.state("Echo", "desk") == before
-    assert place.host.state("Echo", "never-begun") is None
-    assert place.ask("GET", f"{SESSIONS}/desk/turns/{place.turn_id}", "ada@contoso").json()["status"] == "completed"
+    assert site.host.state("Echo", "desk") == before
+    assert site.host.state("Echo", "never-begun") is None
+    assert site.ask("GET", f"{SESSIONS}/desk/turns/{site.turn_id}", "ada@contoso").json()["status"] == "completed"
 
 
-def test_a_mark_is_for_one_start(place: Place):
+def test_a_mark_is_for_one_start(site: Site):
     """The input of a turn, which the management API shows, starts neither another turn nor another orchestration."""
-    url = f"{place.host.management}/instances/{place.turn_id}"
-    shown = requests.get(url, params={"showInput": "true"}, timeout=60).json()["input"]
-    body = json.loads(shown) if isinstance(shown, str) else shown
-    before = place.host.state("Echo", "desk")
-    started = [*start_on_each_way(place, "agent_turn", body), *start_on_each_way(place, "erase_session", body)]
-    other = f"{place.host.management}/orchestrators/erase_session/{place.turn_id}"
-    started.append(requests.post(other, json=body, timeout=60).json()["id"])
-    for instance_id in started:
-        assert end_of(place, instance_id)["runtimeStatus"] == "Failed"
-    assert place.host.state("Echo", "desk") == before
+    url = f"{site.host.management}/instances/{site.turn_id}"
+    turn_input = requests.get(url, params={"showInput": "true"}, timeout=60).json()["input"]
+    body = json.loads(turn_input) if isinstance(turn_input, str) else turn_input
+    before = site.host.state("Echo", "desk")
+    instance_ids = [*start_on_each_way(site, "agent_turn", body), *start_on_each_way(site, "erase_session", body)]
+    other = f"{site.host.management}/orchestrators/erase_session/{site.turn_id}"
+    instance_ids.append(requests.post(other, json=body, timeout=60).json()["id"])
+    for instance_id in instance_ids:
+        assert end_of(site, instance_id)["runtimeStatus"] == "Failed"
+    assert site.host.state("Echo", "desk") == before
 
 
-def test_an_orchestration_of_the_app_runs_a_turn(place: Place):
+def test_an_orchestration_of_the_app_runs_a_turn(site: Site):
     """A parent is enough: what it passes on is the app's decision."""
     session = f"s-{uuid4().hex}"
-    asked = {"agent": "Echo", "message": "hello", "session_id": session, "principal": "ada", "tenant": "contoso"}
-    status = place.host.orchestrate("pass_input_on", {"name": "agent_turn", "input": asked})
+    turn_input = {"agent": "Echo", "message": "hello", "session_id": session, "principal": "ada", "tenant": "contoso"}
+    status = site.host.orchestrate("pass_input_on", {"name": "agent_turn", "input": turn_input})
     assert status["output"]["text"] == "hello", status
-    assert place.ask("GET", f"{SESSIONS}/{session}", "ada@contoso").json()["message_count"] == 2
+    assert site.ask("GET", f"{SESSIONS}/{session}", "ada@contoso").json()["message_count"] == 2
 
 
-def test_signals_from_outside_write_no_session(place: Place):
-    """The operations of turns and of the host's own writes are refused; the session is as it was."""
-    before = place.host.state("Echo", "desk")
-    written = {"document": None, "instead_of": "", "app_mark": "0" * 64}
+def test_signals_from_outside_write_no_session(site: Site):
+    """The operations of turns and of the host's own writes are rejected; the session is unchanged."""
+    before = site.host.state("Echo", "desk")
+    put_input = {"document": None, "instead_of": "", "app_mark": "0" * 64}
     for operation, value in {
         "admit": {"turn_id": "t-1", "policy": "queue"},
-        "leave": {"turn_id": place.turn_id},
+        "leave": {"turn_id": site.turn_id},
         "commit": {"turn_id": "t-1", "status": "completed", "text": "I was here", "entries": []},
-        "put_document": written,
+        "put_document": put_input,
     }.items():
         for session in ("desk", "never-begun"):
-            place.host.signal("Echo", session, operation, value)
-    assert place.run("ada@contoso", "hi", "after").ok
-    assert place.host.state("Echo", "desk") == before
-    assert place.host.state("Echo", "never-begun") is None
+            site.host.signal("Echo", session, operation, value)
+    assert site.run("ada@contoso", "hi", "after").ok
+    assert site.host.state("Echo", "desk") == before
+    assert site.host.state("Echo", "never-begun") is None
 
 
-def test_an_event_does_not_answer_in_the_name_of_somebody(place: Place, model: PracticeModel):
-    """A call that another must approve waits on, whatever name the event has, until another approves it."""
+def test_an_event_cannot_approve_for_a_principal(site: Site, model: PracticeModel):
+    """A call that another principal must approve waits for that principal, regardless of the event's name."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]}, {"text": "Paid."})
-    waiting = place.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay"}).json()
-    (call,), url = waiting["pending_approvals"], waiting["turn_url"].partition("/api")[2]
-    events = f"{place.host.management}/instances/{waiting['turn_id']}/raiseEvent/approval"
-    answer = {"call_id": call["call_id"], "approved": True, "app_mark": "0" * 64}
+    pending_turn = site.ask("POST", "/agents/Payer/run", "ada@contoso", json={"message": "pay"}).json()
+    (call,), url = pending_turn["pending_approvals"], pending_turn["turn_url"].partition("/api")[2]
+    events = f"{site.host.management}/instances/{pending_turn['turn_id']}/raiseEvent/approval"
+    approval = {"call_id": call["call_id"], "approved": True, "app_mark": "0" * 64}
     for by in ({}, {"by": {"principal": "boss"}, "at": "2026-01-01T00:00:00+00:00"}):
-        for payload in (answer | by, [answer | by], json.dumps(answer | by)):
+        for payload in (approval | by, [approval | by], json.dumps(approval | by)):
             assert requests.post(events, json=payload, timeout=60).status_code == 202
     body = {"call_id": call["call_id"], "approved": False, "reason": "too much"}
-    answered = place.ask("POST", f"{url}/approvals", "sue:support", json=body)
-    assert answered.status_code == 200, answered.text
-    turn = wait_until(lambda: (now := place.ask("GET", url, "ada@contoso").json())["status"] == "completed" and now)
-    assert [(one["approved"], one["by"]) for one in turn["approvals"]] == [(False, {"principal": "sue"})]
+    response = site.ask("POST", f"{url}/approvals", "sue:support", json=body)
+    assert response.status_code == 200, response.text
+    turn = wait_until(lambda: (now := site.ask("GET", url, "ada@contoso").json())["status"] == "completed" and now)
+    assert [(approval["approved"], approval["by"]) for approval in turn["approvals"]] == [(False, {"principal": "sue"})]
 
 
-def test_the_reason_of_a_terminated_run_is_not_unpickled(place: Place, tmp_path: Path):
+def test_the_reason_of_a_terminated_run_is_not_unpickled(site: Site, tmp_path: Path):
     """Whoever terminates a run chooses it, and the platform parses JSON: the status shows the rest of it."""
-    run = place.ask("POST", "/workflow/shouting/run", "ada", json="hi").json()["instanceId"]
-    reason = json.dumps({"why": "late", "code": pickled(tmp_path / "code-ran")})
-    terminate = f"{place.host.management}/instances/{run}/terminate"
+    run = site.ask("POST", "/workflow/shouting/run", "ada", json="hi").json()["instanceId"]
+    reason = json.dumps({"why": "late", "code": pickled_input(tmp_path / "code-ran")})
+    terminate = f"{site.host.management}/instances/{run}/terminate"
     assert requests.post(terminate, params={"reason": reason}, timeout=60).status_code == 202
-    status = place.ask("GET", f"/workflow/shouting/status/{run}", "ada").json()
+    status = site.ask("GET", f"/workflow/shouting/status/{run}", "ada").json()
     assert (status["runtimeStatus"], status["output"]) == ("Terminated", {"why": "late", "code": None})
     assert not (tmp_path / "code-ran").exists()

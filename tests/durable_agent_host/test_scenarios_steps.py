@@ -15,14 +15,14 @@ from tests.durable_agent_host.test_scenarios_approvals import approve, ended_tur
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
 
-WORDS = "It rains, größer 😀 than ever, and nobody minds. " * 8
+LONG_TEXT = "It rains, größer 😀 than ever, and nobody minds. " * 8
 
 
 def steps_of(url: str, **query: str | int) -> list[dict]:
     """Read a turn's steps."""
-    answer = requests.get(f"{url}/steps", params=query, timeout=30)
-    assert answer.ok, answer.text
-    return answer.json()["steps"]
+    response = requests.get(f"{url}/steps", params=query, timeout=30)
+    assert response.ok, response.text
+    return response.json()["steps"]
 
 
 def kinds(steps: list[dict]) -> list[str]:
@@ -30,10 +30,10 @@ def kinds(steps: list[dict]) -> list[str]:
     return [f"wait:{step['reason']}" if step["kind"] == "wait" else step["kind"] for step in steps]
 
 
-def test_a_turn_tells_its_steps(people: AgentHost, model: PracticeModel):
+def test_a_turn_has_its_steps(people: AgentHost, model: PracticeModel):
     """Waits with question and answer, attempts with what they found, calls with usage and results, retries, the end."""
-    refused = {"error": {"status": 429, "code": "rate_limit", "message": "slow", "retry_after": 0.1}}
-    model.plan(pays(12.5), refused, {"text": "Paid."})
+    error_step = {"error": {"status": 429, "code": "rate_limit", "message": "slow", "retry_after": 0.1}}
+    model.plan(pays(12.5), error_step, {"text": "Paid."})
     turn = waiting_turn(people)
     url, (call,) = turn["turn_url"], turn["pending_approvals"]
     before = steps_of(url)
@@ -43,15 +43,15 @@ def test_a_turn_tells_its_steps(people: AgentHost, model: PracticeModel):
     wait_until(lambda: ended_turn(turn))
     steps = steps_of(url)
     assert kinds(steps) == [*kinds(before), "attempt", "tool_call", "retry", "model_call", "end"]
-    _, first, asked, wait, second, tool, retry, answered, end = steps
+    _, first, first_call, wait, second, tool, retry, second_call, end = steps
     assert (first["ended"], second["ended"], end["status"]) == ("suspended", "completed", "completed")
     assert (second["found_model_calls"], second["found_tool_calls"]) == (1, 0)
-    assert [step["usage"]["total_token_count"] > 0 for step in (asked, answered)] == [True, True]
-    assert (asked["position"], answered["position"], retry["position"]) == (0, 1, 1)
+    assert [step["usage"]["total_token_count"] > 0 for step in (first_call, second_call)] == [True, True]
+    assert (first_call["position"], second_call["position"], retry["position"]) == (0, 1, 1)
     (question,) = wait["calls"]
     assert (question["arguments"], question["answer"]["arguments"]) == ({"amount": 12.5}, {"amount": 3})
     assert (tool["name"], tool["arguments"], tool["outcome"]) == ("pay", {"amount": 3}, "success")
-    assert [one["attempt"] for one in tool["attempts"]] == [2]
+    assert [attempt["attempt"] for attempt in tool["attempts"]] == [2]
     assert tool["result"].startswith("paid 3")
     assert ("429" in retry["reason"], retry["wait_seconds"] >= 0.1) == (True, True)
     times = [step.get("began_at") or step["at"] for step in steps]
@@ -62,16 +62,16 @@ def test_a_turn_tells_its_steps(people: AgentHost, model: PracticeModel):
     assert requests.get(f"{url}/steps?cursor=x", timeout=30).status_code == 400
 
 
-def test_a_crash_is_told_as_it_was(lives: Callable[..., Lives], model: PracticeModel):
-    """A model call that was lost, a tool in doubt and what the next attempt found are told, and text is discarded."""
+def test_a_crash_is_visible_in_the_steps(lives: Callable[..., Lives], model: PracticeModel):
+    """The steps show a lost model call, a tool in doubt and what the next attempt found; its text is discarded."""
     model.plan(
         {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]},
-        {"text": WORDS, "chunk_characters": 6, "delay_milliseconds": 40},
+        {"text": LONG_TEXT, "chunk_characters": 6, "delay_milliseconds": 40},
         {"text": "Rested."},
     )
     life = lives(PEOPLE)
-    answer = life.host.run("Rester", {"message": "rest"}, headers={"x-ms-wait-for-response": "false"})
-    path = answer.json()["turn_url"].removeprefix(life.host.url)
+    response = life.host.run("Rester", {"message": "rest"}, headers={"x-ms-wait-for-response": "false"})
+    path = response.json()["turn_url"].removeprefix(life.host.url)
 
     def streams() -> bool:
         return any(step.get("characters", 0) > 20 for step in steps_of(life.host.url + path))
@@ -96,37 +96,37 @@ def test_sessions_are_found(people: AgentHost, model: PracticeModel):
     for name in ("Find-one", "find-two", "other-find"):
         assert people.run("Talker", {"message": "hi", "session_id": name}).ok
     model.plan(pays(1))
-    waiting = waiting_turn(people, agent="Talker", session_id="find-waiting")
+    pending_turn = waiting_turn(people, agent="Talker", session_id="find-waiting")
 
-    def found(**query: str) -> list[str]:
+    def find_sessions(**query: str) -> list[str]:
         page = people.get(f"/agents/Talker/sessions?{'&'.join(f'{k}={v}' for k, v in query.items())}").json()
-        return [one["session_id"] for one in page["sessions"]]
+        return [session["session_id"] for session in page["sessions"]]
 
-    assert set(found(search="FIND-")) == {"Find-one", "find-two", "find-waiting"}
-    assert found(search="find", status="waiting_for_approval") == ["find-waiting"]
-    assert set(found(search="find", status="completed,failed")) == {"Find-one", "find-two", "other-find"}
-    assert found(search="find", used_to="2020-01-01") == []
-    assert len(found(search="find", used_from="2020-01-01T00:00:00Z")) == 4
+    assert set(find_sessions(search="FIND-")) == {"Find-one", "find-two", "find-waiting"}
+    assert find_sessions(search="find", status="waiting_for_approval") == ["find-waiting"]
+    assert set(find_sessions(search="find", status="completed,failed")) == {"Find-one", "find-two", "other-find"}
+    assert find_sessions(search="find", used_to="2020-01-01") == []
+    assert len(find_sessions(search="find", used_from="2020-01-01T00:00:00Z")) == 4
     page = people.get("/agents/Talker/sessions?search=find&status=completed&limit=2").json()
-    rest = people.get(f"/agents/Talker/sessions?search=find&status=completed&cursor={page['cursor']}").json()
-    assert len({one["session_id"] for one in page["sessions"] + rest["sessions"]}) == 3
-    (shown,) = people.get("/agents/Talker/sessions?search=find-waiting&details=true").json()["sessions"]
-    assert (shown["status"], shown["running_turn_id"]) == ("waiting_for_approval", waiting["turn_id"])
+    next_page = people.get(f"/agents/Talker/sessions?search=find&status=completed&cursor={page['cursor']}").json()
+    assert len({session["session_id"] for session in page["sessions"] + next_page["sessions"]}) == 3
+    (summary,) = people.get("/agents/Talker/sessions?search=find-waiting&details=true").json()["sessions"]
+    assert (summary["status"], summary["running_turn_id"]) == ("waiting_for_approval", pending_turn["turn_id"])
     for wrong in ("status=odd", "details=2", "used_from=soon", "used_to=9999-12-31T23:59:59-23:59"):
         assert people.get(f"/agents/Talker/sessions?{wrong}").status_code == 400
-    assert requests.post(f"{waiting['turn_url']}/cancel", timeout=30).ok
+    assert requests.post(f"{pending_turn['turn_url']}/cancel", timeout=30).ok
 
 
-def test_a_model_call_that_is_not_made_again_is_a_step(people: AgentHost, model: PracticeModel):
-    """It says why; after a retry the call has both steps."""
+def test_a_failed_model_call_is_a_step(people: AgentHost, model: PracticeModel):
+    """It has the reason; after a retry the call has both steps."""
     model.plan(
         {"error": {"status": 429, "message": "slow", "retry_after": 0.1}},
         {"error": {"status": 400, "message": "no"}},
         user_text="refuse this",
     )
-    answer = people.run("Talker", {"message": "refuse this"})
-    assert answer.status_code == 502
-    session, turn = answer.headers["x-ms-session-id"], answer.headers["x-ms-turn-id"]
+    response = people.run("Talker", {"message": "refuse this"})
+    assert response.status_code == 502
+    session, turn = response.headers["x-ms-session-id"], response.headers["x-ms-turn-id"]
     steps = steps_of(f"{people.url}/api/agents/Talker/sessions/{session}/turns/{turn}")
     assert kinds(steps) == ["wait:queue", "attempt", "retry", "model_call", "end"]
     call, end = steps[3:]
@@ -140,21 +140,21 @@ def seconds_of(step: dict) -> float:
     return (datetime.fromisoformat(step["ended_at"]) - datetime.fromisoformat(step["began_at"])).total_seconds()
 
 
-def test_a_model_call_tells_how_long_it_took(tmp_path: Path):
+def test_a_model_call_has_its_duration(tmp_path: Path):
     """Also one that only calls a tool, one that is made again, and one that fails; the model takes its time."""
-    asked = calling("Completions", [("call_1", '{"words": 2}')])
+    tool_call = calling("Completions", [("call_1", '{"words": 2}')])
 
-    def slow(answer: bytes) -> Send:
+    def slow(data: bytes) -> Send:
         def send(write: Callable[[bytes], None]) -> None:
             time.sleep(0.3)
-            write(answer)
+            write(data)
 
         return send
 
     busy = answer(b'{"error": {"message": "busy"}}', status=429)
-    refused = answer(b'{"error": {"message": "no"}}', status=400)
+    rejection = answer(b'{"error": {"message": "no"}}', status=400)
     with bounded_model() as model, bounded_host(tmp_path / "data", model, tmp_path / "effects.txt") as host:
-        model.play(slow(stream(asked)), slow(busy), slow(stream(asked)), slow(refused))
+        model.play(slow(stream(tool_call)), slow(busy), slow(stream(tool_call)), slow(rejection))
         reply = host.run("Completions", {"message": "go"})
         session, turn = reply.headers["x-ms-session-id"], reply.headers["x-ms-turn-id"]
         steps = steps_of(f"{host.url}/api/agents/Completions/sessions/{session}/turns/{turn}")
@@ -179,8 +179,8 @@ def test_a_tool_that_a_cancel_cut_off_is_not_in_doubt(people: AgentHost, model: 
 
 
 def test_a_model_call_that_a_cancel_cut_off_is_not_lost(people: AgentHost, model: PracticeModel):
-    """It is cancelled, with what it had said, and nobody makes it again."""
-    model.plan({"text": WORDS, "chunk_characters": 6, "delay_milliseconds": 60})
+    """It is cancelled, with the text until then, and is not repeated."""
+    model.plan({"text": LONG_TEXT, "chunk_characters": 6, "delay_milliseconds": 60})
     body = {"message": "talk", "wait_for_response": False}
     url = people.run("Talker", body).json()["turn_url"]
     wait_until(lambda: any(step.get("characters", 0) > 12 for step in steps_of(url)))

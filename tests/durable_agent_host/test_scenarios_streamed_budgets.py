@@ -40,19 +40,19 @@ def budgets(_budgets: AgentHost, model: PracticeModel) -> AgentHost:
 
 
 @pytest.mark.parametrize("agent", ["Calls", "Free"])
-def test_an_answer_that_is_cancelled_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel, agent: str):
+def test_a_cancelled_response_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel, agent: str):
     """With limits and without, its characters count as output tokens; a fork before the turn begins with them, too."""
     model.plan(LONG)
     turn = start(budgets, agent, "go", session := uuid4().hex)
     wait_until(lambda: characters_of(turn["turn_url"]) > 10_000)
     assert cancel(turn).status_code == 202
-    ended = budgets.end_of_turn(turn["turn_url"])
-    streamed = len(ended["response"])
-    assert (ended["status"], streamed > 10_000) == ("cancelled", True), ended
+    final_turn = budgets.end_of_turn(turn["turn_url"])
+    length = len(final_turn["response"])
+    assert (final_turn["status"], length > 10_000) == ("cancelled", True), final_turn
     figures = spent(budgets, agent, session)
-    assert streamed / 4 <= figures["tokens"] < streamed / 4 + 2000
-    assert figures["cost"] >= streamed / 4 * OUTPUT_PRICE
-    assert (figures["model_calls"], ended["spent"]) == (1, figures)
+    assert length / 4 <= figures["tokens"] < length / 4 + 2000
+    assert figures["cost"] >= length / 4 * OUTPUT_PRICE
+    assert (figures["model_calls"], final_turn["spent"]) == (1, figures)
     body = f'{{"at_turn": "{turn["turn_id"]}", "before": true}}'
     fork = budgets.post(f"/agents/{agent}/sessions/{session}/fork", body.encode())
     assert fork.ok, fork.text
@@ -61,17 +61,17 @@ def test_an_answer_that_is_cancelled_counts_as_far_as_it_came(budgets: AgentHost
 
 @pytest.mark.parametrize("agent", ["Calls", "Free"])
 def test_a_stream_that_breaks_off_counts_as_far_as_it_came(budgets: AgentHost, model: PracticeModel, agent: str):
-    """It counts beside the call that repeats it, which counts by its usage alone."""
+    """It counts in addition to the call that repeats it, which counts by its usage alone."""
     broken = {"text": "word " * 4000, "chunk_characters": 1000, "break_after_events": 16}
     model.plan(broken, {"text": "Done. " * 1000, "usage": USAGE})
-    answer = budgets.run(agent, {"message": "go", "session_id": (session := uuid4().hex)})
-    assert (answer.status_code, len(model.requests())) == (200, 2)
+    response = budgets.run(agent, {"message": "go", "session_id": (session := uuid4().hex)})
+    assert (response.status_code, len(model.requests())) == (200, 2)
     figures = spent(budgets, agent, session)
     assert (figures["model_calls"], 2500 < figures["tokens"] - 400 < 5000) == (2, True), figures
 
 
 @pytest.mark.parametrize(("agent", "budget"), [("Tokens", "turn's budget of 1000"), ("Cost", "session's budget of")])
-def test_an_answer_is_stopped_once_it_crosses_the_budget(budgets: AgentHost, model: PracticeModel, agent, budget):
+def test_a_response_is_stopped_once_it_crosses_the_budget(budgets: AgentHost, model: PracticeModel, agent, budget):
     """The turn fails with the figure while the model still speaks, and what it had said counts."""
     model.plan(LONG)
     detail = told(budgets.run(agent, {"message": "go", "session_id": (session := uuid4().hex)}))
@@ -86,27 +86,27 @@ def test_turns_that_are_cancelled_use_up_the_session(budgets: AgentHost, model: 
     model.plan({"text": "word " * 700, "chunk_characters": 500, "delay_milliseconds": 300}, times=None)
     session = uuid4().hex
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(budgets.run, "Cost", {"message": "go", "session_id": session})
+        future = pool.submit(budgets.run, "Cost", {"message": "go", "session_id": session})
         wait_until(model.requests)
         turn = wait_until(lambda: budgets.session("Cost", session)["running_turn_id"])
         url = f"{budgets.url}/api/agents/Cost/sessions/{session}/turns/{turn}"
         wait_until(lambda: characters_of(url) > 1500)
         cancel({"turn_url": f"{budgets.url}/api/agents/Cost/sessions/{session}/turns/{turn}"})
-        assert waiting.result(60).status_code == 409
+        assert future.result(60).status_code == 409
     body = f'{{"at_turn": "{turn}", "before": true, "session_id": "{session}-2"}}'
     assert budgets.post(f"/agents/Cost/sessions/{session}/fork", body.encode()).ok
     assert "session's budget" in told(budgets.run("Cost", {"message": "go", "session_id": f"{session}-2"}))
     assert len(model.requests()) == 1
 
 
-def recorded_of(*steps: JournalStep) -> JournalState:
+def journal_of(*steps: JournalStep) -> JournalState:
     """Give what a log of these steps says."""
-    recorded = JournalState()
+    journal = JournalState()
     for offset, step in enumerate(steps):
         entry = encode_journal_entry(step)
         assert decode_journal_entry(entry) == step
-        recorded.add(LogRecord(offset, 1, entry))
-    return recorded
+        journal.add(LogRecord(offset, 1, entry))
+    return journal
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def recorded_of(*steps: JournalStep) -> JournalState:
         ({"inputTokenCount": None, "outputTokenCount": -5, "extensionData": {"reasoning_output_token_count": 0}}, 70),
     ],
 )
-def test_an_answer_without_figures_counts_as_what_it_said(usage, tokens: int):
+def test_a_response_without_usage_counts_its_reservation(usage, tokens: int):
     """A call with token counts is counted by them alone, one without as was reserved and raised."""
     response = {"messages": []} | ({"usage": usage} if usage else {})
-    recorded = recorded_of(
+    journal = journal_of(
         BudgetReservedEntry(0, None, Reservation(50), 0.5),
         ReservationRaisedEntry(0, None, Reservation(70)),
         ModelCallCompletedEntry(0, response),
     )
-    figures = usage_from_journal(recorded, Budgets(turn=Budget(tokens=1000)))
+    figures = usage_from_journal(journal, Budgets(turn=Budget(tokens=1000)))
     assert figures is not None
     assert (figures.tokens, figures.model_calls) == (tokens, 1)

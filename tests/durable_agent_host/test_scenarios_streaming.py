@@ -1,4 +1,4 @@
-"""Server-sent events of turns: what is told, in which order, and how a stream begins and ends."""
+"""Server-sent events of turns: which events, in which order, and how a stream starts and ends."""
 
 import contextlib
 import socket
@@ -22,113 +22,117 @@ SLOW = {"chunk_characters": 4, "delay_milliseconds": 40}
 
 
 @contextlib.contextmanager
-def asked(host: AgentHost, agent: str, text: str, *, session: str = "", **headers: str) -> Iterator[requests.Response]:
+def stream_turn(
+    host: AgentHost, agent: str, text: str, *, session: str = "", **headers: str
+) -> Iterator[requests.Response]:
     """Run a turn as a stream; ``_`` in header names stands for ``-``."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    extra_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     params = {"session_id": session} if session else None
     url = f"{host.url}/api/agents/{agent}/run"
-    with requests.post(url, data=text, params=params, headers=STREAM | named, stream=True, timeout=120) as answer:
-        yield answer
+    with requests.post(
+        url, data=text, params=params, headers=STREAM | extra_headers, stream=True, timeout=120
+    ) as response:
+        yield response
 
 
-def read_all(answer: requests.Response) -> Reader:
+def read_all(response: requests.Response) -> Reader:
     """Read a stream to its end."""
     reader = Reader()
-    for event in read_events(answer):
+    for event in read_events(response):
         assert not reader.ended, "the terminal event is the last"
         reader.take(event)
     return reader
 
 
-def events_url(host: AgentHost, answer: requests.Response) -> str:
+def events_url(host: AgentHost, response: requests.Response) -> str:
     """Tell where the events of an answered run are."""
-    agent, headers = answer.request.path_url.split("/")[3], answer.headers
+    agent, headers = response.request.path_url.split("/")[3], response.headers
     session, turn = headers["x-ms-session-id"], headers["x-ms-turn-id"]
     return f"{host.url}/api/agents/{agent}/sessions/{session}/turns/{turn}/events"
 
 
 def follow(url: str, **headers: str) -> list[Event]:
     """Get the events of a turn, from the first or after the one that a header names."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    with requests.get(url, headers=named, stream=True, timeout=120) as answer:
-        assert answer.status_code == 200, answer.text
-        return list(read_events(answer))
+    extra_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    with requests.get(url, headers=extra_headers, stream=True, timeout=120) as response:
+        assert response.status_code == 200, response.text
+        return list(read_events(response))
 
 
-def problem(answer: requests.Response, status: int) -> str:
+def problem(response: requests.Response, status: int) -> str:
     """Check a problem, and give what it says."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    return answer.json()["detail"]
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    return response.json()["detail"]
 
 
 def test_a_turn_is_streamed(lab: AgentHost, model: PracticeModel):
     """The text comes in pieces, between the turn's start and its answer, which is what `run` answers."""
     model.plan({"text": "It rains, größer 😀 than ever. " * 5, "chunk_characters": 9, "delay_milliseconds": 40})
-    with asked(lab, "Kept", "hi") as answer:
-        headers = answer.headers
-        assert answer.status_code == 200
+    with stream_turn(lab, "Kept", "hi") as response:
+        headers = response.headers
+        assert response.status_code == 200
         assert headers["cache-control"] == "no-cache, no-transform"
         assert headers["x-accel-buffering"] == "no"
         assert headers["x-ms-thread-id"] == headers["x-ms-session-id"]
-        reader = read_all(answer)
+        reader = read_all(response)
     assert reader.names()[0] == "turn.started"
     assert reader.names().count("message.delta") > 2
-    stored = lab.turn(answer)
-    assert reader.text == stored["response"] == "It rains, größer 😀 than ever. " * 5
+    turn = lab.turn(response)
+    assert reader.text == turn["response"] == "It rains, größer 😀 than ever. " * 5
     assert reader.last is not None
     assert reader.last.name == "turn.completed"
     same = ("response", "session_id", "thread_id", "turn_id", "correlation_id", "message", "status", "message_count")
     assert set(same) < set(reader.last.data)
-    assert reader.last.data["usage"] == stored["usage"]
+    assert reader.last.data["usage"] == turn["usage"]
     assert reader.last.data["turn_id"] == headers["x-ms-turn-id"]
 
 
-def test_the_first_piece_comes_before_the_turn_has_ended(lab: AgentHost, model: PracticeModel, tmp_path: Path):
+def test_the_first_delta_comes_before_the_end_of_the_turn(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """A client reads while the model writes."""
     model.plan({"text": "word " * 20, "until_file": str(tmp_path / "go")})
-    with asked(lab, "Kept", "hi") as answer:
-        for event in read_events(answer):
+    with stream_turn(lab, "Kept", "hi") as response:
+        for event in read_events(response):
             if event.name == "message.delta":
                 break
-        assert lab.turn(answer)["status"] == "running"
+        assert lab.turn(response)["status"] == "running"
         (tmp_path / "go").touch()
 
 
 def test_events_are_read_again_from_anywhere(lab: AgentHost, model: PracticeModel):
     """The events route gives the same events from the start, and after an event those that follow it."""
     model.plan({"text": "one two three four five", "chunk_characters": 4, "delay_milliseconds": 30})
-    with asked(lab, "Kept", "hi") as answer:
-        events = read_all(answer).events
-    url = events_url(lab, answer)
+    with stream_turn(lab, "Kept", "hi") as response:
+        events = read_all(response).events
+    url = events_url(lab, response)
     assert follow(url) == events
-    for place, event in enumerate(events[:-1]):
-        assert follow(url, last_event_id=str(event.id)) == events[place + 1 :]
-        assert follow(f"{url}?after={event.id}") == events[place + 1 :]
+    for index, event in enumerate(events[:-1]):
+        assert follow(url, last_event_id=str(event.id)) == events[index + 1 :]
+        assert follow(f"{url}?after={event.id}") == events[index + 1 :]
     assert follow(f"{url}?after=0", last_event_id=str(events[-2].id)) == events[-1:]
 
 
 @pytest.mark.parametrize(("agent", "message"), [("Instant", "hi"), ("Raising", "this")], ids=["completed", "failed"])
-def test_whoever_has_the_terminal_event_gets_no_stream(lab: AgentHost, agent: str, message: str):
+def test_after_the_terminal_event_there_is_no_stream(lab: AgentHost, agent: str, message: str):
     """Once a turn has ended, its last id and greater ones are answered with 204, which ends an EventSource."""
-    with asked(lab, agent, message, idempotency_key=f"ended-{agent}") as answer:
-        events = read_all(answer).events
-    url, last = events_url(lab, answer), events[-1].id
+    with stream_turn(lab, agent, message, idempotency_key=f"ended-{agent}") as response:
+        events = read_all(response).events
+    url, last = events_url(lab, response), events[-1].id
     for ask in ({"headers": {"last-event-id": str(last)}}, {"params": {"after": last}}, {"params": {"after": 999_999}}):
-        ended = requests.get(url, timeout=60, **ask)
-        assert (ended.status_code, ended.content) == (204, b"")
-        assert ended.headers["x-ms-turn-id"] == answer.headers["x-ms-turn-id"]
-    with asked(lab, agent, message, idempotency_key=f"ended-{agent}", last_event_id=str(last)) as again:
+        reply = requests.get(url, timeout=60, **ask)
+        assert (reply.status_code, reply.content) == (204, b"")
+        assert reply.headers["x-ms-turn-id"] == response.headers["x-ms-turn-id"]
+    with stream_turn(lab, agent, message, idempotency_key=f"ended-{agent}", last_event_id=str(last)) as again:
         assert (again.status_code, again.content) == (204, b"")
     assert follow(url, last_event_id=str(events[-2].id)) == events[-1:]
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "1.5", "٣", "1" * 40])
-def test_an_event_id_that_is_none_is_refused(lab: AgentHost, last: str):
-    """A Last-Event-ID that is no number is a 400 that says what to send."""
-    with asked(lab, "Instant", "hi") as answer:
-        read_all(answer)
-    url = events_url(lab, answer)
+def test_an_invalid_event_id_is_rejected(lab: AgentHost, last: str):
+    """A Last-Event-ID that is not a number is a 400 that says what to send."""
+    with stream_turn(lab, "Instant", "hi") as response:
+        read_all(response)
+    url = events_url(lab, response)
     header = {"last-event-id": last.encode()}
     assert "whole number" in problem(requests.get(url, headers=header, timeout=60), 400)
     assert "whole number" in problem(requests.get(url, params={"after": last}, timeout=60), 400)
@@ -136,9 +140,9 @@ def test_an_event_id_that_is_none_is_refused(lab: AgentHost, last: str):
 
 def test_an_unknown_turn_has_no_stream(lab: AgentHost):
     """Events of a turn, session or agent that is not there are a 404 before a stream begins."""
-    with asked(lab, "Instant", "hi", session="here") as answer:
-        read_all(answer)
-    turn = answer.headers["x-ms-turn-id"]
+    with stream_turn(lab, "Instant", "hi", session="here") as response:
+        read_all(response)
+    turn = response.headers["x-ms-turn-id"]
     for path in (
         f"Instant/sessions/here/turns/{turn}x",
         f"Instant/sessions/x/turns/{turn}",
@@ -147,28 +151,28 @@ def test_an_unknown_turn_has_no_stream(lab: AgentHost):
         problem(lab.get(f"/agents/{path}/events"), 404)
 
 
-def test_a_failed_turn_ends_with_the_problem(lab: AgentHost):
+def test_the_last_event_of_a_failed_turn_is_the_problem(lab: AgentHost):
     """The terminal event of a turn that failed is what `run` answers then."""
-    with asked(lab, "Raising", "this") as answer:
-        reader = read_all(answer)
+    with stream_turn(lab, "Raising", "this") as response:
+        reader = read_all(response)
     assert reader.names() == ["turn.started", "turn.failed"]
     assert reader.last is not None
     assert (reader.last.data["status"], reader.last.data["detail"]) == (502, "ValueError: cannot do this")
-    assert follow(events_url(lab, answer)) == reader.events
+    assert follow(events_url(lab, response)) == reader.events
 
 
 def test_a_busy_session_is_a_status_and_no_stream(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """With the policy reject, a client that asks for a stream gets 409 as others do."""
     model.plan({"text": "word " * 20, "until_file": str(tmp_path / "go")})
-    with asked(lab, "Kept", "hi", session="busy"):
+    with stream_turn(lab, "Kept", "hi", session="busy"):
         body = {"message": "now!", "session_id": "busy", "policy": "reject"}
-        refused = lab.run("Kept", body, headers={"accept": "text/event-stream"})
-        assert "busy" in problem(refused, 409)
+        rejection = lab.run("Kept", body, headers={"accept": "text/event-stream"})
+        assert "busy" in problem(rejection, 409)
         (tmp_path / "go").touch()
 
 
 def test_a_request_that_cannot_be_read_is_a_status_and_no_stream(lab: AgentHost):
-    """What is wrong with a request is told before a stream begins."""
+    """An invalid request is rejected before a stream starts."""
     headers = {"accept": "text/event-stream"}
     problem(lab.run("Instant", {"message": ""}, headers=headers), 400)
     problem(lab.run("Nobody", {"message": "hi"}, headers=headers), 404)
@@ -178,7 +182,10 @@ def test_a_request_that_cannot_be_read_is_a_status_and_no_stream(lab: AgentHost)
 def test_a_queued_turn_is_streamed_when_its_time_comes(lab: AgentHost, model: PracticeModel):
     """The stream of a turn that waits is open, and tells it from its start."""
     model.plan({"text": "word " * 20, **SLOW}, {"text": "mine"})
-    with asked(lab, "Kept", "first", session="queue"), asked(lab, "Kept", "second", session="queue") as second:
+    with (
+        stream_turn(lab, "Kept", "first", session="queue"),
+        stream_turn(lab, "Kept", "second", session="queue") as second,
+    ):
         reader = read_all(second)
     assert (reader.names()[0], reader.text) == ("turn.started", "mine")
     assert reader.ended
@@ -187,92 +194,92 @@ def test_a_queued_turn_is_streamed_when_its_time_comes(lab: AgentHost, model: Pr
 def test_the_same_key_streams_the_same_turn(lab: AgentHost, model: PracticeModel):
     """A retry under its key gets the turn's events from the start, or after one that it names; it runs once."""
     model.plan({"text": "only once", "chunk_characters": 3, "delay_milliseconds": 30})
-    with asked(lab, "Kept", "hi", idempotency_key="stream-1") as answer:
-        events = read_all(answer).events
-    with asked(lab, "Kept", "hi", idempotency_key="stream-1") as again:
+    with stream_turn(lab, "Kept", "hi", idempotency_key="stream-1") as response:
+        events = read_all(response).events
+    with stream_turn(lab, "Kept", "hi", idempotency_key="stream-1") as again:
         assert read_all(again).events == events
-    with asked(lab, "Kept", "hi", idempotency_key="stream-1", last_event_id=str(events[1].id)) as rest:
-        assert read_all(rest).events == events[2:]
-    with asked(lab, "Kept", "other", idempotency_key="stream-1") as other:
+    with stream_turn(lab, "Kept", "hi", idempotency_key="stream-1", last_event_id=str(events[1].id)) as tail:
+        assert read_all(tail).events == events[2:]
+    with stream_turn(lab, "Kept", "other", idempotency_key="stream-1") as other:
         problem(other, 422)
     assert len(model.requests()) == 1
 
 
-def test_coming_back_without_a_key_begins_no_second_turn(lab: AgentHost, model: PracticeModel):
+def test_reconnecting_without_a_key_starts_no_second_turn(lab: AgentHost, model: PracticeModel):
     """A run with Last-Event-ID and without a key would be another turn: it is refused."""
-    with asked(lab, "Kept", "hi", last_event_id="3") as answer:
-        assert "Idempotency-Key" in problem(answer, 400)
+    with stream_turn(lab, "Kept", "hi", last_event_id="3") as response:
+        assert "Idempotency-Key" in problem(response, 400)
     assert model.requests() == []
 
 
-def test_not_waiting_goes_before_streaming(lab: AgentHost):
+def test_not_waiting_takes_precedence_over_streaming(lab: AgentHost):
     """A client that does not wait gets 202 with the URL of the events."""
-    with asked(lab, "Instant", "later", x_ms_wait_for_response="false") as answer:
-        assert answer.status_code == 202, answer.text
-        events = follow(answer.json()["events_url"])
+    with stream_turn(lab, "Instant", "later", x_ms_wait_for_response="false") as response:
+        assert response.status_code == 202, response.text
+        events = follow(response.json()["events_url"])
     assert [event.name for event in events] == ["turn.started", "message.delta", "turn.completed"]
 
 
 def test_an_agent_that_does_not_stream_has_its_events(lab: AgentHost):
     """The answer of an agent that gives it whole comes as one piece."""
-    with asked(lab, "Instant", "hello") as answer:
-        reader = read_all(answer)
+    with stream_turn(lab, "Instant", "hello") as response:
+        reader = read_all(response)
     assert (reader.names(), reader.text) == (["turn.started", "message.delta", "turn.completed"], "1: hello")
 
 
-def test_tools_are_told(lab: AgentHost, model: PracticeModel, ledger):
+def test_tool_events_are_streamed(lab: AgentHost, model: PracticeModel, ledger):
     """A tool's start has its arguments, its end says how it went."""
     model.plan({"calls": [{"name": "charge", "arguments": {"amount": 12.5}}]}, {"text": "Done."})
-    with asked(lab, "Ledger", "charge") as answer:
-        reader = read_all(answer)
+    with stream_turn(lab, "Ledger", "charge") as response:
+        reader = read_all(response)
     assert reader.names() == ["turn.started", "tool.started", "tool.completed", "message.delta", "turn.completed"]
-    started, completed = reader.events[1].data, reader.events[2].data
-    assert (started["name"], started["arguments"]) == ("charge", {"amount": 12.5})
-    assert completed["call_id"] == started["call_id"]
-    assert completed["outcome"] == "success"
+    start, end = reader.events[1].data, reader.events[2].data
+    assert (start["name"], start["arguments"]) == ("charge", {"amount": 12.5})
+    assert end["call_id"] == start["call_id"]
+    assert end["outcome"] == "success"
     assert ledger.read_text() == "12.5\n"
 
 
 def test_a_call_that_cannot_be_read_has_both_events(lab: AgentHost, model: PracticeModel):
     """A call whose arguments were cut begins and ends for clients; the steps have it once, as the model wrote it."""
     model.plan({"calls": [{"name": "charge", "arguments": '{"amount": 1'}]}, {"text": "I see."})
-    with asked(lab, "Ledger", "charge") as answer:
-        reader = read_all(answer)
+    with stream_turn(lab, "Ledger", "charge") as response:
+        reader = read_all(response)
     assert reader.names()[1:3] == ["tool.started", "tool.completed"]
-    started, completed = reader.events[1].data, reader.events[2].data
-    assert (started["name"], started["arguments"], completed["outcome"]) == ("charge", None, "invalid_arguments")
-    assert completed["call_id"] == started["call_id"]
-    steps = requests.get(events_url(lab, answer).replace("/events", "/steps"), timeout=60).json()["steps"]
+    start, end = reader.events[1].data, reader.events[2].data
+    assert (start["name"], start["arguments"], end["outcome"]) == ("charge", None, "invalid_arguments")
+    assert end["call_id"] == start["call_id"]
+    steps = requests.get(events_url(lab, response).replace("/events", "/steps"), timeout=60).json()["steps"]
     (call,) = [step for step in steps if step["kind"] == "tool_call"]
     assert (call["arguments"], call["runs_in"], call["outcome"]) == ('{"amount": 1', "host", "invalid_arguments")
 
 
-def test_reasoning_and_hosted_code_are_told(lab: AgentHost, model: PracticeModel):
-    """Reasoning comes as its own pieces; code comes as it is written, once, and between start and end of its call."""
+def test_reasoning_and_hosted_code_are_streamed(lab: AgentHost, model: PracticeModel):
+    """Reasoning has its own deltas; code is streamed as it is generated, once, between start and end of its call."""
     code = "print(6 * 7)\nprint('größer')"
     items = [{"reasoning": "Let me see."}, {"code": code, "logs": "42"}, {"text": "It is 42."}]
     model.plan({"items": items, "chunk_characters": 5})
-    with asked(lab, "KeptThinker", "compute") as answer:
-        reader = read_all(answer)
-    told = {
+    with stream_turn(lab, "KeptThinker", "compute") as response:
+        reader = read_all(response)
+    deltas = {
         name: "".join(e.data["text"] for e in reader.events if e.name == name)
         for name in reader.names()
         if "delta" in name
     }
-    assert told == {"reasoning.delta": "Let me see.", "tool.delta": code, "message.delta": "It is 42."}
+    assert deltas == {"reasoning.delta": "Let me see.", "tool.delta": code, "message.delta": "It is 42."}
     tool = [event for event in reader.events if event.name.startswith("tool.")]
     assert [tool[0].name, tool[-1].name] == ["tool.started", "tool.completed"]
     assert tool[0].data["name"] == "code_interpreter"
     assert {event.data["call_id"] for event in tool} == {tool[0].data["call_id"]}
 
 
-def test_a_terminated_turn_ends_its_stream(lab: AgentHost, model: PracticeModel):
+def test_a_terminated_turn_closes_its_stream(lab: AgentHost, model: PracticeModel):
     """An operator who terminates the orchestration ends the stream, too."""
     model.plan({"text": "word " * 200, **SLOW})
-    with asked(lab, "Kept", "hi") as answer:
-        events = read_events(answer)
+    with stream_turn(lab, "Kept", "hi") as response:
+        events = read_events(response)
         next(events)
-        turn = answer.headers["x-ms-turn-id"]
+        turn = response.headers["x-ms-turn-id"]
         assert requests.post(f"{lab.management}/instances/{turn}/terminate?reason=enough", timeout=60).ok
         *_, last = events
     assert last.name == "turn.failed"
@@ -280,12 +287,12 @@ def test_a_terminated_turn_ends_its_stream(lab: AgentHost, model: PracticeModel)
 
 
 def test_a_client_that_leaves_does_not_stop_the_turn(lab: AgentHost, model: PracticeModel):
-    """The turn is finished and stored, though nobody reads it."""
+    """The turn completes and is stored without a reader."""
     model.plan({"text": "word " * 20, **SLOW})
-    with asked(lab, "Kept", "hi") as answer:
-        next(read_events(answer))
-    assert lab.end_of_turn(events_url(lab, answer).removesuffix("/events"))["response"] == "word " * 20
-    assert read_text(follow(events_url(lab, answer))) == "word " * 20
+    with stream_turn(lab, "Kept", "hi") as response:
+        next(read_events(response))
+    assert lab.end_of_turn(events_url(lab, response).removesuffix("/events"))["response"] == "word " * 20
+    assert read_text(follow(events_url(lab, response))) == "word " * 20
 
 
 def read_text(events: list[Event]) -> str:
@@ -297,63 +304,67 @@ def read_text(events: list[Event]) -> str:
 
 
 def test_a_silent_stream_has_heartbeats(lives: Callable[..., Lives], model: PracticeModel):
-    """A comment comes at once, and whenever nothing else has come for a while."""
+    """A comment is sent immediately, and whenever no event was sent for a while."""
     host = lives(DURABLE_AGENT_HOST_STREAM_HEARTBEAT_SECONDS="0.05").host
     model.plan({"text": "late", "delay_milliseconds": 300})
-    with asked(host, "Kept", "hi") as answer:
-        lines = answer.text.split("\n")
+    with stream_turn(host, "Kept", "hi") as response:
+        lines = response.text.split("\n")
     assert lines[0].startswith("retry: ")
     assert lines[1].startswith(":")
     assert lines.count(": still here") > 2
 
 
 def test_a_turn_is_followed_in_its_next_life(lives: Callable[..., Lives], model: PracticeModel):
-    """A client that the host's death has cut off goes on where it was, in another process."""
+    """A client whose connection was cut by the host's death continues at its position, in another process."""
     life = lives()
     model.plan({"text": "word " * 30, **SLOW}, times=None)
     reader = Reader()
-    with asked(life.host, "Kept", "hi") as answer:
-        for event in read_events(answer):
+    with stream_turn(life.host, "Kept", "hi") as response:
+        for event in read_events(response):
             reader.take(event)
             if event.name == "message.delta":
                 break
     host = life.crash()
-    for event in follow(events_url(host, answer), last_event_id=str(reader.events[-1].id)):
+    for event in follow(events_url(host, response), last_event_id=str(reader.events[-1].id)):
         reader.take(event)
     assert "turn.restarted" in reader.names()
-    assert reader.text == host.turn(answer)["response"] == "word " * 30
+    assert reader.text == host.turn(response)["response"] == "word " * 30
 
 
-def test_the_end_is_told_when_the_log_is_gone(lives: Callable[..., Lives], tmp_path):
+def test_the_final_event_is_sent_without_the_log(lives: Callable[..., Lives], tmp_path):
     """When the log has been swept away, the turn's answer is still there, and is the only event."""
     life = lives()
-    with asked(life.host, "Instant", "hi") as answer:
-        last = read_all(answer).events[-1]
+    with stream_turn(life.host, "Instant", "hi") as response:
+        last = read_all(response).events[-1]
     (log,) = tmp_path.glob("*/turn-log.sqlite")
     with contextlib.closing(sqlite3.connect(log)) as connection, connection:
         connection.execute("DELETE FROM logs")
         connection.execute("DELETE FROM entries")
-    url = events_url(life.crash(), answer)
-    for known in (None, "0", "999999"):
-        (only,) = follow(url, last_event_id=known)
+    url = events_url(life.crash(), response)
+    for event_id in (None, "0", "999999"):
+        (only,) = follow(url, last_event_id=event_id)
         assert (only.name, only.data) == (last.name, last.data)
 
 
 async def test_an_event_of_another_version_is_passed_on(lives: Callable[..., Lives], tmp_path):
-    """A stored event whose name this version does not know reaches clients as it is, in its place, and ends nothing."""
+    """A stored event with an unknown name reaches clients unchanged, in order, and does not end the stream."""
     life = lives()
-    with asked(life.host, "Instant", "hi") as answer:
-        told = read_all(answer).events
-    headers, data = answer.headers, {"of": "a newer version"}
+    with stream_turn(life.host, "Instant", "hi") as response:
+        first_events = read_all(response).events
+    headers, data = response.headers, {"of": "a newer version"}
     life.host.kill()
     log = SqliteTurnLog(next(tmp_path.glob("*/turn-log.sqlite")))
     log_id = turn_log_id("Instant", headers["x-ms-session-id"], headers["x-ms-turn-id"])
     entry = LogEntry(EVENT, {"event": "message.sealed", "data": data})
     await log.append(log_id, [entry], attempt=await log.open(log_id))
     await log.close()
-    events = follow(events_url(life.crash(), answer))
-    assert [event.name for event in events] == [*(event.name for event in told[:-1]), "message.sealed", told[-1].name]
-    assert (events[-2].data, events[-1].data) == (data, told[-1].data)
+    events = follow(events_url(life.crash(), response))
+    assert [event.name for event in events] == [
+        *(event.name for event in first_events[:-1]),
+        "message.sealed",
+        first_events[-1].name,
+    ]
+    assert (events[-2].data, events[-1].data) == (data, first_events[-1].data)
 
 
 def test_readers_that_do_not_read_hold_nothing_up(lives: Callable[..., Lives], model: PracticeModel):
@@ -362,11 +373,11 @@ def test_readers_that_do_not_read_hold_nothing_up(lives: Callable[..., Lives], m
     text = "0123456789abcdef" * 500_000
     # So slow that the reader keeps up: the end of the turn, which takes memory of its own, comes behind what is read.
     model.plan({"text": text, "chunk_characters": 16_384, "delay_milliseconds": 16})
-    with asked(host, "Kept", "hi") as answer, contextlib.ExitStack() as stuck:
+    with stream_turn(host, "Kept", "hi") as response, contextlib.ExitStack() as stuck:
         for _ in range(40):
-            stuck.enter_context(open_without_reading(events_url(host, answer)))
+            stuck.enter_context(open_without_reading(events_url(host, response)))
         reader, sizes = Reader(), []
-        for event in read_events(answer):
+        for event in read_events(response):
             reader.take(event)
             if event.name == "message.delta":
                 sizes.append(resident_bytes(host))
@@ -391,23 +402,23 @@ def resident_bytes(host: AgentHost) -> int:
     return int(Path(f"/proc/{host.process.pid}/statm").read_text().split()[1]) * 4096
 
 
-def test_a_follower_that_leaves_is_let_go(lab: AgentHost, model: PracticeModel):
-    """The connections of clients that have left are closed, while the turn goes on."""
+def test_the_connection_of_a_client_that_leaves_is_closed(lab: AgentHost, model: PracticeModel):
+    """The connections of clients that have left are closed, while the turn continues."""
     model.plan({"text": "word " * 2000, **SLOW})
-    with asked(lab, "Kept", "hi") as answer, contextlib.ExitStack() as leaving:
-        next(read_events(answer))
-        url = events_url(lab, answer)
+    with stream_turn(lab, "Kept", "hi") as response, contextlib.ExitStack() as leaving:
+        next(read_events(response))
+        url = events_url(lab, response)
         ports = {leaving.enter_context(open_without_reading(url)).getsockname()[1] for _ in range(20)}
-        wait_until(lambda: served(lab, ports) == len(ports))
+        wait_until(lambda: count_connections(lab, ports) == len(ports))
         leaving.close()
-        wait_until(lambda: served(lab, ports) == 0)
-        assert lab.turn(answer)["status"] == "running"
+        wait_until(lambda: count_connections(lab, ports) == 0)
+        assert lab.turn(response)["status"] == "running"
     assert requests.post(url.removesuffix("/events") + "/cancel", timeout=60).ok
 
 
-def served(host: AgentHost, ports: set[int]) -> int:
+def count_connections(host: AgentHost, ports: set[int]) -> int:
     """Count the connections from these ports that the host holds. Source: ``/proc/net/tcp``, ports in hexadecimal."""
-    own = urlsplit(host.url).port
+    host_port = urlsplit(host.url).port
     rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
     pairs = [(int(row[1].partition(":")[2], 16), int(row[2].partition(":")[2], 16), row[3]) for row in rows]
-    return sum(here == own and there in ports and state in {"01", "08"} for here, there, state in pairs)
+    return sum(here == host_port and there in ports and state in {"01", "08"} for here, there, state in pairs)

@@ -51,27 +51,27 @@ def events_of(body: bytes) -> list[Event]:
     return events
 
 
-def plan_answers(model: PracticeModel, choices: random.Random) -> None:
+def plan_responses(model: PracticeModel, choices: random.Random) -> None:
     """Answer every call of the model with another text, so that what is run again reads differently."""
-    words = ["rain", "snow", "größer", "😀", "wind\n", '"quoted"', "end.", "{}"]
-    texts = [" ".join(choices.choices(words, k=choices.randint(20, 120))) + f" [{n}]" for n in range(97)]
+    vocabulary = ["rain", "snow", "größer", "😀", "wind\n", '"quoted"', "end.", "{}"]
+    texts = [" ".join(choices.choices(vocabulary, k=choices.randint(20, 120))) + f" [{n}]" for n in range(97)]
     delivery = {"chunk_characters": 7, "delay_milliseconds": 5}
     model.plan(*({"text": text, **delivery} for text in texts), times=None)
 
 
-def accepted(host: AgentHost, agent: str = "Kept", **body: Any) -> tuple[str, str]:
+def start_turn(host: AgentHost, agent: str = "Kept", **body: Any) -> tuple[str, str]:
     """Have a turn run; gives its URL and that of its events."""
-    answer = host.run(agent, {"message": "go", **body}, headers={"x-ms-wait-for-response": "false"})
-    assert answer.status_code == 202, answer.text
-    return answer.json()["turn_url"], answer.json()["events_url"]
+    response = host.run(agent, {"message": "go", **body}, headers={"x-ms-wait-for-response": "false"})
+    assert response.status_code == 202, response.text
+    return response.json()["turn_url"], response.json()["events_url"]
 
 
 class CurlClient:
     """Asks once, and comes back through a network that breaks, by either route and either way to say where it is."""
 
-    def __init__(self, url: str, number: int, choices: random.Random) -> None:
+    def __init__(self, url: str, index: int, choices: random.Random) -> None:
         self.url = f"{url}/api/agents/Kept"
-        self.name = f"curl-{number}"
+        self.name = f"curl-{index}"
         self.choices = choices
         self.reader = Reader()
         self.turn_id = ""
@@ -99,8 +99,8 @@ class CurlClient:
             url = f"{self.url}/sessions/{self.name}/turns/{self.turn_id}/events"
             return curl(f"{url}?after={last.id}") if last and self.choices.random() < 0.5 else curl(url, *header)
         sent = {"idempotency-key": self.name, "accept": "text/event-stream", "content-type": "text/plain"}
-        named = [part for name, value in sent.items() for part in ("--header", f"{name}: {value}")]
-        return curl(f"{self.url}/run?session_id={self.name}", "--data", self.name, *named, *header)
+        header_options = [part for name, value in sent.items() for part in ("--header", f"{name}: {value}")]
+        return curl(f"{self.url}/run?session_id={self.name}", "--data", self.name, *header_options, *header)
 
 
 @with_curl
@@ -113,7 +113,7 @@ def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: Practice
     Whoever reads it all at once afterwards gets the same events.
     """
     choices = chooser(f"cut streams, {kind}")
-    plan_answers(model, choices)
+    plan_responses(model, choices)
     with turn_log_of(kind, tmp_path) as env:
         host = Reborn(tmp_path / "data", model, LEDGER=str(tmp_path / "ledger"), **env)
         try:
@@ -121,12 +121,12 @@ def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: Practice
                 urlsplit(host.url).port or 0, seed=choices.randrange(2**32), least_bytes=10, most_bytes=5000
             ) as proxy:
                 url = f"http://127.0.0.1:{proxy.port}"
-                clients = [CurlClient(url, number, random.Random(choices.random())) for number in range(RUNS)]
+                clients = [CurlClient(url, index, random.Random(choices.random())) for index in range(RUNS)]
                 with ThreadPoolExecutor(AT_ONCE) as threads:
                     following = [threads.submit(client.run) for client in clients]
                     time.sleep(choices.uniform(0.5, 1.5))
                     host.crash()
-                    readers = [one.result() for one in following]
+                    readers = [future.result() for future in following]
                 assert proxy.cuts > RUNS // 4
             for client, reader in zip(clients, readers, strict=True):
                 turn = f"{host.url}/api/agents/Kept/sessions/{client.name}/turns/{client.turn_id}"
@@ -137,29 +137,29 @@ def test_cut_at_any_byte_a_client_has_the_stored_text(kind: str, model: Practice
             host.host.kill()
 
 
-def exchange(url: str, version: str, *headers: str, pieces: int = 1) -> tuple[str, bytes]:
+def exchange(url: str, version: str, *headers: str, chunk_count: int = 1) -> tuple[str, bytes]:
     """Send a request over a bare socket, in pieces, and read until the host closes; gives head and body."""
     parts = urlsplit(url)
     lines = [f"GET {parts.path} HTTP/{version}", f"Host: {parts.netloc}", *headers]
     request = "\r\n".join((*lines, "", "")).encode()
-    size = len(request) // pieces + 1
+    size = len(request) // chunk_count + 1
     with socket.create_connection((parts.hostname, parts.port), 60) as connection:
         for begin in range(0, len(request), size):
             connection.sendall(request[begin : begin + size])
-        answer = b""
+        response = b""
         while data := connection.recv(65536):
-            answer += data
-    head, _, body = answer.partition(b"\r\n\r\n")
+            response += data
+    head, _, body = response.partition(b"\r\n\r\n")
     return head.decode("latin-1").lower(), body
 
 
-@pytest.mark.parametrize("pieces", [1, 9])
-def test_a_client_of_http_1_0_reads_until_the_connection_ends(lab: AgentHost, model: PracticeModel, pieces: int):
+@pytest.mark.parametrize("chunk_count", [1, 9])
+def test_a_client_of_http_1_0_reads_until_the_connection_closes(lab: AgentHost, model: PracticeModel, chunk_count: int):
     """It gets the events as they are, not in the chunks of HTTP/1.1, while the turn runs and afterwards."""
     model.plan(SLOW)
-    _, events = accepted(lab)
+    _, events = start_turn(lab)
     for _ in range(2):
-        head, body = exchange(events, "1.0", pieces=pieces)
+        head, body = exchange(events, "1.0", chunk_count=chunk_count)
         assert " 200 ok" in head.splitlines()[0]
         assert "transfer-encoding" not in head
         reader = Reader()
@@ -171,22 +171,22 @@ def test_a_client_of_http_1_0_reads_until_the_connection_ends(lab: AgentHost, mo
 def test_events_are_not_compressed(lab: AgentHost, model: PracticeModel):
     """A client that takes compressed answers gets its events plain, so that nothing holds them back."""
     model.plan(SLOW)
-    _, events = accepted(lab)
+    _, events = start_turn(lab)
     head, body = exchange(events, "1.1", "Accept-Encoding: gzip, deflate, br, zstd", "Connection: close")
     assert "content-encoding" not in head
     assert b"event: turn.completed\n" in body
 
 
-def test_a_cancel_is_told_to_all(lab: AgentHost, model: PracticeModel):
-    """Everybody who follows a turn that is cancelled in the middle of its answer is told, and who comes later, too."""
+def test_a_cancel_reaches_all_readers(lab: AgentHost, model: PracticeModel):
+    """Every reader of a turn that is cancelled in the middle of its response gets the event, also later readers."""
     model.plan(SLOW | {"text": TEXT * 20})
-    turn, events = accepted(lab)
+    turn, events = start_turn(lab)
     with ThreadPoolExecutor(3) as threads:
         following = [threads.submit(follow, events) for _ in range(3)]
         wait_until(lambda: len(requests.get(events, stream=True, timeout=60).raw.read(900)) == 900)
         assert requests.post(f"{turn}/cancel", timeout=60).status_code == 202
-        first, *others = [one.result() for one in following]
-    assert all(told == first for told in others)
+        first, *copies = [future.result() for future in following]
+    assert all(copy == first for copy in copies)
     assert first[-1].name == "turn.cancelled"
     assert follow(events) == first
     assert follow(f"{events}?after={first[-3].id}") == first[-2:]
@@ -198,20 +198,20 @@ def test_a_cancel_is_told_to_all(lab: AgentHost, model: PracticeModel):
 
 
 def test_a_session_that_is_deleted_under_a_reader(lab: AgentHost, model: PracticeModel):
-    """A reader that stood still while its session was deleted is told so; there is nothing to come back to."""
+    """A reader that paused while its session was deleted gets an event that says so; there is nothing to resume."""
     # More than the kernel takes for a client that does not read.
     model.plan({"text": "0123456789abcdef" * 600_000, "chunk_characters": 16_384})
-    turn, events = accepted(lab, session_id="deleted")
+    turn, events = start_turn(lab, session_id="deleted")
     with open_without_reading(events) as standing:
         wait_until(lambda: requests.get(turn, timeout=60).json()["status"] == "completed")
         assert requests.delete(turn.rpartition("/turns/")[0], timeout=60).ok
         standing.settimeout(60)
-        answer = b""
-        while not answer.endswith(b"\r\n0\r\n\r\n"):
-            answer += standing.recv(65536)
-    assert answer.count(b"event: turn.") == 2
-    assert b"event: turn.failed" in answer
-    assert b"its session was deleted" in answer
+        response = b""
+        while not response.endswith(b"\r\n0\r\n\r\n"):
+            response += standing.recv(65536)
+    assert response.count(b"event: turn.") == 2
+    assert b"event: turn.failed" in response
+    assert b"its session was deleted" in response
     assert requests.get(events, timeout=60).status_code == 404
 
 
@@ -222,11 +222,11 @@ def test_another_host_on_the_same_store_knows_only_its_own_turns(
     """Two hosts with sessions of their own share a store of turn logs: each streams its own, the other's are a 404."""
     model.plan(SLOW, times=None)
     with turn_log_of("redis", tmp_path) as env:
-        one, other = (lives(**env).host for _ in range(2))
-        urls = [accepted(host, session_id="same") for host in (one, other)]
+        first_host, other_host = (lives(**env).host for _ in range(2))
+        urls = [start_turn(host, session_id="same") for host in (first_host, other_host)]
         for turn, events in urls:
             _, body = curl(events)
             assert "".join(e.data["text"] for e in events_of(body) if e.name == "message.delta") == TEXT
             assert requests.get(turn, timeout=60).json()["response"] == TEXT
-        crossed = urls[0][1].replace(one.url, other.url)
-        assert requests.get(crossed, timeout=60).status_code == 404
+        other_url = urls[0][1].replace(first_host.url, other_host.url)
+        assert requests.get(other_url, timeout=60).status_code == 404

@@ -29,11 +29,11 @@ def document() -> bytes:
 class Keys(BaseHTTPRequestHandler):
     """Serves the document."""
 
-    asked = 0
+    request_count = 0
 
     def do_GET(self) -> None:
         """Give it."""
-        Keys.asked += 1
+        Keys.request_count += 1
         self.send_response(200)
         self.end_headers()
         self.wfile.write(document())
@@ -44,8 +44,8 @@ class Keys(BaseHTTPRequestHandler):
 
 def token(sub: str, *, key: Any = PRIVATE, algorithm: str = "RS256", kid: str = "k1", **claims: Any) -> str:
     """Sign a token."""
-    given = {"sub": sub, "iss": ISSUER, "aud": AUDIENCE, "exp": int(time.time()) + 600, "tid": "contoso"} | claims
-    return jwt.encode(given, key, algorithm=algorithm, headers={"kid": kid})
+    payload = {"sub": sub, "iss": ISSUER, "aud": AUDIENCE, "exp": int(time.time()) + 600, "tid": "contoso"} | claims
+    return jwt.encode(payload, key, algorithm=algorithm, headers={"kid": kid})
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ def read(host: AgentHost, bearer: str) -> requests.Response:
 
 def test_sessions_belong_to_the_bearers_of_valid_tokens(example: AgentHost):
     """The bearer of a valid token owns what he begins; support of the same tenant reads it; nobody else does."""
-    begun = example.run("Helper", "hi", headers={"authorization": f"Bearer {token('ada')}"}, session_id="desk")
-    assert begun.ok, begun.text
+    response = example.run("Helper", "hi", headers={"authorization": f"Bearer {token('ada')}"}, session_id="desk")
+    assert response.ok, response.text
     assert read(example, token("ada")).ok
     assert read(example, token("sue", roles=["support"])).ok
     assert read(example, token("sue", roles=["support"], tid="fabrikam")).status_code == 404
@@ -92,13 +92,13 @@ def test_sessions_belong_to_the_bearers_of_valid_tokens(example: AgentHost):
     ],
     ids=["none", "garbage", "expired", "audience", "issuer", "signature", "unknown key", "unsigned", "symmetric"],
 )
-def test_what_is_no_valid_token_is_refused(example: AgentHost, bearer):
-    """Before a session is looked for: the same answer for one that exists and one that does not."""
-    answer = read(example, bearer)
-    assert answer.status_code == 403
+def test_an_invalid_token_is_rejected(example: AgentHost, bearer):
+    """Before the session is looked up: the same response whether it exists or not."""
+    response = read(example, bearer)
+    assert response.status_code == 403
 
 
-def test_a_stranger_cannot_have_the_provider_asked_again_and_again(example: AgentHost):
-    """Keys that nobody has are looked for once in a while, however many tokens name them."""
-    assert [read(example, token("ada", kid=f"k{number}")).status_code for number in range(3, 23)] == [403] * 20
-    assert Keys.asked < 10  # the first time, and once for those of each half minute
+def test_unknown_keys_do_not_flood_the_provider(example: AgentHost):
+    """Unknown keys are requested once in a while, however many tokens name them."""
+    assert [read(example, token("ada", kid=f"k{index}")).status_code for index in range(3, 23)] == [403] * 20
+    assert Keys.request_count < 10  # the first time, and once for those of each half minute

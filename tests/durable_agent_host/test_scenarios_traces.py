@@ -49,13 +49,13 @@ def host(
 def trace_of(receiver: Receiver, turn_id: str) -> list[SentSpan]:
     """Wait for the trace of a turn that has ended; it is one tree."""
 
-    def ended() -> bool:
+    def is_complete() -> bool:
         spans = receiver.spans(turn_id)
         names, ids = {span.name for span in spans}, {span.id for span in spans}
         parents = {span.parent for span in spans if span.scope in SCOPES and span.name != TURN}
         return {"session commit", TURN} <= names and parents <= ids
 
-    wait_until(ended)
+    wait_until(is_complete)
     time.sleep(0.2)  # what is sent twice
     everything = receiver.spans(turn_id)
     assert len({span.trace for span in everything}) == 1
@@ -68,18 +68,18 @@ def trace_of(receiver: Receiver, turn_id: str) -> list[SentSpan]:
     names = {"gen_ai.agent.name": "Traced", "durable_agent_host.turn.id": turn_id}
     assert not [span for span in spans if not names.items() <= span.attributes.items()]
     assert len({span.attributes["gen_ai.conversation.id"] for span in spans}) == 1
-    said = {name for span in spans for name in span.attributes if name.startswith("gen_ai.")}
-    assert said <= CONVENTIONS, said - CONVENTIONS
+    attribute_names = {name for span in spans for name in span.attributes if name.startswith("gen_ai.")}
+    assert attribute_names <= CONVENTIONS, attribute_names - CONVENTIONS
     return spans
 
 
-def named(spans: list[SentSpan], name: str, **attributes: Any) -> list[SentSpan]:
+def find_spans(spans: list[SentSpan], name: str, **attributes: Any) -> list[SentSpan]:
     """The spans of a name with attributes of ours."""
-    wanted = {f"durable_agent_host.{key}": value for key, value in attributes.items()}
-    return [span for span in spans if span.name == name and wanted.items() <= span.attributes.items()]
+    expected_attributes = {f"durable_agent_host.{key}": value for key, value in attributes.items()}
+    return [span for span in spans if span.name == name and expected_attributes.items() <= span.attributes.items()]
 
 
-def waits(spans: list[SentSpan]) -> list[str]:
+def wait_reasons(spans: list[SentSpan]) -> list[str]:
     """What a turn has waited for."""
     return [span.attributes["durable_agent_host.wait.reason"] for span in spans if span.name == "wait"]
 
@@ -99,21 +99,53 @@ def test_a_turn_continues_the_trace_of_its_request(host: AgentHost, model: Pract
     """Orchestration, attempt, entity, model and tool are one tree below the caller's span; nothing that was said."""
     play(model, {"calls": [call("note", text=CANARY)]}, {"text": f"{CANARY} is noted"})
     trace, span = uuid4().hex, uuid4().hex[:16]
-    answer = host.run("Traced", {"message": CANARY}, headers={"traceparent": f"00-{trace}-{span}-01"})
-    spans = trace_of(receiver, answer.headers["x-ms-turn-id"])
-    (root,) = named(spans, TURN, **{"turn.status": "completed"}, attempts=1, model_calls=2, tool_calls=1)
+    response = host.run("Traced", {"message": CANARY}, headers={"traceparent": f"00-{trace}-{span}-01"})
+    spans = trace_of(receiver, response.headers["x-ms-turn-id"])
+    (root,) = find_spans(spans, TURN, **{"turn.status": "completed"}, attempts=1, model_calls=2, tool_calls=1)
     assert (root.trace, root.parent) == (trace, span)
-    (attempt,) = named(spans, ATTEMPT, attempt=1)
-    chats, tools = named(spans, "chat practice"), named(spans, "execute_tool note")
-    assert {one.parent for one in (*chats, *tools)} == {attempt.id}
-    assert {one.parent for one in (attempt, *named(spans, "session admit"), *named(spans, "session commit"))} == {
-        root.id
-    }
-    assert tokens(root) == tokens(attempt) == tokens(*chats) == used(answer.json())
+    (attempt,) = find_spans(spans, ATTEMPT, attempt=1)
+    chats, tools = find_spans(spans, "chat practice"), find_spans(spans, "execute_tool note")
+    assert {child.parent for child in (*chats, *tools)} == {attempt.id}
+    assert {
+        child.parent for child in (attempt, *find_spans(spans, "session admit"), *find_spans(spans, "session commit"))
+    } == {root.id}
+    assert tokens(root) == tokens(attempt) == tokens(*chats) == used(response.json())
     assert len(spans) == 1 + 1 + 2 + 1 + 2
 
 
-def test_waits_are_spans_with_their_reason(host: AgentHost, model: PracticeModel, receiver: Receiver):
+def test_turns_of_an_orchestration_are_in_its_trace(host: AgentHost, model: PracticeModel, receiver: Receiver):
+    """Each turn is a separate tree below the orchestration's span, and counts its own tokens."""
+    model.plan({"text": "yes"}, times=None)
+    trace, span = uuid4().hex, uuid4().hex[:16]
+    assert host.orchestrate("talk", {"traceparent": f"00-{trace}-{span}-01"})["runtimeStatus"] == "Completed"
+
+    def turns() -> list[str] | None:
+        commits = [
+            sent_span
+            for sent_span in receiver.all_spans()
+            if sent_span.trace == trace and sent_span.name == "session commit"
+        ]
+        return (
+            [str(sent_span.attributes["durable_agent_host.turn.id"]) for sent_span in commits]
+            if len(commits) == 2
+            else None
+        )
+
+    for turn_id in wait_until(turns):
+        spans = [
+            sent_span
+            for sent_span in receiver.all_spans()
+            if sent_span.attributes.get("durable_agent_host.turn.id") == turn_id
+        ]
+        (root,) = find_spans(spans, TURN)
+        assert (root.trace, root.parent) == (trace, span)
+        ids = [sent_span.id for sent_span in spans]
+        assert len(ids) == len(set(ids))
+        assert {sent_span.parent for sent_span in spans} - {span} <= set(ids)
+        assert tokens(root) == tokens(*find_spans(spans, "chat practice")) != [0, 0]
+
+
+def test_every_wait_is_a_span_with_its_reason(host: AgentHost, model: PracticeModel, receiver: Receiver):
     """A turn behind another one waits in the queue; one whose tool needs approval has two attempts."""
     model.plan({"calls": [call("pay", amount=1)]}, {"text": "paid"}, by_round=True, times=None, user_text="pay")
     model.plan({"text": "second"}, user_text="second")
@@ -128,25 +160,30 @@ def test_waits_are_spans_with_their_reason(host: AgentHost, model: PracticeModel
     )
     turn = host.end_of_turn(first.json()["turn_url"])
     spans = trace_of(receiver, first.headers["x-ms-turn-id"])
-    assert waits(spans) == ["person"]
-    one, two = named(spans, ATTEMPT)
-    assert two.links == (one.id,)
-    assert one.attributes["durable_agent_host.turn.status"] == "suspended"
-    (replayed,) = named(spans, "chat practice", replayed=True)
-    assert (replayed.parent, tokens(replayed)) == (two.id, [0, 0])
-    assert tokens(*named(spans, TURN)) == tokens(one, two) == tokens(*named(spans, "chat practice")) == used(turn)
+    assert wait_reasons(spans) == ["person"]
+    first_attempt, second_attempt = find_spans(spans, ATTEMPT)
+    assert second_attempt.links == (first_attempt.id,)
+    assert first_attempt.attributes["durable_agent_host.turn.status"] == "suspended"
+    (replay,) = find_spans(spans, "chat practice", replayed=True)
+    assert (replay.parent, tokens(replay)) == (second_attempt.id, [0, 0])
+    assert (
+        tokens(*find_spans(spans, TURN))
+        == tokens(first_attempt, second_attempt)
+        == tokens(*find_spans(spans, "chat practice"))
+        == used(turn)
+    )
     host.end_of_turn(second.json()["turn_url"])
-    assert waits(trace_of(receiver, second.headers["x-ms-turn-id"])) == ["queue"]
+    assert wait_reasons(trace_of(receiver, second.headers["x-ms-turn-id"])) == ["queue"]
 
 
-def test_errors_retries_and_cancels_are_told(host: AgentHost, model: PracticeModel, receiver: Receiver):
+def test_errors_retries_and_cancels_are_traced(host: AgentHost, model: PracticeModel, receiver: Receiver):
     """A retry is a wait, a failed turn has its error's type, a cancelled one its status."""
     model.plan({"error": {"status": 503, "message": CANARY}}, {"error": {"status": 400, "message": CANARY}})
-    failed = host.run("Traced", {"message": CANARY})
-    spans = trace_of(receiver, failed.headers["x-ms-turn-id"])
-    assert waits(spans) == ["retry"]
-    (root,), (attempt,) = named(spans, TURN), named(spans, ATTEMPT)
-    assert {one.attributes["error.type"] for one in (root, attempt)} == {"ProviderError"}
+    failure = host.run("Traced", {"message": CANARY})
+    spans = trace_of(receiver, failure.headers["x-ms-turn-id"])
+    assert wait_reasons(spans) == ["retry"]
+    (root,), (attempt,) = find_spans(spans, TURN), find_spans(spans, ATTEMPT)
+    assert {span.attributes["error.type"] for span in (root, attempt)} == {"ProviderError"}
     play(model, {"calls": [call("linger", seconds=60)]}, {"text": "too late"})
     running = host.run("Traced", {"message": "linger"}, headers={"x-ms-wait-for-response": "false"})
     wait_until(model.requests)
@@ -154,60 +191,62 @@ def test_errors_retries_and_cancels_are_told(host: AgentHost, model: PracticeMod
     requests.post(running.json()["turn_url"] + "/cancel", timeout=30)
     host.end_of_turn(running.json()["turn_url"])
     spans = trace_of(receiver, running.headers["x-ms-turn-id"])
-    assert len(named(spans, TURN, **{"turn.status": "cancelled"})) == 1
+    assert len(find_spans(spans, TURN, **{"turn.status": "cancelled"})) == 1
 
 
-def test_metrics_have_the_tokens_of_the_answers(
+def test_metrics_have_the_tokens_of_the_responses(
     practice_model: PracticeModel, model: PracticeModel, receiver: Receiver, tmp_path: Path
 ):
     """OpenTelemetry's metrics, and the page of the host, count each token and each step once, over a kill."""
     play(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
-    asked, headers = {"message": "go", "session_id": "m"}, {"Idempotency-Key": uuid4().hex}
+    body, headers = {"message": "go", "session_id": "m"}, {"Idempotency-Key": uuid4().hex}
     start = {"app": TELEMETRY, **receiver.environment(OTEL_SERVICE_NAME="counted")}
-    killed = "journal.tool.after_intent"
-    with start_host(tmp_path, practice_model, **start, DURABLE_AGENT_HOST_CRASH=killed) as doomed:
-        _ask(doomed, asked, headers)
-        doomed.process.wait(60)
+    crash_point = "journal.tool.after_intent"
+    with start_host(tmp_path, practice_model, **start, DURABLE_AGENT_HOST_CRASH=crash_point) as first_host:
+        _ask(first_host, body, headers)
+        first_host.process.wait(60)
     with start_host(tmp_path, practice_model, **start) as host:
-        turn = host.run("Traced", asked, headers=headers).json()
+        turn = host.run("Traced", body, headers=headers).json()
         page = host.get("/metrics")
         host.stop()  # sends what is left
-    spent = dict(zip(("input", "output"), used(turn), strict=True))
+    usage = dict(zip(("input", "output"), used(turn), strict=True))
     assert page.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    shown = dict(line.rsplit(" ", 1) for line in page.text.splitlines() if not line.startswith("#"))
+    metrics = dict(line.rsplit(" ", 1) for line in page.text.splitlines() if not line.startswith("#"))
     agent = 'gen_ai_agent_name="Traced"'
-    for kind, count in spent.items():
+    for kind, count in usage.items():
         labels = f'{agent},gen_ai_response_model="practice",gen_ai_token_type="{kind}"'
-        assert shown[f"durable_agent_host_tokens_total{{{labels}}}"] == str(count)
-        given = {"service": "counted", "gen_ai__token__type": kind}
-        assert wait_until(lambda given=given: receiver.total("durable_agent_host.tokens", **given)) == count
-    assert shown[f'durable_agent_host_turns_total{{{agent},status="completed"}}'] == "1"
-    assert shown[f'durable_agent_host_journal_replays_total{{{agent},step="model_call"}}'] == "1"
-    assert shown[f"durable_agent_host_calls_in_doubt_total{{{agent}}}"] == "1"
-    assert shown[f"durable_agent_host_attempts_lost_total{{{agent}}}"] == "1"
+        assert metrics[f"durable_agent_host_tokens_total{{{labels}}}"] == str(count)
+        attributes = {"service": "counted", "gen_ai__token__type": kind}
+        assert (
+            wait_until(lambda attributes=attributes: receiver.total("durable_agent_host.tokens", **attributes)) == count
+        )
+    assert metrics[f'durable_agent_host_turns_total{{{agent},status="completed"}}'] == "1"
+    assert metrics[f'durable_agent_host_journal_replays_total{{{agent},step="model_call"}}'] == "1"
+    assert metrics[f"durable_agent_host_calls_in_doubt_total{{{agent}}}"] == "1"
+    assert metrics[f"durable_agent_host_attempts_lost_total{{{agent}}}"] == "1"
     assert (
-        shown[f'durable_agent_host_tool_duration_seconds_count{{{agent},gen_ai_tool_name="note",outcome="success"}}']
+        metrics[f'durable_agent_host_tool_duration_seconds_count{{{agent},gen_ai_tool_name="note",outcome="success"}}']
         == "1"
     )
-    assert shown["durable_agent_host_streams"] == "0"
+    assert metrics["durable_agent_host_streams"] == "0"
 
 
-def test_the_log_says_when_a_turn_begins_and_how_it_ends(host: AgentHost, model: PracticeModel, receiver: Receiver):
+def test_the_log_has_the_start_and_end_of_a_turn(host: AgentHost, model: PracticeModel, receiver: Receiver):
     """One line each, with the ids of turn and trace; nothing that was said."""
     model.plan({"text": CANARY}, user_text=CANARY)
-    answer = host.run("Traced", {"message": CANARY})
-    turn_id = answer.headers["x-ms-turn-id"]
-    (root,) = named(trace_of(receiver, turn_id), TURN)
-    label = f"turn {turn_id} (agent Traced, session '{answer.headers['x-ms-session-id']}', trace {root.trace})"
+    response = host.run("Traced", {"message": CANARY})
+    turn_id = response.headers["x-ms-turn-id"]
+    (root,) = find_spans(trace_of(receiver, turn_id), TURN)
+    label = f"turn {turn_id} (agent Traced, session '{response.headers['x-ms-session-id']}', trace {root.trace})"
     lines = [line for line in host.output if label in line]
     assert [" begins" in line for line in lines] == [True, False]
-    count, spent = "1 attempts, 1 model calls, 0 tool calls", used(answer.json())
+    count, token_counts = "1 attempts, 1 model calls, 0 tool calls", used(response.json())
     assert " completed after " in lines[1]
-    assert f"{count}, {spent[0]} tokens in, {spent[1]} out\n" in lines[1]
+    assert f"{count}, {token_counts[0]} tokens in, {token_counts[1]} out\n" in lines[1]
     assert CANARY not in host.text
-    sent = wait_until(lambda: len(found := [one for one in receiver.lines if label in one.text]) > 1 and found)
-    (attempt,) = named(trace_of(receiver, turn_id), ATTEMPT)
-    assert [(one.trace, one.span) for one in sent] == [(root.trace, attempt.id), (root.trace, root.id)]
+    sent = wait_until(lambda: len(matches := [line for line in receiver.lines if label in line.text]) > 1 and matches)
+    (attempt,) = find_spans(trace_of(receiver, turn_id), ATTEMPT)
+    assert [(line.trace, line.span) for line in sent] == [(root.trace, attempt.id), (root.trace, root.id)]
 
 
 POINTS = (
@@ -226,23 +265,26 @@ POINTS = (
 @pytest.mark.sweep
 def test_a_turn_that_was_killed_is_one_trace(model: PracticeModel, receiver: Receiver, tmp_path: Path):
     """The lost attempt, the replayed steps and the end are one tree, and the turn has the tokens of its answer."""
-    for number, point in enumerate(chooser("traces").sample(POINTS, len(POINTS) if IS_LONG else 3)):
+    for index, point in enumerate(chooser("traces").sample(POINTS, len(POINTS) if IS_LONG else 3)):
         model.forget()
         play(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
-        data, asked = tmp_path / str(number), {"message": "go", "session_id": f"killed-{number}"}
+        data, body = tmp_path / str(index), {"message": "go", "session_id": f"killed-{index}"}
         headers = {"Idempotency-Key": uuid4().hex}
         start = {"app": TELEMETRY, **receiver.environment()}
-        with start_host(data, model, **start, DURABLE_AGENT_HOST_CRASH=point) as doomed, ThreadPoolExecutor(1) as pool:
-            asking = pool.submit(_ask, doomed, asked, headers)
-            doomed.process.wait(60)
+        with (
+            start_host(data, model, **start, DURABLE_AGENT_HOST_CRASH=point) as first_host,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            asking = pool.submit(_ask, first_host, body, headers)
+            first_host.process.wait(60)
             asking.result()
         with start_host(data, model, **start) as host:
-            answer = host.run("Traced", asked, headers=headers)
-            spans = trace_of(receiver, answer.headers["x-ms-turn-id"])
-        (root,) = named(spans, TURN, **{"turn.status": "completed"})
-        assert tokens(root) == used(answer.json()), point
-        assert tokens(*named(spans, "chat practice", replayed=True)) == [0, 0]
-        first, *later = named(spans, ATTEMPT)
+            response = host.run("Traced", body, headers=headers)
+            spans = trace_of(receiver, response.headers["x-ms-turn-id"])
+        (root,) = find_spans(spans, TURN, **{"turn.status": "completed"})
+        assert tokens(root) == used(response.json()), point
+        assert tokens(*find_spans(spans, "chat practice", replayed=True)) == [0, 0]
+        first, *later = find_spans(spans, ATTEMPT)
         if point == "turn.after_outcome":  # that attempt had done all of it
             assert (first.attributes["durable_agent_host.turn.status"], later) == ("completed", [])
             continue
@@ -251,6 +293,6 @@ def test_a_turn_that_was_killed_is_one_trace(model: PracticeModel, receiver: Rec
         assert last.links == (first.id,)
 
 
-def _ask(host: AgentHost, asked: dict[str, str], headers: dict[str, str]) -> None:
+def _ask(host: AgentHost, body: dict[str, str], headers: dict[str, str]) -> None:
     with suppress(requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
-        host.run("Traced", asked, headers=headers)
+        host.run("Traced", body, headers=headers)

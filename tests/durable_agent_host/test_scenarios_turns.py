@@ -13,26 +13,26 @@ from tests.processes import wait_until
 SLOW = {"chunk_characters": 5, "delay_milliseconds": 40}
 
 
-def test_an_instant_agent_answers_in_text(lab: AgentHost):
+def test_an_instant_agent_returns_text(lab: AgentHost):
     """An agent without a model answers; a text client gets the bare text, and session and turn in the headers."""
-    answer = lab.run("Instant", "hello")
-    assert (answer.status_code, answer.text) == (200, "1: hello")
-    assert answer.headers["content-type"].startswith("text/plain")
-    assert answer.headers["x-ms-session-id"] == answer.headers["x-ms-thread-id"]
-    again = lab.run("Instant", "again", thread_id=answer.headers["x-ms-thread-id"])
+    response = lab.run("Instant", "hello")
+    assert (response.status_code, response.text) == (200, "1: hello")
+    assert response.headers["content-type"].startswith("text/plain")
+    assert response.headers["x-ms-session-id"] == response.headers["x-ms-thread-id"]
+    again = lab.run("Instant", "again", thread_id=response.headers["x-ms-thread-id"])
     assert again.text == "3: again"
-    assert again.headers["x-ms-thread-id"] == answer.headers["x-ms-thread-id"]
-    assert again.headers["x-ms-turn-id"] != answer.headers["x-ms-turn-id"]
+    assert again.headers["x-ms-thread-id"] == response.headers["x-ms-thread-id"]
+    assert again.headers["x-ms-turn-id"] != response.headers["x-ms-turn-id"]
 
 
-def test_json_answers_carry_the_headers_too(lab: AgentHost):
+def test_json_responses_have_the_headers_too(lab: AgentHost):
     """A JSON client finds session and turn in the headers, the body and the reads."""
-    answer = lab.run("Instant", {"message": "hello", "session_id": "json-1"})
-    assert answer.headers["x-ms-session-id"] == answer.headers["x-ms-thread-id"] == "json-1"
-    assert answer.headers["x-ms-turn-id"] == answer.json()["turn_id"]
+    response = lab.run("Instant", {"message": "hello", "session_id": "json-1"})
+    assert response.headers["x-ms-session-id"] == response.headers["x-ms-thread-id"] == "json-1"
+    assert response.headers["x-ms-turn-id"] == response.json()["turn_id"]
     for path in (
         "/agents/Instant/sessions/json-1",
-        f"/agents/Instant/sessions/json-1/turns/{answer.json()['turn_id']}",
+        f"/agents/Instant/sessions/json-1/turns/{response.json()['turn_id']}",
     ):
         assert lab.get(path).headers["x-ms-session-id"] == "json-1"
 
@@ -43,15 +43,15 @@ def test_the_agents_name_is_found_in_any_case(lab: AgentHost):
     assert lab.run("INSTANT", {"message": "again", "session_id": "case-1"}).json()["response"] == "3: again"
 
 
-def test_without_waiting_the_answer_is_fetched_later(lab: AgentHost, model: PracticeModel, tmp_path: Path):
-    """A client that does not wait gets 202 with the turn's URL at once, and the answer there."""
+def test_without_waiting_the_response_is_fetched_later(lab: AgentHost, model: PracticeModel, tmp_path: Path):
+    """A client that does not wait immediately gets 202 with the turn's URL, and the response there."""
     model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
-    answer = lab.run("Kept", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"})
-    assert answer.status_code == 202, answer.text
-    body = answer.json()
+    response = lab.run("Kept", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"})
+    assert response.status_code == 202, response.text
+    body = response.json()
     assert body["status"] == "accepted"
-    assert answer.headers["Location"] == body["turn_url"]
-    assert answer.headers["x-ms-turn-id"] == body["turn_id"]
+    assert response.headers["Location"] == body["turn_url"]
+    assert response.headers["x-ms-turn-id"] == body["turn_id"]
     assert requests.get(body["turn_url"], timeout=30).json()["status"] == "running"
     (tmp_path / "go").touch()
     turn = lab.end_of_turn(body["turn_url"])
@@ -61,26 +61,26 @@ def test_without_waiting_the_answer_is_fetched_later(lab: AgentHost, model: Prac
     assert [turn["turn_id"] for turn in session["turns"]] == [body["turn_id"]]
 
 
-@pytest.mark.parametrize("place", ["query", "body"])
-def test_not_waiting_is_asked_in_query_and_body_too(lab: AgentHost, place):
+@pytest.mark.parametrize("location", ["query", "body"])
+def test_not_waiting_is_an_option_of_query_and_body(lab: AgentHost, location):
     """Upstream's clients ask in the body or the query."""
-    body = {"message": "hi"} | ({"wait_for_response": False} if place == "body" else {})
-    params = {"wait_for_response": "false"} if place == "query" else {}
-    answer = lab.run("Instant", body, **params)
-    assert answer.status_code == 202
-    assert lab.end_of_turn(answer.json()["turn_url"])["response"] == "1: hi"
+    body = {"message": "hi"} | ({"wait_for_response": False} if location == "body" else {})
+    params = {"wait_for_response": "false"} if location == "query" else {}
+    response = lab.run("Instant", body, **params)
+    assert response.status_code == 202
+    assert lab.end_of_turn(response.json()["turn_url"])["response"] == "1: hi"
 
 
-def test_a_turn_that_outlasts_the_wait_is_a_504_and_goes_on(lives, model: PracticeModel, tmp_path: Path):
-    """When the wait is over the client gets 504 with the turn's URL, the same turn goes on, and its answer is there."""
+def test_a_turn_that_outlasts_the_wait_is_a_504_and_continues(lives, model: PracticeModel, tmp_path: Path):
+    """After the wait the client gets 504 with the turn's URL; the turn continues, and its response is at that URL."""
     host = lives(DURABLE_AGENT_HOST_WAIT_SECONDS="0.3").host
     model.plan({"text": "A slow answer, at last.", "until_file": str(tmp_path / "go")})
-    answer = host.run("Kept", {"message": "hi"})
-    assert answer.status_code == 504, answer.text
-    assert answer.headers["content-type"].startswith("application/problem+json")
-    body = answer.json()
-    assert answer.headers["Location"] == body["turn_url"]
-    assert body["turn_id"] == answer.headers["x-ms-turn-id"]
+    response = host.run("Kept", {"message": "hi"})
+    assert response.status_code == 504, response.text
+    assert response.headers["content-type"].startswith("application/problem+json")
+    body = response.json()
+    assert response.headers["Location"] == body["turn_url"]
+    assert body["turn_id"] == response.headers["x-ms-turn-id"]
     assert "still running" in body["detail"]
     (tmp_path / "go").touch()
     turn = host.end_of_turn(body["turn_url"])
@@ -94,18 +94,18 @@ def test_turns_of_one_session_run_one_after_the_other(lab: AgentHost, model: Pra
         {"text": "slow", "until_file": str(tmp_path / "go")}, {"text": "second"}, {"text": "third"}, {"text": "fourth"}
     )
     session = f"s-{uuid4().hex}"
-    started = []
-    for number in range(4):
+    accepted_turns = []
+    for index in range(4):
         headers = {"x-ms-wait-for-response": "false"}
-        answer = lab.run("Ledger", {"message": f"message {number}", "session_id": session}, headers=headers)
-        assert answer.status_code == 202
-        started.append(answer.json())
-        if number:
-            wait_until(lambda: len(lab.session("Ledger", session)["queued_turn_ids"]) == number)  # noqa: B023
+        response = lab.run("Ledger", {"message": f"message {index}", "session_id": session}, headers=headers)
+        assert response.status_code == 202
+        accepted_turns.append(response.json())
+        if index:
+            wait_until(lambda: len(lab.session("Ledger", session)["queued_turn_ids"]) == index)  # noqa: B023
     (tmp_path / "go").touch()
-    ended = [lab.end_of_turn(turn["turn_url"]) for turn in started]
-    assert [turn["response"] for turn in ended] == ["slow", "second", "third", "fourth"]
-    assert [turn["message_count"] for turn in ended] == [2, 4, 6, 8]
+    final_turns = [lab.end_of_turn(turn["turn_url"]) for turn in accepted_turns]
+    assert [turn["response"] for turn in final_turns] == ["slow", "second", "third", "fourth"]
+    assert [turn["message_count"] for turn in final_turns] == [2, 4, 6, 8]
     texts = [
         content["text"] for message in lab.session("Ledger", session)["messages"] for content in message["contents"]
     ]
@@ -113,15 +113,15 @@ def test_turns_of_one_session_run_one_after_the_other(lab: AgentHost, model: Pra
     assert [len(request["body"]["input"]) for request in model.requests()] == [1, 3, 5, 7]
 
 
-def test_a_busy_session_rejects_when_asked_to(lab: AgentHost, model: PracticeModel, tmp_path: Path):
+def test_a_busy_session_rejects_with_the_policy_reject(lab: AgentHost, model: PracticeModel, tmp_path: Path):
     """Policy reject is a 409 that names the running turn; nothing of it is stored."""
     model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
     first = lab.run("Kept", {"message": "hi"}, headers={"x-ms-wait-for-response": "false"}).json()
     wait_until(model.requests)
-    answer = lab.run("Kept", {"message": "now!", "session_id": first["session_id"], "policy": "reject"})
-    assert answer.status_code == 409, answer.text
-    assert first["turn_id"] in answer.json()["detail"]
-    assert lab.turn(answer)["status"] == "rejected"
+    response = lab.run("Kept", {"message": "now!", "session_id": first["session_id"], "policy": "reject"})
+    assert response.status_code == 409, response.text
+    assert first["turn_id"] in response.json()["detail"]
+    assert lab.turn(response)["status"] == "rejected"
     (tmp_path / "go").touch()
     assert lab.end_of_turn(first["turn_url"])["status"] == "completed"
     assert "now!" not in json.dumps(lab.session("Kept", first["session_id"]))
@@ -129,7 +129,7 @@ def test_a_busy_session_rejects_when_asked_to(lab: AgentHost, model: PracticeMod
     assert free.status_code == 200
 
 
-def test_a_full_queue_says_when_to_come_back(lives, model: PracticeModel, tmp_path: Path):
+def test_a_full_queue_has_a_retry_after(lives, model: PracticeModel, tmp_path: Path):
     """When too many turns wait, the next one is a 429 with Retry-After."""
     host = lives(DURABLE_AGENT_HOST_MAX_QUEUED_TURNS="1").host
     model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")})
@@ -138,9 +138,9 @@ def test_a_full_queue_says_when_to_come_back(lives, model: PracticeModel, tmp_pa
     wait_until(model.requests)
     host.run("Kept", {"message": "2", "session_id": first["session_id"]}, headers=later)
     wait_until(lambda: host.session("Kept", first["session_id"])["queued_turn_ids"])
-    answer = host.run("Kept", {"message": "3", "session_id": first["session_id"]})
-    assert answer.status_code == 429, answer.text
-    assert int(answer.headers["Retry-After"]) > 0
+    response = host.run("Kept", {"message": "3", "session_id": first["session_id"]})
+    assert response.status_code == 429, response.text
+    assert int(response.headers["Retry-After"]) > 0
     (tmp_path / "go").touch()
 
 
@@ -158,18 +158,18 @@ def test_a_retry_with_the_same_key_is_the_same_turn(lab: AgentHost, model: Pract
     assert other.json()["turn_id"] != first.json()["turn_id"]
 
 
-def test_the_same_key_with_another_body_is_refused(lab: AgentHost, model: PracticeModel):
+def test_the_same_key_with_another_body_is_rejected(lab: AgentHost, model: PracticeModel):
     """A key that comes back with another request is a 422, and nothing runs."""
     key = {"Idempotency-Key": uuid4().hex}
     lab.run("Kept", {"message": "hi", "session_id": "key-1"}, headers=key)
-    answer = lab.run("Kept", {"message": "ho", "session_id": "key-1"}, headers=key)
-    assert answer.status_code == 422, answer.text
-    assert key["Idempotency-Key"] in answer.json()["detail"]
+    response = lab.run("Kept", {"message": "ho", "session_id": "key-1"}, headers=key)
+    assert response.status_code == 422, response.text
+    assert key["Idempotency-Key"] in response.json()["detail"]
     assert len(model.requests()) == 1
 
 
 def test_a_failed_turn_is_failed_for_its_retry_too(lab: AgentHost, model: PracticeModel):
-    """A retry with the key of a turn that failed is told how it failed, and does not run it again."""
+    """A retry with the key of a failed turn gets its failure, and does not run it again."""
     model.plan({"error": {"status": 400, "message": "refused once"}})
     key = {"Idempotency-Key": uuid4().hex}
     first, second = (lab.run("Kept", {"message": "hi"}, headers=key) for _ in range(2))
@@ -178,7 +178,7 @@ def test_a_failed_turn_is_failed_for_its_retry_too(lab: AgentHost, model: Practi
     assert len(model.requests()) == 1
 
 
-def test_a_schema_in_the_body_shapes_the_answer(lab: AgentHost, model: PracticeModel):
+def test_a_schema_in_the_body_reaches_the_model(lab: AgentHost, model: PracticeModel):
     """The schema reaches the model, and an answer that fits it is given."""
     schema = {
         "type": "object",
@@ -188,9 +188,9 @@ def test_a_schema_in_the_body_shapes_the_answer(lab: AgentHost, model: PracticeM
         "additionalProperties": False,
     }
     model.plan({"text": '{"city": "Oslo"}'})
-    answer = lab.run("Kept", {"message": "Which city?", "response_format": schema})
-    assert answer.status_code == 200, answer.text
-    assert json.loads(answer.json()["response"]) == {"city": "Oslo"}
+    response = lab.run("Kept", {"message": "Which city?", "response_format": schema})
+    assert response.status_code == 200, response.text
+    assert json.loads(response.json()["response"]) == {"city": "Oslo"}
     sent = model.requests()[0]["body"]["text"]["format"]
     assert sent["type"] == "json_schema"
     assert sent["schema"]["properties"] == schema["properties"]
@@ -200,31 +200,31 @@ def test_a_schema_in_the_body_shapes_the_answer(lab: AgentHost, model: PracticeM
 def test_a_schema_needs_no_type(lab: AgentHost, model: PracticeModel, schema):
     """A schema without one type reaches the model like any other."""
     model.plan({"text": '"Oslo"'})
-    answer = lab.run("Kept", {"message": "Which city?", "response_format": schema | {"title": "City"}})
-    assert (answer.status_code, answer.json()["response"]) == (200, '"Oslo"'), answer.text
+    response = lab.run("Kept", {"message": "Which city?", "response_format": schema | {"title": "City"}})
+    assert (response.status_code, response.json()["response"]) == (200, '"Oslo"'), response.text
     sent = model.requests()[0]["body"]["text"]["format"]
     assert sent == {"type": "json_schema", "name": "City", "schema": schema, "strict": True}
 
 
 @pytest.mark.parametrize("text", ['{"city": 5}', "Oslo"])
-def test_an_answer_that_does_not_fit_the_schema_fails_the_turn(lab: AgentHost, model: PracticeModel, text):
+def test_a_response_that_violates_the_schema_fails_the_turn(lab: AgentHost, model: PracticeModel, text):
     """An answer that breaks the schema is a 502 that says where, and no part of the conversation."""
     schema = {"type": "object", "title": "City", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     model.plan({"text": text})
-    answer = lab.run("Kept", {"message": "Which city?", "response_format": schema})
-    assert answer.status_code == 502, answer.text
-    assert "response_format" in answer.json()["detail"]
-    assert lab.session("Kept", answer.json()["session_id"])["messages"] == []
+    response = lab.run("Kept", {"message": "Which city?", "response_format": schema})
+    assert response.status_code == 502, response.text
+    assert "response_format" in response.json()["detail"]
+    assert lab.session("Kept", response.json()["session_id"])["messages"] == []
 
 
-def test_switched_off_tools_are_not_offered(lab: AgentHost, model: PracticeModel, ledger):
+def test_disabled_tools_are_not_sent(lab: AgentHost, model: PracticeModel, ledger):
     """enable_tool_calls false offers the model no tool and runs none; the next turn has them again."""
     body = {"message": 'charge with {"amount": 3.5}'}
-    answer = lab.run("Ledger", body | {"enable_tool_calls": False})
-    assert answer.status_code == 200, answer.text
+    response = lab.run("Ledger", body | {"enable_tool_calls": False})
+    assert response.status_code == 200, response.text
     assert not model.requests()[0]["body"].get("tools")
     assert ledger.read_text() == ""
-    again = lab.run("Ledger", body | {"session_id": answer.json()["session_id"]})
+    again = lab.run("Ledger", body | {"session_id": response.json()["session_id"]})
     assert again.status_code == 200, again.text
     assert [tool["name"] for tool in model.requests()[-1]["body"]["tools"]] == ["charge"]
     assert ledger.read_text() == "3.5\n"
@@ -237,18 +237,18 @@ def test_a_turn_that_was_terminated_does_not_block_its_session(lab: AgentHost, m
     wait_until(model.requests)
     assert requests.post(f"{lab.management}/instances/{first['turn_id']}/terminate?reason=test", timeout=30).ok
     assert lab.end_of_turn(first["turn_url"])["status"] == "failed"
-    answer = lab.run("Ledger", {"message": "next", "session_id": first["session_id"]})
-    assert answer.status_code == 200, answer.text
+    response = lab.run("Ledger", {"message": "next", "session_id": first["session_id"]})
+    assert response.status_code == 200, response.text
     session = lab.session("Ledger", first["session_id"])
     assert [turn["status"] for turn in session["turns"]] == ["failed", "completed"]
     assert session["message_count"] == 2
 
 
-def test_a_schema_that_takes_for_ever_holds_nobody_else_up(lab: AgentHost, model: PracticeModel):
-    """A pattern that backtracks is held against its answer beside all others, whose turns begin and end meanwhile."""
+def test_an_expensive_schema_does_not_block_other_turns(lab: AgentHost, model: PracticeModel):
+    """A pattern that backtracks is checked in another process, and other turns start and complete in the meantime."""
     model.plan({"text": json.dumps("a" * 60 + "!")}, {"text": "There."})
-    asked = {"message": "Which code?", "response_format": {"type": "string", "pattern": "^(a+)+$"}}
-    assert lab.run("Kept", asked, headers={"x-ms-wait-for-response": "false"}).status_code == 202
+    body = {"message": "Which code?", "response_format": {"type": "string", "pattern": "^(a+)+$"}}
+    assert lab.run("Kept", body, headers={"x-ms-wait-for-response": "false"}).status_code == 202
     wait_until(lambda: len(model.requests()) == 1)
     for message in ("Hello", "And you?"):
         assert lab.run("Instant", {"message": message}).status_code == 200

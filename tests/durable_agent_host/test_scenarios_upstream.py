@@ -15,42 +15,42 @@ from tests.processes import wait_until
 
 def test_a_session_that_upstream_stored_is_carried_on(lab: AgentHost, model: PracticeModel):
     """The model sees the turns that upstream stored, and upstream's entries stay as they were."""
-    stored = golden("session-upstream-1.1")
-    lab.put_state("Ledger", "upstream", stored)
-    answer = lab.run("Ledger", {"message": "What did I say before?", "session_id": "upstream"})
-    assert answer.status_code == 200, answer.text
-    assert "hello world" in answer.json()["response"]
-    assert answer.json()["message_count"] == 4
+    document = golden("session-upstream-1.1")
+    lab.put_state("Ledger", "upstream", document)
+    response = lab.run("Ledger", {"message": "What did I say before?", "session_id": "upstream"})
+    assert response.status_code == 200, response.text
+    assert "hello world" in response.json()["response"]
+    assert response.json()["message_count"] == 4
     call = next(item for item in model.requests()[0]["body"]["input"] if item["type"] == "function_call")
     assert (call["call_id"], call["arguments"]) == ("call_1", '{"text": "hello world"}')
     state = lab.state("Ledger", "upstream")
-    assert state["data"]["conversationHistory"][:2] == stored["data"]["conversationHistory"]
+    assert state["data"]["conversationHistory"][:2] == document["data"]["conversationHistory"]
 
 
 @pytest.mark.parametrize("name", ["session-upstream-1.0", "session-upstream-1.2", "session-dotnet-1.1"])
 def test_sessions_of_other_versions_are_carried_on(lab: AgentHost, model: PracticeModel, name):
     """Schema 1.0 and 1.2, and what .NET stores, go on under the same id, and nothing in them is touched."""
-    stored, session = golden(name), f"s-{uuid4().hex}"
-    lab.put_state("Ledger", session, stored)
+    document, session = golden(name), f"s-{uuid4().hex}"
+    lab.put_state("Ledger", session, document)
     assert lab.get(f"/agents/Ledger/sessions/{session}/verify").json()["problems"] == []
-    answer = lab.run("Ledger", {"message": "Go on", "session_id": session})
-    assert answer.status_code == 200, answer.text
+    response = lab.run("Ledger", {"message": "Go on", "session_id": session})
+    assert response.status_code == 200, response.text
     now = lab.state("Ledger", session)
-    assert now["schemaVersion"] == stored["schemaVersion"]
-    assert now["data"]["conversationHistory"][:2] == stored["data"]["conversationHistory"]
-    assert {key: now[key] for key in stored if key != "data"} == {k: v for k, v in stored.items() if k != "data"}
+    assert now["schemaVersion"] == document["schemaVersion"]
+    assert now["data"]["conversationHistory"][:2] == document["data"]["conversationHistory"]
+    assert {key: now[key] for key in document if key != "data"} == {k: v for k, v in document.items() if k != "data"}
     sent = {item["type"] for item in model.requests()[0]["body"]["input"]}
     assert {"message", "function_call", "function_call_output"} <= sent
 
 
-def test_what_we_store_is_read_by_upstream(lab: AgentHost):
+def test_stored_sessions_are_readable_by_upstream(lab: AgentHost):
     """Upstream's own class reads the entity's state and finds the answer by the turn's id."""
-    answer = lab.run("Ledger", {"message": 'charge with {"amount": 4}'})
-    state = DurableAgentState.from_dict(lab.state("Ledger", answer.json()["session_id"]))
-    found = state.try_get_agent_response(answer.json()["turn_id"])
-    assert found.text == answer.json()["response"]
-    assert state.message_count == answer.json()["message_count"]
-    assert found.usage_details["total_token_count"] == answer.json()["usage"]["total_token_count"]
+    response = lab.run("Ledger", {"message": 'charge with {"amount": 4}'})
+    state = DurableAgentState.from_dict(lab.state("Ledger", response.json()["session_id"]))
+    upstream_response = state.try_get_agent_response(response.json()["turn_id"])
+    assert upstream_response.text == response.json()["response"]
+    assert state.message_count == response.json()["message_count"]
+    assert upstream_response.usage_details["total_token_count"] == response.json()["usage"]["total_token_count"]
 
 
 UNREADABLE = {
@@ -64,44 +64,44 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("kind", UNREADABLE)
-def test_a_session_that_cannot_be_read_is_refused_and_kept(lab: AgentHost, model: PracticeModel, kind):
+def test_an_unreadable_session_is_rejected_and_preserved(lab: AgentHost, model: PracticeModel, kind):
     """A session of a newer or unknown kind is a 409 in words, no model is called, and its conversation is untouched."""
-    stored, session = UNREADABLE[kind], f"s-{uuid4().hex}"
-    lab.put_state("Ledger", session, stored)
+    document, session = UNREADABLE[kind], f"s-{uuid4().hex}"
+    lab.put_state("Ledger", session, document)
     for _ in range(2):
-        answer = lab.run("Ledger", {"message": "hi", "session_id": session})
-        assert answer.status_code == 409, answer.text
-        assert "nothing was changed" in answer.json()["detail"]
+        response = lab.run("Ledger", {"message": "hi", "session_id": session})
+        assert response.status_code == 409, response.text
+        assert "nothing was changed" in response.json()["detail"]
     assert model.requests() == []
     now = lab.state("Ledger", session)
-    assert now["data"]["conversationHistory"] == stored["data"]["conversationHistory"]
+    assert now["data"]["conversationHistory"] == document["data"]["conversationHistory"]
     if kind != "unknown entry":
-        assert now == stored
+        assert now == document
         read = lab.get(f"/agents/Ledger/sessions/{session}")
         assert read.status_code == (200 if kind == "no version" else 409)
         assert kind != "no version" or "schemaVersion" in read.json()["problems"][0]["problem"]
 
 
-def test_what_we_do_not_know_is_kept(lab: AgentHost, model: PracticeModel):
+def test_unknown_fields_are_preserved(lab: AgentHost, model: PracticeModel):
     """Unknown fields and contents of a session stay in place when a turn is added, and are not sent to the model."""
-    stored = copy.deepcopy(golden("session-v1-unknown-parts"))
-    del stored["data"]["conversationHistory"][1]  # the entry of an unknown type, which is refused
-    ours = stored["data"]["extensionData"]["durableAgentHost"]
+    document = copy.deepcopy(golden("session-v1-unknown-parts"))
+    del document["data"]["conversationHistory"][1]  # the entry of an unknown type, which is refused
+    extension_data = document["data"]["extensionData"]["durableAgentHost"]
     for name in ("running", "queue", "agentSession"):
-        del ours[name]
+        del extension_data[name]
     session = f"s-{uuid4().hex}"
-    lab.put_state("Instant", session, stored)
-    answer = lab.run("Instant", {"message": "hi", "session_id": session})
-    assert answer.status_code == 200, answer.text
+    lab.put_state("Instant", session, document)
+    response = lab.run("Instant", {"message": "hi", "session_id": session})
+    assert response.status_code == 200, response.text
     now = lab.state("Instant", session)
-    assert now["data"]["conversationHistory"][:2] == stored["data"]["conversationHistory"]
+    assert now["data"]["conversationHistory"][:2] == document["data"]["conversationHistory"]
     assert now["data"]["extensionData"]["durableAgentHost"]["pinned"] == ["seg-1"]
     assert (now["x-newer"], now["data"]["tomorrow"]) == (True, {"a": [1]})
     plain = copy.deepcopy(golden("session-upstream-1.1"))
     plain["data"]["conversationHistory"][0]["messages"][0]["contents"].append({"$type": "hologram", "depth": 3})
     lab.put_state("Ledger", session, plain)
-    answer = lab.run("Ledger", {"message": "hi", "session_id": session})
-    assert answer.status_code == 200, answer.text
+    response = lab.run("Ledger", {"message": "hi", "session_id": session})
+    assert response.status_code == 200, response.text
     first = model.requests()[0]["body"]["input"][0]
     assert first["content"] == [{"type": "input_text", "text": "Please echo 'hello world'"}]
     history = lab.state("Ledger", session)["data"]["conversationHistory"]
@@ -134,8 +134,8 @@ def test_an_orchestration_and_clients_share_a_session(lab: AgentHost):
     lab.orchestrate("ask", {"agent": "Raising", "messages": ["work"]})
     (key,) = keys_of(lab, "Raising") - before
     assert lab.session("Raising", key)["message_count"] == 2
-    answer = lab.run("Raising", {"message": "work", "session_id": key})
-    assert answer.json()["response"] == "worked, 3 seen"
+    response = lab.run("Raising", {"message": "work", "session_id": key})
+    assert response.json()["response"] == "worked, 3 seen"
 
 
 def test_an_orchestration_chooses_its_session(lab: AgentHost):
@@ -149,12 +149,12 @@ def test_an_orchestration_chooses_its_session(lab: AgentHost):
     assert lab.orchestrate("ask", upstreams)["output"] == ["7: four"]
 
 
-@pytest.mark.parametrize(("session_id", "why"), [("@Kept@x", "belongs to agent 'Kept'"), ("a/b", "character '/'")])
-def test_an_orchestration_is_told_of_a_session_id_that_it_cannot_have(lab: AgentHost, session_id, why):
+@pytest.mark.parametrize(("session_id", "reason"), [("@Kept@x", "belongs to agent 'Kept'"), ("a/b", "character '/'")])
+def test_an_invalid_session_id_fails_the_orchestration(lab: AgentHost, session_id, reason):
     """Another agent's session, and an id that no store carries, fail the orchestration with the reason."""
     status = lab.orchestrate("ask", {"agent": "Instant", "messages": ["one"], "session_id": session_id})
     assert status["runtimeStatus"] == "Failed", status
-    assert why in status["output"]
+    assert reason in status["output"]
 
 
 def test_a_reset_clears_the_conversation(lab: AgentHost):

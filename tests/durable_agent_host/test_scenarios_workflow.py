@@ -29,9 +29,9 @@ def test_a_workflow_runs_through_its_agents(pipeline: AgentHost, model: Practice
     model.plan({"text": "Rain falls."}, agent="You write.")
     model.plan({"text": "Well said."}, agent="You review.")
     url = f"{pipeline.url}/api/workflow/pipeline/run?waitForResponse=true&timeoutSeconds=60"
-    answer = requests.post(url, data="write about rain", timeout=90)
-    assert answer.ok, answer.text
-    assert answer.json()["runtimeStatus"] == "Completed"
+    response = requests.post(url, data="write about rain", timeout=90)
+    assert response.ok, response.text
+    assert response.json()["runtimeStatus"] == "Completed"
     first, second = model.requests()
     assert first["body"]["instructions"] == "You write."
     assert second["body"]["instructions"] == "You review."
@@ -48,26 +48,26 @@ def test_agents_of_a_workflow_are_not_public(pipeline: AgentHost, model: Practic
 def test_a_workflow_asks_a_person(pipeline: AgentHost):
     """Upstream's routes run, status and respond work: what was asked is seen, and answered by the URL that it has."""
     url = f"{pipeline.url}/api/workflow/asking"
-    started = requests.post(f"{url}/run", data="Really?", timeout=60)
-    assert started.status_code == 202, started.text
-    status_url = started.json()["statusQueryGetUri"]
+    start_response = requests.post(f"{url}/run", data="Really?", timeout=60)
+    assert start_response.status_code == 202, start_response.text
+    status_url = start_response.json()["statusQueryGetUri"]
     assert status_url.startswith(f"{url}/status/")
 
-    def asked():
+    def pending_requests():
         return requests.get(status_url, timeout=60).json().get("pendingHumanInputRequests")
 
-    (request,) = wait_until(asked)
+    (request,) = wait_until(pending_requests)
     assert request["requestData"] == "Really?"
-    answered = requests.post(request["respondUrl"], json="Yes.", timeout=60)
-    assert answered.ok, answered.text
-    ended = wait_until(
+    response = requests.post(request["respondUrl"], json="Yes.", timeout=60)
+    assert response.ok, response.text
+    final_status = wait_until(
         lambda: (now := requests.get(status_url, timeout=60).json())["runtimeStatus"] == "Completed" and now
     )
-    assert "Really? Yes." in str(ended["output"])
+    assert "Really? Yes." in str(final_status["output"])
 
 
-def test_what_upstreams_routes_refuse(pipeline: AgentHost):
-    """A run without a body, an instance that is not there, and an answer that is no JSON are told as upstream does."""
+def test_upstream_routes_reject_invalid_requests(pipeline: AgentHost):
+    """A run without a body, an unknown instance, and an answer that is not JSON get upstream's status codes."""
     url = f"{pipeline.url}/api/workflow/asking"
     assert requests.post(f"{url}/run", timeout=60).status_code == 400
     assert requests.get(f"{url}/status/nobody", timeout=60).status_code == 404
@@ -78,34 +78,34 @@ def test_upstreams_routes_have_a_limit(pipeline: AgentHost):
     """A body of more than 4 MiB is refused with 413, declared or not, before anything starts; one of 4 MiB is not."""
     for path in ("asking/run?runId=large", "asking/respond/large/nothing"):
         for body in (b"x" * (4 * MEBIBYTE + 1), iter([b"x" * MEBIBYTE] * 5)):
-            refused = requests.post(f"{pipeline.url}/api/workflow/{path}", data=body, timeout=60)
-            assert (refused.status_code, refused.headers["content-type"]) == (413, "application/problem+json")
-            assert "DURABLE_AGENT_HOST_MAX_REQUEST_BYTES" in refused.json()["detail"]
-            assert refused.headers["cache-control"] == NOT_FOR_CACHES
+            rejection = requests.post(f"{pipeline.url}/api/workflow/{path}", data=body, timeout=60)
+            assert (rejection.status_code, rejection.headers["content-type"]) == (413, "application/problem+json")
+            assert "DURABLE_AGENT_HOST_MAX_REQUEST_BYTES" in rejection.json()["detail"]
+            assert rejection.headers["cache-control"] == NOT_FOR_CACHES
     assert pipeline.get("/workflow/asking/status/large").status_code == 404
-    whole = pipeline.post("/workflow/pipeline/run", json.dumps({"x": "x" * (4 * MEBIBYTE - 9)}).encode())
-    assert whole.status_code == 202, whole.text
+    accepted_response = pipeline.post("/workflow/pipeline/run", json.dumps({"x": "x" * (4 * MEBIBYTE - 9)}).encode())
+    assert accepted_response.status_code == 202, accepted_response.text
 
 
-def test_functions_of_the_app_have_no_limit_of_ours(pipeline: AgentHost):
+def test_functions_of_the_app_have_only_the_hosts_limit(pipeline: AgentHost):
     """The host's own applies to them."""
     assert pipeline.post("/length", b"x" * 5 * MEBIBYTE).text == str(5 * MEBIBYTE)
 
 
 @pytest.mark.parametrize("name", ["breaking", "outer"])
-def test_a_failed_run_tells_why_and_shows_no_stack(pipeline: AgentHost, name: str):
+def test_a_failed_run_has_its_reason_and_no_stack(pipeline: AgentHost, name: str):
     """Neither where the run waits nor in the status, also of a workflow within a workflow; tokens are masked."""
     url = f"{pipeline.url}/api/workflow/{name}"
-    ended = requests.post(
+    run_response = requests.post(
         f"{url}/run?waitForResponse=true&timeoutSeconds=60", data="db?api_key=sk-proj-s3cr3t-k3y00", timeout=90
     )
-    status = requests.get(f"{url}/status/{ended.json()['instanceId']}", timeout=60)
-    for answer in (ended, status):
-        assert answer.json()["runtimeStatus"] == "Failed"
-        assert "'dafx-breaking-breaker' failed: ConnectionError: no store at db?api_key=" in answer.json()["error"]
-        assert answer.json()["error"].endswith("it is away")
+    status = requests.get(f"{url}/status/{run_response.json()['instanceId']}", timeout=60)
+    for response in (run_response, status):
+        assert response.json()["runtimeStatus"] == "Failed"
+        assert "'dafx-breaking-breaker' failed: ConnectionError: no store at db?api_key=" in response.json()["error"]
+        assert response.json()["error"].endswith("it is away")
         for hidden in ("s3cr3t-k3y", "Traceback", "Stack", "File", ".py", "Result: Failure"):
-            assert hidden not in answer.text
+            assert hidden not in response.text
     assert status.json()["output"] == status.json()["error"]
 
 
@@ -114,64 +114,64 @@ def test_a_run_starts_once_until_it_has_ended(pipeline: AgentHost):
     run, ask = uuid4().hex, {"data": "Really?", "timeout": 60}
     url = f"{pipeline.url}/api/workflow/asking"
     assert requests.post(f"{url}/run?runId={run}", **ask).status_code == 202
-    (request,) = asked(pipeline, run, 1)
+    (request,) = pending_questions(pipeline, run, 1)
     again = requests.post(f"{url}/run?runId={run}", **ask)
     assert (again.status_code, again.headers["content-type"]) == (409, "application/problem+json")
     assert again.headers["cache-control"] == NOT_FOR_CACHES
     assert f"{run!r} has not ended" in again.json()["detail"]
-    assert asked(pipeline, run, 1)[0]["requestId"] == request["requestId"]
+    assert pending_questions(pipeline, run, 1)[0]["requestId"] == request["requestId"]
     assert requests.post(request["respondUrl"], json="Yes.", timeout=60).ok
     wait_until(lambda: pipeline.get(f"/workflow/asking/status/{run}").json()["runtimeStatus"] == "Completed")
     assert requests.post(f"{url}/run?runId={run}", **ask).status_code == 202
-    assert asked(pipeline, run, 1)[0]["requestId"] != request["requestId"]
+    assert pending_questions(pipeline, run, 1)[0]["requestId"] != request["requestId"]
 
 
-def test_an_answer_that_nothing_waits_for_is_refused(pipeline: AgentHost):
+def test_an_unexpected_answer_is_rejected(pipeline: AgentHost):
     """To a request that was never asked or is answered, and to a run that has ended; each open one can be answered."""
     run = uuid4().hex
     url = f"{pipeline.url}/api/workflow/asking"
     assert requests.post(f"{url}/run?runId={run}", data="One?\nTwo?", timeout=60).status_code == 202
-    first, second = asked(pipeline, run, 2)
+    first, second = pending_questions(pipeline, run, 2)
 
     def refusal(request_id: str) -> str:
-        refused = requests.post(f"{url}/respond/{run}/{request_id}", json="No.", timeout=60)
-        assert (refused.status_code, refused.headers["content-type"]) == (404, "application/problem+json")
-        return refused.json()["detail"]
+        rejection = requests.post(f"{url}/respond/{run}/{request_id}", json="No.", timeout=60)
+        assert (rejection.status_code, rejection.headers["content-type"]) == (404, "application/problem+json")
+        return rejection.json()["detail"]
 
     for never in ("nothing", "asker~0~nothing"):
         assert "pendingHumanInputRequests" in refusal(never)
     assert requests.post(first["respondUrl"], json="Yes.", timeout=60).ok
     assert requests.post(second["respondUrl"], json="No.", timeout=60).ok
-    ended = wait_until(
+    final_status = wait_until(
         lambda: (now := pipeline.get(f"/workflow/asking/status/{run}").json())["runtimeStatus"] == "Completed" and now
     )
-    assert sorted(ended["output"]) == ["One? Yes.", "Two? No."]
+    assert sorted(final_status["output"]) == ["One? Yes.", "Two? No."]
     assert "has ended" in refusal(first["requestId"])
 
 
-def test_bodies_that_upstream_cannot_read_are_refused(pipeline: AgentHost):
+def test_unreadable_bodies_are_rejected(pipeline: AgentHost):
     """With a 400 that says why, not as a failure of the host."""
-    for body, said in ((b"\xff\xfe", "UTF-8"), (b"[" * 100_000, "nested too deeply")):
-        refused = pipeline.post("/workflow/asking/run", body)
-        assert (refused.status_code, said in refused.json()["detail"]) == (400, True), refused.text
+    for body, reason in ((b"\xff\xfe", "UTF-8"), (b"[" * 100_000, "nested too deeply")):
+        rejection = pipeline.post("/workflow/asking/run", body)
+        assert (rejection.status_code, reason in rejection.json()["detail"]) == (400, True), rejection.text
 
 
-def test_what_upstream_raises_is_a_problem(pipeline: AgentHost):
+def test_an_error_of_upstream_is_a_problem(pipeline: AgentHost):
     """An error of upstream's functions is a 500 like the host's own, and the answer does not say why."""
     run = uuid4().hex
     url = f"/workflow/breaking/run?runId={run}&waitForResponse=true&timeoutSeconds=60"
-    for answer in (pipeline.post(url, b"mute"), pipeline.get(f"/workflow/breaking/status/{run}")):
-        assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
-        assert answer.headers["cache-control"] == NOT_FOR_CACHES
-        assert "the log has the reason" in answer.json()["detail"]
-        assert "no words" not in answer.text
+    for response in (pipeline.post(url, b"mute"), pipeline.get(f"/workflow/breaking/status/{run}")):
+        assert (response.status_code, response.headers["content-type"]) == (500, "application/problem+json")
+        assert response.headers["cache-control"] == NOT_FOR_CACHES
+        assert "the log has the reason" in response.json()["detail"]
+        assert "no words" not in response.text
 
 
-def asked(host: AgentHost, run: str, count: int) -> list[dict[str, Any]]:
+def pending_questions(host: AgentHost, run: str, count: int) -> list[dict[str, Any]]:
     """Wait until a run asks a person so many questions."""
 
-    def look() -> list[dict[str, Any]] | None:
-        waits = host.get(f"/workflow/asking/status/{run}").json().get("pendingHumanInputRequests", [])
-        return waits if len(waits) == count else None
+    def poll() -> list[dict[str, Any]] | None:
+        questions = host.get(f"/workflow/asking/status/{run}").json().get("pendingHumanInputRequests", [])
+        return questions if len(questions) == count else None
 
-    return wait_until(look)
+    return wait_until(poll)

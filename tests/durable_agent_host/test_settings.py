@@ -32,7 +32,7 @@ def test_every_field_has_its_variable(name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in MAY_BE_ZERO])
-def test_a_value_without_meaning_is_refused_by_name(name):
+def test_an_invalid_value_is_rejected_by_name(name):
     """The error names the variable, the value and what to set."""
     for value in ("0", "-1", "many", "nan", "inf", "1,5", "0x10"):
         with pytest.raises(SettingError, match=rf"{PREFIX}{name.upper()} is '{value}'; set it to a number above 0"):
@@ -40,7 +40,7 @@ def test_a_value_without_meaning_is_refused_by_name(name):
 
 
 @pytest.mark.parametrize("field", sorted(MAY_BE_ZERO))
-def test_what_may_be_zero_is_taken(field):
+def test_zero_is_accepted_where_it_is_valid(field):
     """Zero is no limit, or nothing kept; what is less or no number is refused."""
     name = PREFIX + field.upper()
     assert getattr(Settings.from_environment({name: "0"}), field) == 0
@@ -90,7 +90,7 @@ WRONG_SCHEDULES = [
 
 
 @pytest.mark.parametrize("text", RIGHT_SCHEDULES)
-def test_a_schedule_that_hosts_take_is_taken(text):
+def test_a_valid_schedule_is_accepted(text):
     """The embedded host reads what the check lets through."""
     assert Settings.from_environment({PREFIX + "MAINTENANCE_SCHEDULE": text}).maintenance_schedule == text
     assert Settings(maintenance_schedule=text).maintenance_schedule == text
@@ -98,7 +98,7 @@ def test_a_schedule_that_hosts_take_is_taken(text):
 
 
 @pytest.mark.parametrize(("text", "problem"), WRONG_SCHEDULES)
-def test_what_is_wrong_with_a_schedule_is_said(text, problem):
+def test_an_invalid_schedule_is_reported(text, problem):
     """Each field is checked, of the environment and of a program, and the error names the field and the reason."""
     with pytest.raises(SettingError, match=rf"{PREFIX}MAINTENANCE_SCHEDULE is .*{problem}.*leave it out"):
         Settings.from_environment({PREFIX + "MAINTENANCE_SCHEDULE": text})
@@ -120,25 +120,26 @@ def test_the_sample_names_every_setting():
 
 
 def test_a_turn_log_is_named_by_a_text():
-    """The store of turn logs is a text, without blanks around it."""
+    """The store of turn logs is a string; surrounding blanks are removed."""
     assert (
         Settings.from_environment({PREFIX + "TURN_LOG": " sqlite:/data/log.sqlite "}).turn_log
         == "sqlite:/data/log.sqlite"
     )
 
 
-def test_a_person_may_not_take_longer_than_a_turns_log_is_kept():
+def test_the_approval_timeout_is_below_the_log_retention():
     """An approval timeout over the retention is refused at the start, with both settings named."""
-    given = {PREFIX + "APPROVAL_TIMEOUT_SECONDS": "7200", PREFIX + "TURN_LOG_RETENTION_HOURS": "1"}
+    environment = {PREFIX + "APPROVAL_TIMEOUT_SECONDS": "7200", PREFIX + "TURN_LOG_RETENTION_HOURS": "1"}
     with pytest.raises(SettingError, match=r"APPROVAL_TIMEOUT_SECONDS is 7200.*TURN_LOG_RETENTION_HOURS"):
-        Settings.from_environment(given)
+        Settings.from_environment(environment)
     assert (
-        Settings.from_environment(given | {PREFIX + "TURN_LOG_RETENTION_HOURS": "2"}).approval_timeout_seconds == 7200
+        Settings.from_environment(environment | {PREFIX + "TURN_LOG_RETENTION_HOURS": "2"}).approval_timeout_seconds
+        == 7200
     )
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "suggestion"),
     [
         ("DURABLE_AGENT_HOST_WAIT_SECOND", "DURABLE_AGENT_HOST_WAIT_SECONDS"),
         ("DURABLE_AGENT_HOST_MAX_QUEUE_TURNS", "DURABLE_AGENT_HOST_MAX_QUEUED_TURNS"),
@@ -150,21 +151,21 @@ def test_a_person_may_not_take_longer_than_a_turns_log_is_kept():
         ("DURABLE_AGENTHOST_REQUESTS_PER_SECOND", "DURABLE_AGENT_HOST_REQUESTS_PER_SECOND"),
     ],
 )
-def test_a_misspelt_setting_is_named(name, meant):
+def test_a_misspelt_setting_is_named(name, suggestion):
     """A variable that looks like a setting and is none is named, with the nearest one that there is."""
-    with pytest.raises(SettingError, match=name) as refused:
+    with pytest.raises(SettingError, match=name) as error_info:
         Settings.from_environment({name: "1"})
-    assert meant in str(refused.value)
+    assert suggestion in str(error_info.value)
 
 
-def test_variables_of_others_are_not_looked_at():
-    """A name that is like no setting is somebody else's, whatever it begins with."""
-    others = ("DURABLE_TASK_SCHEDULER_CONNECTION_STRING", "AGENT_HOST", "DURABLE_AGENT_NAME", "MY_AGENT_WAIT_SECONDS")
-    assert Settings.from_environment(dict.fromkeys(others, "1")) == Settings()
+def test_unrelated_variables_are_ignored():
+    """A name that resembles no setting is ignored, regardless of its prefix."""
+    names = ("DURABLE_TASK_SCHEDULER_CONNECTION_STRING", "AGENT_HOST", "DURABLE_AGENT_NAME", "MY_AGENT_WAIT_SECONDS")
+    assert Settings.from_environment(dict.fromkeys(names, "1")) == Settings()
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "meant"),
+    ("name", "value", "requirement"),
     [
         ("encryption_plaintext", "Refuse", "'read' or 'refuse'"),
         ("session_names", "Own", "'shared' or 'own'"),
@@ -178,8 +179,8 @@ def test_variables_of_others_are_not_looked_at():
         ("wait_seconds", float("nan"), "a number above 0"),
     ],
 )
-def test_settings_that_a_program_makes_are_held_to_the_same(name, value, meant):
-    """A value without meaning is told, and does not quietly count as the default."""
-    with pytest.raises(SettingError, match=rf"Settings\.{name} is .*: give {meant}"):
+def test_settings_from_code_are_validated_too(name, value, requirement):
+    """An invalid value is reported, and does not silently become the default."""
+    with pytest.raises(SettingError, match=rf"Settings\.{name} is .*: give {requirement}"):
         Settings(**{name: value})
     assert Settings(adopt_sessions="role:desk").adopt_sessions == "role:desk"

@@ -83,7 +83,7 @@ def test_frames_of_an_append_blob():
     assert b"".join([*frames, sealing]) == data
 
 
-def _sealed_again(wire: Any) -> Any:
+def _segment_refs_again(wire: Any) -> Any:
     return encode_sealed(decode_sealed(wire))
 
 
@@ -101,18 +101,18 @@ def _index_again(wire: Any) -> Any:
     return json.loads(encode_index(decode_index(json_bytes_of(wire), "home"), "home"))
 
 
-def _homes_again(wire: Any) -> Any:
+def _namespaces_again(wire: Any) -> Any:
     return json.loads(encode_namespaces(decode_namespaces(json_bytes_of(wire))))
 
 
 @pytest.mark.parametrize(
     ("name", "again"),
     [
-        ("sealed", _sealed_again),
+        ("sealed", _segment_refs_again),
         ("sealing", _sealing_again),
         ("overlay", _overlay_again),
         ("index", _index_again),
-        ("homes", _homes_again),
+        ("homes", _namespaces_again),
     ],
 )
 def test_references_of_a_session(name: str, again: Callable[[Any], Any]):
@@ -122,19 +122,19 @@ def test_references_of_a_session(name: str, again: Callable[[Any], Any]):
 
 
 def test_a_segment():
-    """The JSON of a segment is written as it was; zlib may compress it in another way."""
-    stored = golden("segment-v1")
-    segment = decode_segment(b64decode(stored["segment"]), stored["size"])
+    """The JSON of a segment is written unchanged; zlib may compress it differently."""
+    document = golden("segment-v1")
+    segment = decode_segment(b64decode(document["segment"]), document["size"])
     data, size = encode_segment(Segment(segment.entries, segment.receipts))
-    assert (size, decode_segment(data, size)) == (stored["size"], segment)
+    assert (size, decode_segment(data, size)) == (document["size"], segment)
 
 
 def test_large_texts_of_an_entry():
     """A long text and a long image are pieces, and the entry lists them."""
-    stored = golden("offloaded-texts-v1")
-    pieces = {name: text.encode() for name, text in stored["pieces"].items()}
-    small, pieces_again = offload(restore(stored["entry"], pieces), min_characters=40)
-    assert (json.dumps(small), pieces_again) == (json.dumps(stored["entry"]), pieces)
+    document = golden("offloaded-texts-v1")
+    blobs = {name: text.encode() for name, text in document["pieces"].items()}
+    small, blobs_again = offload(restore(document["entry"], blobs), min_characters=40)
+    assert (json.dumps(small), blobs_again) == (json.dumps(document["entry"]), blobs)
 
 
 async def test_encrypted_values(tmp_path: Path):
@@ -148,12 +148,12 @@ async def test_encrypted_values(tmp_path: Path):
     assert b64encode(operators_key.wrap(data_key.secret)).decode() == wrapped_key["wrapped"]
     cipher = Cipher(_OneKey(data_key))
     for value in KEYS["values"]:
-        place = tuple(value["place"])
-        assert cipher.read_json(place, value["stored"]) == value["value"]
-        assert cipher.encrypt_json(place, value["value"]) == value["stored"]
-    home, name, stored_name = KEYS["name"]
-    assert cipher.stored_names(home, name) == [stored_name]
-    assert cipher.decrypt_name(home, stored_name) == name
+        associated_data = tuple(value["place"])
+        assert cipher.read_json(associated_data, value["stored"]) == value["value"]
+        assert cipher.encrypt_json(associated_data, value["value"]) == value["stored"]
+    namespace, name, stored_name = KEYS["name"]
+    assert cipher.stored_names(namespace, name) == [stored_name]
+    assert cipher.decrypt_name(namespace, stored_name) == name
     await store.close()
 
 
@@ -171,11 +171,11 @@ class _OneKey:
 
 def test_histories_of_ended_orchestrations():
     """The embedded host's compressed texts; zlib may compress in another way, so they are compared as texts."""
-    stored = golden("packed-history-v1")
-    assert unpack_history(b64decode(stored["history"])) == stored["events"]
-    assert unpack_history(pack_history(stored["events"])) == stored["events"]
-    assert unpack_text(b64decode(stored["text"])) == stored["word"] * 300
-    assert unpack_text(pack_text(stored["word"] * 300)) == stored["word"] * 300
+    document = golden("packed-history-v1")
+    assert unpack_history(b64decode(document["history"])) == document["events"]
+    assert unpack_history(pack_history(document["events"])) == document["events"]
+    assert unpack_text(b64decode(document["text"])) == document["word"] * 300
+    assert unpack_text(pack_text(document["word"] * 300)) == document["word"] * 300
 
 
 async def test_tables_of_the_files(tmp_path: Path):

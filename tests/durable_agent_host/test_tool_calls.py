@@ -15,31 +15,31 @@ from durable_agent_host import durable_tool
 from tests.house.source import ROOT
 
 
-@pytest.mark.parametrize("said", ["aks", "", "Retry", True, ["ask"]])
-def test_a_policy_that_is_none_is_refused(said: Any):
+@pytest.mark.parametrize("value", ["aks", "", "Retry", True, ["ask"]])
+def test_an_invalid_policy_is_rejected(value: Any):
     """A misspelt policy would count as another one."""
     with pytest.raises(ValueError, match="say 'retry', 'fail' or 'ask'"):
-        durable_tool(in_doubt=said)
+        durable_tool(in_doubt=value)
 
 
 @pytest.mark.parametrize(
-    "said", ["", "anoter", "Another", "role:", "role: ", "role: finance", "roles:x", 5, ["another"]]
+    "value", ["", "anoter", "Another", "role:", "role: ", "role: finance", "roles:x", 5, ["another"]]
 )
-def test_an_approver_who_is_none_is_refused(said: Any):
-    """Nobody could approve such a call, or the wrong one."""
+def test_an_invalid_approver_is_rejected(value: Any):
+    """No principal could approve such a call, or the wrong one."""
     with pytest.raises(ValueError, match="say 'another' or 'role:NAME'"):
-        durable_tool(approved_by=said)
+        durable_tool(approved_by=value)
 
 
 def test_the_tool_of_the_readme_runs_without_a_host():
     """A unit test calls the tool that the README declares: there is no call, so no key is sent."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     (block,) = (block for block in blocks if "@durable_tool" in block)
-    posted: list[Any] = []
-    names: dict[str, Any] = {"api": SimpleNamespace(post=lambda *given, **more: posted.append((given, more)))}
+    posts: list[Any] = []
+    names: dict[str, Any] = {"api": SimpleNamespace(post=lambda *arguments, **more: posts.append((arguments, more)))}
     exec(block, names)
     names["book"]("blue")
-    assert posted == [(("/bookings", {"room": "blue"}), {"headers": {}})]
+    assert posts == [(("/bookings", {"room": "blue"}), {"headers": {}})]
 
 
 TYPES = """
@@ -86,8 +86,8 @@ def test_declared_tools_and_the_blocks_of_the_readme_have_types(tmp_path: Path):
     """Pyright's strict mode finds no error in tools of every form, and in the README's code."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     (tmp_path / "declared.py").write_text(TYPES)
-    for number, block in enumerate(blocks):
-        (tmp_path / f"block{number}.py").write_text("from typing import Any\n\napi: Any = None\n" + block)
+    for index, block in enumerate(blocks):
+        (tmp_path / f"block{index}.py").write_text("from typing import Any\n\napi: Any = None\n" + block)
     settings = {"typeCheckingMode": "strict", "pythonVersion": "3.13", "reportUnnecessaryTypeIgnoreComment": True}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--project", str(tmp_path)]

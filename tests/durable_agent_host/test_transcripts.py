@@ -28,7 +28,7 @@ def echo(text: str) -> str:
 
 @asynccontextmanager
 async def bare(model: PracticeModel) -> AsyncIterator[Agent]:
-    """The framework's own agent, hosted by nobody."""
+    """The framework's own agent, without a host."""
     async with AsyncOpenAI(api_key="practice", base_url=model.url) as service:
         client = OpenAIChatClient(model="practice", async_client=service)
         yield Agent(client, "Help.", name="Bare", tools=[echo], default_options={"store": False})
@@ -39,7 +39,7 @@ def through_json(value):
     return decode(json.loads(json.dumps(encode(value))))
 
 
-def shown(messages):
+def to_dicts(messages):
     """All that messages hold, as plain values."""
     return [message.to_dict() for message in messages]
 
@@ -67,7 +67,7 @@ def test_a_bare_agents_stream_is_folded_and_stored(model: PracticeModel):
     assert response.text == text
     back = through_json(response)
     assert isinstance(back, AgentResponse)
-    assert shown(back.messages) == shown(response.messages)
+    assert to_dicts(back.messages) == to_dicts(response.messages)
     assert (back.response_id, back.usage_details) == (response.response_id, response.usage_details)
     assert len(json.dumps(encode(response))) < 4000
 
@@ -77,26 +77,26 @@ def test_a_conversation_of_the_programs_own_is_sent_again_unchanged(model: Pract
     model.plan({"calls": [{"name": "echo", "arguments": '{"text":  "ä"}'}]}, {"text": "ä"}, {"text": "again"})
 
     async def two_turns():
-        asked = Message("user", ["go"])
+        question = Message("user", ["go"])
         async with bare(model) as agent:
-            first = await agent.run([asked])
-        kept = encode(Conversation([asked, *first.messages]))
-        read = decode(json.loads(json.dumps(kept)))
+            first = await agent.run([question])
+        document = encode(Conversation([question, *first.messages]))
+        read = decode(json.loads(json.dumps(document)))
         assert isinstance(read, Conversation)
         async with bare(model) as agent:
             await agent.run([*read.messages, Message("user", ["more"])])
 
     asyncio.run(two_turns())
     _, second, third = (request["body"]["input"] for request in model.requests())
-    called = [item for item in second if item["type"] in {"function_call", "function_call_output"}]
-    assert [item for item in third if item["type"] in {"function_call", "function_call_output"}] == called
-    assert called[0]["arguments"] == '{"text":  "ä"}'
+    call_items = [item for item in second if item["type"] in {"function_call", "function_call_output"}]
+    assert [item for item in third if item["type"] in {"function_call", "function_call_output"}] == call_items
+    assert call_items[0]["arguments"] == '{"text":  "ä"}'
 
 
 contents = st.sampled_from([content for samples in CONTENTS.values() for content in samples]).map(copy.deepcopy)
 messages = st.builds(
-    lambda role, held, name, own, more: Message(
-        role, held, author_name=name, message_id=own, additional_properties=more
+    lambda role, items, name, message_id, more: Message(
+        role, items, author_name=name, message_id=message_id, additional_properties=more
     ),
     st.sampled_from(["user", "assistant", "tool", "system"]),
     st.lists(contents, max_size=3),
@@ -107,33 +107,33 @@ messages = st.builds(
 
 
 @given(st.lists(messages, max_size=6), st.booleans())
-def test_any_conversation_comes_back_equal(said, has_session):
+def test_any_conversation_comes_back_equal(message_list, has_session):
     """Roles in any order, contents of every type, properties, and the framework's session."""
-    kept = AgentSession(session_id="s", service_session_id="conv_1") if has_session else None
-    back = through_json(Conversation(said, kept))
+    session = AgentSession(session_id="s", service_session_id="conv_1") if has_session else None
+    back = through_json(Conversation(message_list, session))
     assert isinstance(back, Conversation)
-    assert shown(back.messages) == shown(said)
-    assert (back.agent_session and back.agent_session.to_dict()) == (kept and kept.to_dict())
+    assert to_dicts(back.messages) == to_dicts(message_list)
+    assert (back.agent_session and back.agent_session.to_dict()) == (session and session.to_dict())
 
 
 @given(messages)
-def test_any_message_comes_back_equal(said):
+def test_any_message_comes_back_equal(message):
     """One message by itself, too."""
-    back = through_json(said)
+    back = through_json(message)
     assert isinstance(back, Message)
-    assert back.to_dict() == said.to_dict()
+    assert back.to_dict() == message.to_dict()
 
 
 def test_an_encoded_conversation_is_imported_as_a_session(lab: AgentHost, model: PracticeModel):
-    """The document is a session's: the host takes it, finds nothing to repair, and the conversation goes on."""
-    said = [
+    """The document is a session's: the host imports it, finds nothing to repair, and continues the conversation."""
+    message_list = [
         Message("user", ["What did I say?"]),
         Message("assistant", [Content.from_function_call("call_1", "echo", arguments='{"text":"hi"}')]),
         Message("tool", [Content.from_function_result("call_1", result="hi")]),
         Message("assistant", ["hi"]),
     ]
     path = f"/agents/Ledger/sessions/moved-{uuid4().hex}"
-    assert lab.post(f"{path}/import", json.dumps(encode(Conversation(said))).encode()).status_code == 201
+    assert lab.post(f"{path}/import", json.dumps(encode(Conversation(message_list))).encode()).status_code == 201
     assert lab.get(f"{path}/verify").json()["problems"] == []
     model.plan({"text": "You said hi."})
     assert lab.run("Ledger", {"message": "And now?", "session_id": path.rpartition("/")[2]}).ok
@@ -144,13 +144,13 @@ def test_an_encoded_conversation_is_imported_as_a_session(lab: AgentHost, model:
 
 
 @pytest.mark.parametrize("wire", [{}, {"$type": "request"}, {"role": "user"}, {"schemaVersion": "1.1.0"}])
-def test_what_is_none_of_these_is_refused(wire):
+def test_unknown_documents_are_rejected(wire):
     """With what it would have to be."""
     with pytest.raises(CorruptStateError):
         decode(wire)
 
 
-def test_other_values_are_refused():
+def test_other_values_are_rejected():
     """A list of messages is none of these: put it into a `Conversation`."""
     with pytest.raises(TypeError, match="Conversation"):
         encode([Message("user", ["hi"])])  # type: ignore[call-overload]

@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_mcp import call
+from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -30,21 +31,11 @@ def samples(_host: AgentHost, model: PracticeModel) -> AgentHost:
     return _host
 
 
-def started(host: AgentHost, name: str, body: Any) -> str:
+def start_orchestration(host: AgentHost, name: str, body: Any) -> str:
     """Start an orchestration by the app's own route; gives where its status is."""
-    answer = requests.post(f"{host.url}/api/start/{name}", json=body, timeout=60)
-    assert answer.status_code == 202, answer.text
-    return answer.json()["statusQueryGetUri"]
-
-
-def ended(url: str) -> dict[str, Any]:
-    """Wait for an orchestration."""
-
-    def look() -> dict[str, Any] | None:
-        now = requests.get(url, timeout=60).json()
-        return now if now["runtimeStatus"] in {"Completed", "Failed", "Terminated"} else None
-
-    return wait_until(look, 60)
+    response = requests.post(f"{host.url}/api/start/{name}", json=body, timeout=60)
+    assert response.status_code == 202, response.text
+    return response.json()["statusQueryGetUri"]
 
 
 def verdict(*, spam: bool) -> dict[str, str]:
@@ -116,21 +107,21 @@ def test_03_a_callback_feeds_a_stream_of_the_app(samples: AgentHost, model: Prac
     assert later.status_code == 202
     url = f"{samples.url}/api/agent/stream/{later.json()['session_id']}"
     wait_until(lambda: "[DONE]" in requests.get(url, timeout=60).text)
-    answer = requests.get(url, timeout=60)
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    assert answer.headers["x-conversation-id"] == later.json()["session_id"]
-    events = answer.text.strip().split("\n\n")
-    said = "".join(event.partition("data: ")[2] for event in events if "event: message" in event)
-    assert said == "Day one is for the old town."
+    response = requests.get(url, timeout=60)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.headers["x-conversation-id"] == later.json()["session_id"]
+    events = response.text.strip().split("\n\n")
+    text = "".join(event.partition("data: ")[2] for event in events if "event: message" in event)
+    assert text == "Day one is for the old town."
     assert "event: done" in events[-1]
-    rest = requests.get(url, params={"cursor": "0"}, timeout=60).text.strip().split("\n\n")
-    assert rest == events[1:]
+    remaining_events = requests.get(url, params={"cursor": "0"}, timeout=60).text.strip().split("\n\n")
+    assert remaining_events == events[1:]
 
 
 def test_04_an_orchestration_chains_calls(samples: AgentHost, model: PracticeModel):
     """The second call knows the first one's session and answer."""
     model.plan({"text": "Learning is good."}, {"text": "Learning is bliss."}, agent="You write.")
-    assert ended(started(samples, "chain", {}))["output"] == "Learning is bliss."
+    assert wait_for_end(start_orchestration(samples, "chain", {}))["output"] == "Learning is bliss."
     second = json.dumps(model.requests()[1]["body"])
     assert "Improve this: Learning is good." in second
 
@@ -139,43 +130,43 @@ def test_05_an_orchestration_asks_two_agents_at_once(samples: AgentHost, model: 
     """Both answers come back, each from its agent."""
     model.plan({"text": "Motion."}, agent="You know physics.")
     model.plan({"text": "Reactions."}, agent="You know chemistry.")
-    status = ended(started(samples, "both", "What is temperature?"))
+    status = wait_for_end(start_orchestration(samples, "both", "What is temperature?"))
     assert status["output"] == {"physicist": "Motion.", "chemist": "Reactions."}
 
 
 @pytest.mark.parametrize("spam", [True, False])
-def test_06_an_orchestration_branches_on_a_structured_answer(samples: AgentHost, model: PracticeModel, spam):
+def test_06_an_orchestration_branches_on_a_structured_response(samples: AgentHost, model: PracticeModel, spam):
     """The agent's value has the type that was asked for, and decides which way it goes."""
     model.plan(verdict(spam=spam), agent="You detect spam.")
     model.plan(draft("Dear customer"), agent="You write.")
-    status = ended(started(samples, "sort_letter", {"content": "You have won"}))
-    expected = "Email marked as spam: it offers millions" if spam else "Email sent: Dear customer"
-    assert status["output"] == expected, status
+    status = wait_for_end(start_orchestration(samples, "sort_letter", {"content": "You have won"}))
+    expected_output = "Email marked as spam: it offers millions" if spam else "Email sent: Dear customer"
+    assert status["output"] == expected_output, status
 
 
 def test_07_a_person_rejects_and_approves(samples: AgentHost, model: PracticeModel):
     """The orchestration waits with its status shown, rewrites after a rejection, and publishes after an approval."""
     model.plan(draft("First try"), draft("Second try"), agent="You write.")
-    url = started(samples, "reviewed", {"topic": "seas", "attempts": 3, "seconds": 600})
+    url = start_orchestration(samples, "reviewed", {"topic": "seas", "attempts": 3, "seconds": 600})
     approve = url.replace("/status/", "/approve/")
 
-    def waits(number: int) -> bool:
-        return f"#{number}" in str(requests.get(url, timeout=60).json()["workflowStatus"])
+    def is_waiting(attempt: int) -> bool:
+        return f"#{attempt}" in str(requests.get(url, timeout=60).json()["workflowStatus"])
 
-    wait_until(lambda: waits(1))
+    wait_until(lambda: is_waiting(1))
     assert requests.post(approve, json={"approved": False, "feedback": "More waves"}, timeout=60).ok
-    wait_until(lambda: waits(2))
+    wait_until(lambda: is_waiting(2))
     assert requests.post(approve, json={"approved": True, "feedback": ""}, timeout=60).ok
-    status = ended(url)
+    status = wait_for_end(url)
     assert status["output"] == {"content": "Second try"}, status
     assert status["workflowStatus"] == "Content published."
     assert "Rewrite: More waves" in json.dumps(model.requests()[1]["body"])
 
 
-def test_07_a_person_who_does_not_answer(samples: AgentHost, model: PracticeModel):
+def test_07_an_approval_timeout_fails_the_orchestration(samples: AgentHost, model: PracticeModel):
     """The timer ends the wait, and the orchestration fails with the reason."""
     model.plan(draft("First try"), agent="You write.")
-    status = ended(started(samples, "reviewed", {"topic": "seas", "attempts": 3, "seconds": 1}))
+    status = wait_for_end(start_orchestration(samples, "reviewed", {"topic": "seas", "attempts": 3, "seconds": 1}))
     assert status["runtimeStatus"] == "Failed"
     assert "timed out" in str(status["output"])
 
@@ -193,13 +184,13 @@ def test_08_agents_are_mcp_tools(samples: AgentHost, model: PracticeModel):
     assert result["structuredContent"]["sessionId"] == "green"
     assert samples.run("PlantAdvisor", "hello").status_code == 404
     assert samples.run("StockAdvisor", {"message": "hello"}).status_code == 200
-    listed = requests.post(
+    response = requests.post(
         f"{samples.url}/runtime/webhooks/mcp",
         json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
         headers={"accept": "application/json, text/event-stream"},
         timeout=30,
     )
-    tools = {tool["name"]: tool for tool in json.loads(listed.text.partition("data:")[2])["result"]["tools"]}
+    tools = {tool["name"]: tool for tool in json.loads(response.text.partition("data:")[2])["result"]["tools"]}
     assert set(tools) == {"StockAdvisor", "PlantAdvisor"}
     assert tools["PlantAdvisor"]["description"] == "Get plant recommendations."
     assert tools["PlantAdvisor"]["inputSchema"]["required"] == ["query"]

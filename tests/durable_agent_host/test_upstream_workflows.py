@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.durable_agent_host.test_scenarios_orchestrations import wait_for_end
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -35,29 +36,19 @@ def flows(_host: AgentHost, model: PracticeModel) -> AgentHost:
 def result(host: AgentHost, name: str, body: str) -> dict[str, Any]:
     """Run a workflow, and wait for its end."""
     url = f"{host.url}/api/workflow/{name}/run?waitForResponse=true&timeoutSeconds=60"
-    answer = requests.post(url, data=body, timeout=90)
-    assert answer.ok, answer.text
-    assert answer.json()["runtimeStatus"] == "Completed", answer.text
-    return answer.json()
+    response = requests.post(url, data=body, timeout=90)
+    assert response.ok, response.text
+    assert response.json()["runtimeStatus"] == "Completed", response.text
+    return response.json()
 
 
-def asked(host: AgentHost, name: str, submission: dict[str, str]) -> tuple[str, dict[str, Any]]:
+def start_until_question(host: AgentHost, name: str, submission: dict[str, str]) -> tuple[str, dict[str, Any]]:
     """Start a workflow, and wait until it asks a person; gives where its status is, and what it asks."""
-    started = requests.post(f"{host.url}/api/workflow/{name}/run", json=submission, timeout=60)
-    assert started.status_code == 202, started.text
-    url = started.json()["statusQueryGetUri"]
+    response = requests.post(f"{host.url}/api/workflow/{name}/run", json=submission, timeout=60)
+    assert response.status_code == 202, response.text
+    url = response.json()["statusQueryGetUri"]
     (question,) = wait_until(lambda: requests.get(url, timeout=60).json().get("pendingHumanInputRequests"), 60)
     return url, question
-
-
-def ended(url: str) -> dict[str, Any]:
-    """Wait for a workflow."""
-
-    def look() -> dict[str, Any] | None:
-        now = requests.get(url, timeout=60).json()
-        return now if now["runtimeStatus"] not in {"Running", "Pending"} else None
-
-    return wait_until(look, 60)
 
 
 def test_11_executors_and_agents_run_in_parallel(flows: AgentHost, model: PracticeModel):
@@ -67,17 +58,17 @@ def test_11_executors_and_agents_run_in_parallel(flows: AgentHost, model: Practi
     model.plan({"text": "All is well."}, agent="You sum up.")
     output = result(flows, "parallel", "A day at sea")["output"]
     assert output == ["statistics: keywords: sea, sun | mood: glad\nsummary: All is well."]
-    heard = [json.dumps(request["body"]["input"]) for request in model.requests()[:2]]
-    assert all("A day at sea (letters 12, words 4)" in one for one in heard)
+    inputs = [json.dumps(request["body"]["input"]) for request in model.requests()[:2]]
+    assert all("A day at sea (letters 12, words 4)" in text for text in inputs)
 
 
 def test_13_a_person_decides_within_a_workflow_of_a_workflow(flows: AgentHost, notes: Path):
     """The inner workflow's question is seen and answered at the outer one, also by the URL that its notifier built."""
     notes.unlink(missing_ok=True)
-    url, question = asked(flows, "composed", {"content_id": "c-1", "body": "Hello all"})
+    url, question = start_until_question(flows, "composed", {"content_id": "c-1", "body": "Hello all"})
     assert question["requestId"] == "review_sub~0~ask-c-1"
     built = wait_until(lambda: notes.exists() and notes.read_text())
     assert built.rpartition("/")[2].replace("%7E", "~") == question["requestId"]
     assert requests.post(question["respondUrl"], json={"approved": True, "notes": "fine"}, timeout=60).ok
-    assert ended(url)["output"] == ["c-1 PUBLISHED: fine"]
+    assert wait_for_end(url)["output"] == ["c-1 PUBLISHED: fine"]
     assert requests.post(f"{flows.url}/api/workflow/human_review/run", json={}, timeout=60).status_code == 404

@@ -25,22 +25,22 @@ def convert(amount: float) -> str:
     return f"{amount * 2:g} EUR"
 
 
-def search(number, **fields):
+def search(index, **fields):
     """A plan's item: a call of the service's search."""
-    call = {"type": "server_tool_use", "id": f"srvtoolu_{number}", "name": "web_search", "input": {"query": "größer"}}
+    call = {"type": "server_tool_use", "id": f"srvtoolu_{index}", "name": "web_search", "input": {"query": "größer"}}
     return {"item": call | fields}
 
 
-def found(number):
+def search_result(index):
     """A plan's item: what the search has found."""
     page = {"type": "web_search_result", "url": "https://example.com", "title": "t", "encrypted_content": "e"}
-    return {"item": {"type": "web_search_tool_result", "tool_use_id": f"srvtoolu_{number}", "content": [page]}}
+    return {"item": {"type": "web_search_tool_result", "tool_use_id": f"srvtoolu_{index}", "content": [page]}}
 
 
-def cited(text, quoted):
+def citation_item(text, quote):
     """A plan's item: a text with a citation."""
-    place = {"type": "web_search_result_location", "url": "https://example.com", "title": None, "cited_text": quoted}
-    return {"item": {"type": "text", "text": text, "citations": [place | {"encrypted_index": "i=="}]}}
+    location = {"type": "web_search_result_location", "url": "https://example.com", "title": None, "cited_text": quote}
+    return {"item": {"type": "text", "text": text, "citations": [location | {"encrypted_index": "i=="}]}}
 
 
 CALLS = {
@@ -49,9 +49,17 @@ CALLS = {
     "calls": [{"name": "convert", "arguments": {"amount": 2}}, {"name": "convert", "arguments": {"amount": 3}}],
 }
 CODE_RUN = {"items": [{"reasoning": "run"}, {"code": "print(1)", "logs": "1\n", "image": True}, {"text": "One."}]}
-CITED = {"items": [search(1), found(1), {"text": "It is "}, cited("so", "q"), {"text": ", "}, cited("and so", "r")]}
+CITATIONS = {
+    "items": [
+        search(1),
+        search_result(1),
+        {"text": "It is "},
+        citation_item("so", "q"),
+        {"text": ", "},
+        citation_item("and so", "r"),
+    ]
+}
 UNKNOWN = {"items": [{"item": {"type": "hologram", "planes": [1, None, {"x": 1.5}]}}, {"text": "Look."}]}
-REDACTED = {"items": [{"item": {"type": "redacted_thinking", "data": "SEALED"}}, {"text": "Hidden."}]}
 HOSTED = {
     "items": [
         {"item": {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "ask", "server_name": "wiki", "input": {"q": 1}}},
@@ -77,15 +85,15 @@ HOSTED = {
     ]
 }
 BYE = {"text": "Bye."}
-CONVERSATION = (CALLS, CODE_RUN, CITED, UNKNOWN, HOSTED, BYE)
+CONVERSATION = (CALLS, CODE_RUN, CITATIONS, UNKNOWN, HOSTED, BYE)
 TEXTS = ("first", "second", "third", "fourth", "fifth")
 
 
 def lab(*steps, **fields):
-    """A lab whose model gives these answers."""
-    made = AnthropicLab(tools=[convert, CODE, SEARCH], **fields)
-    made.plan(*steps)
-    return made
+    """A lab whose model returns these responses."""
+    new_lab = AnthropicLab(tools=[convert, CODE, SEARCH], **fields)
+    new_lab.plan(*steps)
+    return new_lab
 
 
 async def test_a_cold_process_sends_what_a_live_one_sends():
@@ -100,17 +108,17 @@ async def test_a_cold_process_sends_what_a_live_one_sends():
     assert len(cold.bodies) == len(CONVERSATION)
 
 
-async def test_blocks_come_back_as_the_service_gave_them_out():
+async def test_blocks_are_sent_back_verbatim():
     """Code with its result and files, searches, cited texts, unknown blocks: in their order, with all their fields."""
-    mine = lab(*CONVERSATION)
+    cold = lab(*CONVERSATION)
     for text in TEXTS:
-        await mine.cold_turn(text)
+        await cold.cold_turn(text)
     by_kind = {}
-    for message in mine.sent[-1]:
+    for message in cold.sent[-1]:
         for block in message["content"]:
             by_kind.setdefault(block["type"], []).append(block)
-    given = [one["item"] for step in (CITED, UNKNOWN, HOSTED) for one in step["items"] if "item" in one]
-    for block in given:
+    blocks = [item["item"] for step in (CITATIONS, UNKNOWN, HOSTED) for item in step["items"] if "item" in item]
+    for block in blocks:
         assert block in by_kind[block["type"]]
     texts = [block["text"] for block in by_kind["text"] if block["text"] not in TEXTS]
     assert texts == ["I call.", "One.", "It is ", "so", ", ", "and so", "Look.", "Read."]
@@ -121,81 +129,81 @@ async def test_blocks_come_back_as_the_service_gave_them_out():
     assert result["content"]["content"][0]["file_id"].startswith("file_")
 
 
-async def test_the_container_goes_into_the_next_request_while_it_lives():
-    """Code of the next turn finds the files of the last; when the service has lost them, the turn goes on without."""
-    mine = lab(CODE_RUN, CODE_RUN, BYE, BYE)
+async def test_the_container_is_in_the_next_request_until_it_expires():
+    """Code of the next turn finds the files of the last; when the service has lost them, the turn continues without."""
+    cold = lab(CODE_RUN, CODE_RUN, BYE, BYE)
     for text in TEXTS[:2]:
-        await mine.cold_turn(text)
-    first, second = mine.bodies
+        await cold.cold_turn(text)
+    first, second = cold.bodies
     assert "container" not in first
     assert second["container"].startswith("container_")
-    await mine.expire_containers()
-    outcome = await mine.cold_turn("third")
+    await cold.expire_containers()
+    outcome = await cold.cold_turn("third")
     assert (outcome.error, outcome.text) == (None, "Bye.")
-    assert len(mine.refusals) == 1
-    assert "container" not in mine.bodies[-1]
-    await mine.cold_turn("fourth")
-    assert len(mine.refusals) == 1
+    assert len(cold.refusals) == 1
+    assert "container" not in cold.bodies[-1]
+    await cold.cold_turn("fourth")
+    assert len(cold.refusals) == 1
 
 
 PAUSED = {"items": [{"text": "Let me see."}, search(3)], "incomplete": "pause_turn"}
 
 
-async def test_a_model_that_pauses_goes_on_in_the_same_turn():
-    """The paused answer is sent back as it is, with nothing said in between; the turn has one answer."""
-    mine = lab(PAUSED, {"items": [found(3), {"text": "Found."}]}, BYE)
-    outcome = await mine.cold_turn("search")
-    assert mine.sent[1] == [*mine.sent[0], {"role": "assistant", "content": [_text("Let me see."), search(3)["item"]]}]
+async def test_a_model_that_pauses_continues_in_the_same_turn():
+    """The paused response is sent back unchanged, without a message in between; the turn has one response."""
+    cold = lab(PAUSED, {"items": [search_result(3), {"text": "Found."}]}, BYE)
+    outcome = await cold.cold_turn("search")
+    assert cold.sent[1] == [*cold.sent[0], {"role": "assistant", "content": [_text("Let me see."), search(3)["item"]]}]
     assert outcome.text == "Let me see.Found."
     assert outcome.usage is not None
-    await mine.cold_turn("and on")
-    roles = [message["role"] for message in mine.sent[2]]
+    await cold.cold_turn("and on")
+    roles = [message["role"] for message in cold.sent[2]]
     assert roles == ["user", "assistant", "user"]
-    assert mine.sent[2][1]["content"] == [
-        *(_text("Let me see."), search(3)["item"], found(3)["item"]),
+    assert cold.sent[2][1]["content"] == [
+        *(_text("Let me see."), search(3)["item"], search_result(3)["item"]),
         _text("Found."),
     ]
-    assert mine.refusals == []
+    assert cold.refusals == []
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
 async def test_a_process_that_dies_at_a_pause_pays_for_no_call_twice(at, tmp_path):
     """The paused answer comes from the journal: each call of the model is made once, however the process ended."""
-    steps = (CALLS, PAUSED, {"items": [found(3), CALLS | {"text": "Again."}]}, BYE)
-    whole, killed = lab(*steps, BYE), lab(*steps, BYE)
-    await whole.cold_turn("go")
+    steps = (CALLS, PAUSED, {"items": [search_result(3), CALLS | {"text": "Again."}]}, BYE)
+    reference, killed_lab = lab(*steps, BYE), lab(*steps, BYE)
+    await reference.cold_turn("go")
     log = SqliteTurnLog(tmp_path / "log.db")
     try:
-        await killed.killed_turn("go", at, lambda: log)
+        await killed_lab.killed_turn("go", at, lambda: log)
     finally:
         await log.close()
-    for one in (whole, killed):
-        await one.cold_turn("and on")
-    assert killed.bodies == whole.bodies
-    assert len(killed.bodies) == len(steps) + 1
+    for process in (reference, killed_lab):
+        await process.cold_turn("and on")
+    assert killed_lab.bodies == reference.bodies
+    assert len(killed_lab.bodies) == len(steps) + 1
 
 
-async def test_a_model_that_pauses_for_ever_is_told_of():
-    """A turn that never ends has a bound, and says so."""
-    mine = AnthropicLab(tools=[SEARCH])
-    mine.plan(*({"items": [{"text": "And on."}], "incomplete": "pause_turn"},) * 60)
-    outcome = await mine.cold_turn("search")
+async def test_endless_pauses_fail_the_turn():
+    """A turn that never ends fails at a limit, with the reason."""
+    cold = AnthropicLab(tools=[SEARCH])
+    cold.plan(*({"items": [{"text": "And on."}], "incomplete": "pause_turn"},) * 60)
+    outcome = await cold.cold_turn("search")
     assert "paused 51 times" in outcome.error["message"]
-    assert len(mine.bodies) == 51
+    assert len(cold.bodies) == 51
 
 
 async def test_an_overload_in_the_middle_of_a_stream_is_retried():
     """The answer that broke is made again, and nothing of the broken one is kept."""
     broken = {"text": "Half of", "fail": {"code": "overloaded_error", "message": "Overloaded"}}
-    mine = lab(broken, {"text": "Whole."}, BYE)
-    outcome = await mine.cold_turn("go")
+    cold = lab(broken, {"text": "Whole."}, BYE)
+    outcome = await cold.cold_turn("go")
     assert (outcome.error, outcome.text) == (None, "Whole.")
-    await mine.cold_turn("and on")
-    assert [message["content"] for message in mine.sent[-1]][1] == [_text("Whole.")]
+    await cold.cold_turn("and on")
+    assert [message["content"] for message in cold.sent[-1]][1] == [_text("Whole.")]
 
 
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "hint"),
     [
         ({"error": {"status": 401, "message": "invalid x-api-key"}}, "check ANTHROPIC_API_KEY"),
         ({"error": {"status": 404, "message": "model: m"}}, "check the model's name"),
@@ -203,12 +211,12 @@ async def test_an_overload_in_the_middle_of_a_stream_is_retried():
         ({"text": "Half", "fail": {"code": "invalid_request_error", "message": "too long"}}, "too long"),
     ],
 )
-async def test_an_error_says_what_to_do(step, told):
+async def test_an_error_has_a_hint(step, hint):
     """What cannot be retried ends the turn with a sentence, after one request."""
-    mine = lab(step)
-    outcome = await mine.cold_turn("go")
-    assert told in outcome.error["message"]
-    assert len(mine.bodies) == 1
+    cold = lab(step)
+    outcome = await cold.cold_turn("go")
+    assert hint in outcome.error["message"]
+    assert len(cold.bodies) == 1
 
 
 async def test_a_callers_documents_files_and_cache_marks_are_sent():
@@ -229,35 +237,32 @@ async def test_a_callers_documents_files_and_cache_marks_are_sent():
         "role": "user",
         "content": [
             {"type": "text", "text": "Read.", "cache_control": mark},
-            {
-                "type": "document",
-                "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="},
-            },
+            {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}},
             {"type": "container_upload", "file_id": "file_1"},
             {"type": "document", "source": {"type": "file", "file_id": "file_2"}, "title": "a.pdf"},
         ],
     }
 
 
-async def test_an_answer_that_is_not_streamed_has_the_same_contents():
+async def test_a_response_that_is_not_streamed_has_the_same_contents():
     """The two ways to ask give the same contents, and so the same next request."""
-    whole, streamed = lab(CODE_RUN), lab(CODE_RUN)
+    plain_lab, streaming_lab = lab(CODE_RUN), lab(CODE_RUN)
     contents = []
-    for one, stream in ((whole, False), (streamed, True)):
-        async with one.agent() as agent:
+    for process, stream in ((plain_lab, False), (streaming_lab, True)):
+        async with process.agent() as agent:
             client = ANTHROPIC.adapt(agent.client)
             options = {"max_tokens": 100, "tools": [CODE]}
-            asked = client.get_response([Message("user", ["go"])], stream=stream, options=options)
+            response = client.get_response([Message("user", ["go"])], stream=stream, options=options)
             if stream:
-                messages = fold_updates([update async for update in asked], ANTHROPIC).messages
+                messages = fold_updates([update async for update in response], ANTHROPIC).messages
             else:
-                messages = (await asked).messages
+                messages = (await response).messages
         contents.append([without_expiry(encode_content(content)) for content in messages[0].contents])
     assert contents[0] == contents[1]
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(1, 9), st.booleans())
-def test_code_is_told_while_it_is_written(code, size, ascii_only):
+def test_code_is_streamed_while_it_arrives(code, size, ascii_only):
     """However the input is cut into pieces, the pieces of code are the code."""
     text = json.dumps({"code": code, "more": 1}, ensure_ascii=ascii_only)
     reader = CodeText()

@@ -23,8 +23,8 @@ NO_FIT = {
 }
 """Recorded conversation → why the host cannot take it from its first turn."""
 
-LEFT_OUT = {"caller", "citations", "is_error", "authorization_token"}
-"""Fields that recorded clients have left out, and the service has given out: ours sends them."""
+OMITTED_FIELDS = {"caller", "citations", "is_error", "authorization_token"}
+"""Fields of the service's responses that recorded clients have omitted: ours sends them."""
 
 
 def names():
@@ -47,21 +47,21 @@ def test_every_block_of_a_recorded_stream_is_stored_and_comes_back(name):
     """What is sent back after the store is what the service had streamed, block by block."""
     needs_recordings()
     events = recorded_streams()[name]
-    folded = Fold(played(events), ANTHROPIC).response()
-    wire = json.loads(json.dumps(encode_model_response(ChatResponse(messages=folded.messages))))
+    response = Fold(played(events), ANTHROPIC).response()
+    wire = json.loads(json.dumps(encode_model_response(ChatResponse(messages=response.messages))))
     messages = ANTHROPIC.replay(decode_model_response(wire).messages, session_id="s")
     sent = ANTHROPIC.adapt(AnthropicLab.bare_client())._prepare_messages_for_anthropic(
         [Message("user", ["hi"]), *messages]
     )
     back = [block for message in sent if message["role"] == "assistant" for block in message["content"]]
-    known = {block.get("id") for block in blocks_of(events)}
-    wanted = [
+    block_ids = {block.get("id") for block in blocks_of(events)}
+    expected_blocks = [
         block
         for block in blocks_of(events)
         if not (block["type"] == "text" and not block["text"].strip())
-        and not (block.get("tool_use_id") and block["tool_use_id"] not in known)  # of a call in another message
+        and not (block.get("tool_use_id") and block["tool_use_id"] not in block_ids)  # of a call in another message
     ]
-    assert back == wanted
+    assert back == expected_blocks
 
 
 @pytest.mark.parametrize("name", names())
@@ -69,16 +69,18 @@ def test_a_recorded_stream_folds_alike_however_it_is_cut(name):
     """Folded in parts, twice, or from what was folded: the same response."""
     needs_recordings()
     updates = played(recorded_streams()[name])
-    whole = stored(fold_updates(updates, ANTHROPIC))
+    expected_json = to_stored_json(fold_updates(updates, ANTHROPIC))
     for size in (1, 3, 17):
         parts = [updates[start : start + size] for start in range(0, len(updates), size)]
-        pieces = [piece for part in parts for piece in fold_part(part, ANTHROPIC)]
-        assert stored(fold_updates(pieces, ANTHROPIC)) == whole
-        assert stored(fold_updates(fold_part(pieces, ANTHROPIC), ANTHROPIC)) == whole
-    assert stored(fold_updates(response_as_updates(fold_updates(updates, ANTHROPIC)), ANTHROPIC)) == whole
+        folded_updates = [update for part in parts for update in fold_part(part, ANTHROPIC)]
+        assert to_stored_json(fold_updates(folded_updates, ANTHROPIC)) == expected_json
+        assert to_stored_json(fold_updates(fold_part(folded_updates, ANTHROPIC), ANTHROPIC)) == expected_json
+    assert (
+        to_stored_json(fold_updates(response_as_updates(fold_updates(updates, ANTHROPIC)), ANTHROPIC)) == expected_json
+    )
 
 
-def stored(response):
+def to_stored_json(response):
     return json.dumps(encode_model_response(ChatResponse(messages=response.messages)), sort_keys=True)
 
 
@@ -88,29 +90,29 @@ async def test_a_cold_process_sends_what_the_service_has_accepted(name):
     needs_recordings()
     folder = FOLDER / "multiturn" / name
     requests = [json.loads(path.read_text()) for path in sorted(folder.glob("*.request.json"))]
-    told = told_by_call(requests)
-    mine = AnthropicLab(
+    results = results_by_call(requests)
+    cold = AnthropicLab(
         recordings_folder=RECORDINGS,
-        tools=[*functions(requests[0], told), *hosted(requests[0])],
+        tools=[*functions(requests[0], results), *hosted_tools(requests[0])],
         options={"thinking": requests[0]["thinking"]} if "thinking" in requests[0] else {},
     )
     for path in sorted([*folder.glob("*.events.jsonl"), *folder.glob("*.response.json")]):
-        mine.plan({"recording": f"multiturn/{name}/{path.name.split('.')[0]}"})
+        cold.plan({"recording": f"multiturn/{name}/{path.name.split('.')[0]}"})
     for body in requests:
-        asked = body["messages"][-1]
-        if asked["role"] == "user" and not results_of(asked):
-            outcome = await mine.cold_turn(text_of(asked["content"]))
+        message = body["messages"][-1]
+        if message["role"] == "user" and not results_of(message):
+            outcome = await cold.cold_turn(text_of(message["content"]))
             assert outcome.error is None
-    assert mine.refusals == []
-    assert [plain(messages) for messages in mine.sent] == [plain(body["messages"]) for body in requests]
-    assert [body.get("container") for body in mine.bodies] == [body.get("container") for body in requests]
+    assert cold.refusals == []
+    assert [plain(messages) for messages in cold.sent] == [plain(body["messages"]) for body in requests]
+    assert [body.get("container") for body in cold.bodies] == [body.get("container") for body in requests]
 
 
-def functions(body, told):
+def functions(body, results):
     """The function tools of a request, which answer as recorded."""
 
     def answering(name):
-        return lambda **arguments: told[name, json.dumps(arguments, sort_keys=True)]
+        return lambda **arguments: results[name, json.dumps(arguments, sort_keys=True)]
 
     return [
         FunctionTool(
@@ -125,17 +127,18 @@ def functions(body, told):
     ]
 
 
-def told_by_call(requests):
+def results_by_call(requests):
     """What the app's tools had returned, by name and arguments."""
-    blocks = [block for body in requests for one in body["messages"] for block in one["content"]]
+    blocks = [block for body in requests for message in body["messages"] for block in message["content"]]
     results = {block["tool_use_id"]: text_of(block["content"]) for block in blocks if block["type"] == "tool_result"}
     calls = [block for block in blocks if block["type"] == "tool_use"]
-    return {(one["name"], json.dumps(one["input"], sort_keys=True)): results[one["id"]] for one in calls}
+    return {(call["name"], json.dumps(call["input"], sort_keys=True)): results[call["id"]] for call in calls}
 
 
-def hosted(body):
+def hosted_tools(body):
     servers = [
-        {"type": "mcp", "server_label": one["name"], "server_url": one["url"]} for one in body.get("mcp_servers", [])
+        {"type": "mcp", "server_label": server["name"], "server_url": server["url"]}
+        for server in body.get("mcp_servers", [])
     ]
     return [tool for tool in body.get("tools", []) if "input_schema" not in tool] + servers
 
@@ -150,8 +153,11 @@ def text_of(content):
 
 
 def plain(messages):
-    """Messages in one form: contents as blocks, without what recorded clients have left out."""
-    return [{"role": one["role"], "content": [plain_block(block) for block in one["content"]]} for one in messages]
+    """Normalize messages: contents as blocks, without the fields that recorded clients have omitted."""
+    return [
+        {"role": message["role"], "content": [plain_block(block) for block in message["content"]]}
+        for message in messages
+    ]
 
 
 _AS_RECORDED = str.maketrans("–‘’", "-''")  # noqa: RUF001
@@ -159,13 +165,13 @@ _AS_RECORDED = str.maketrans("–‘’", "-''")  # noqa: RUF001
 
 
 def plain_block(block):
-    kept = {name: value for name, value in block.items() if name not in LEFT_OUT and value is not None}
-    if isinstance(kept.get("title"), str):
-        kept["title"] = kept["title"].translate(_AS_RECORDED)
+    fields = {name: value for name, value in block.items() if name not in OMITTED_FIELDS and value is not None}
+    if isinstance(fields.get("title"), str):
+        fields["title"] = fields["title"].translate(_AS_RECORDED)
     if block["type"] == "tool_result":
-        kept["content"] = text_of(block["content"])
-    if isinstance(kept.get("content"), list):
-        kept["content"] = [
-            plain_block(one) if isinstance(one, dict) and "type" in one else one for one in kept["content"]
+        fields["content"] = text_of(block["content"])
+    if isinstance(fields.get("content"), list):
+        fields["content"] = [
+            plain_block(item) if isinstance(item, dict) and "type" in item else item for item in fields["content"]
         ]
-    return kept
+    return fields

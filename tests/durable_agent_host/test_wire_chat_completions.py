@@ -25,14 +25,20 @@ DETAILS = [
     },
     {"type": "reasoning.encrypted", "format": "openai-responses-v1", "index": 1, "id": "rs_1", "data": "gAAA" * 9},
 ]
-NOTE = {"url": "https://example.com/a", "title": "A page", "start_index": 0, "end_index": 5, "content": "What it says"}
-ANSWERS = {
+CITATION = {
+    "url": "https://example.com/a",
+    "title": "A page",
+    "start_index": 0,
+    "end_index": 5,
+    "content": "What it says",
+}
+RESPONSES = {
     "text": {"content": "Hello, you."},
     "DeepSeek": {"content": "Hello.", "reasoning_content": "The user says hello, so I do the same."},
     "DeepSeek without a thought": {"content": "Hello.", "reasoning_content": ""},
     "vLLM": {"content": "Hello.", "reasoning": "The user says hello, so I do the same."},
     "OpenRouter": {"content": "Hello.", "reasoning": DETAILS[0]["text"], "reasoning_details": DETAILS},
-    "citations": {"content": "Hello.", "annotations": [{"type": "url_citation", "url_citation": NOTE}]},
+    "citations": {"content": "Hello.", "annotations": [{"type": "url_citation", "url_citation": CITATION}]},
     "refusal": {"content": None, "refusal": "I cannot help with that."},
     "pictures": {
         "content": "Here.",
@@ -52,14 +58,14 @@ def tool():
     return FunctionTool(name="weather", func=weather)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", RESPONSES)
 @pytest.mark.parametrize("calls", [False, True])
-async def test_a_cold_process_sends_what_the_service_has_said(name, calls):
+async def test_a_cold_process_sends_every_field_of_a_response_back(name, calls):
     """Every field of an answer goes back as it came, after its tools and on later turns, live and cold alike."""
-    answer = ANSWERS[name] | ({"tool_calls": [CALL]} if calls else {})
+    fields = RESPONSES[name] | ({"tool_calls": [CALL]} if calls else {})
     labs = ChatLab(model="m", tools=[tool()]), ChatLab(model="m", tools=[tool()])
     for lab in labs:
-        lab.says(**answer)
+        lab.says(**fields)
         if calls:
             lab.says(content="It rains.")
         lab.says(content="Bye.")
@@ -71,93 +77,108 @@ async def test_a_cold_process_sends_what_the_service_has_said(name, calls):
     await live.live_turns(["one", "two", "three"])
     assert cold.bodies == live.bodies
     assert not cold.refusals
-    expected = {"role": "assistant", "content": None} | answer
-    assert all(messages[2] == expected for messages in cold.said[1:])
+    expected_message = {"role": "assistant", "content": None} | fields
+    assert all(messages[2] == expected_message for messages in cold.said[1:])
     if calls:
         results = [messages[3] for messages in cold.said[1:]]
         assert results == [{"role": "tool", "tool_call_id": "call_1", "content": "rain in Oslo"}] * len(results)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-async def test_an_answer_that_is_not_streamed_has_the_same_contents(name):
+@pytest.mark.parametrize("name", RESPONSES)
+async def test_a_response_that_is_not_streamed_has_the_same_contents(name):
     """The two ways to ask give the same contents, and so the same next request."""
     contents = []
     for stream in (False, True):
         lab = ChatLab(model="m")
-        lab.says(**ANSWERS[name], tool_calls=[CALL])
+        lab.says(**RESPONSES[name], tool_calls=[CALL])
         async with lab.agent() as agent:
-            asked = CHAT.adapt(agent.client).get_response([Message("user", ["go"])], stream=stream)
-            response = fold_updates([update async for update in asked], CHAT) if stream else await asked
+            pending_response = CHAT.adapt(agent.client).get_response([Message("user", ["go"])], stream=stream)
+            response = (
+                fold_updates([update async for update in pending_response], CHAT) if stream else await pending_response
+            )
         assert [body.get("stream", False) for body in lab.bodies] == [stream]
         contents.append([message["contents"] for message in stored(response.messages)])
     assert contents[0] == contents[1]
 
 
-def piece(index, arguments, **named):
+def call_delta(index, arguments, **fields):
     """A piece of a call."""
-    function = {"arguments": arguments} | {key: named.pop(key) for key in ("name",) if key in named}
-    return {"tool_calls": [({} if index is None else {"index": index}) | named | {"function": function}]}
+    function = {"arguments": arguments} | {key: fields.pop(key) for key in ("name",) if key in fields}
+    return {"tool_calls": [({} if index is None else {"index": index}) | fields | {"function": function}]}
 
 
-def called(*ids, arguments=('{"city":"Oslo"}', '{"city":"Rome"}')):
+def weather_calls(*ids, arguments=('{"city":"Oslo"}', '{"city":"Rome"}')):
     """The calls that two cities take."""
-    named = zip(ids, arguments, strict=False)
-    return [{"id": one, "type": "function", "function": {"name": "weather", "arguments": text}} for one, text in named]
+    pairs = zip(ids, arguments, strict=False)
+    return [
+        {"id": call_id, "type": "function", "function": {"name": "weather", "arguments": text}}
+        for call_id, text in pairs
+    ]
 
 
-def derived(place):
+def derived_id(index):
     """The id of a call that the service left without one."""
-    return f"derived {place}"
+    return f"derived {index}"
 
 
 STREAMS = {
     "pieces of two calls, mixed": (
         [
-            piece(0, '{"city"', id="a", type="function", name="weather"),
-            piece(1, '{"city"', id="b", type="function", name="weather"),
-            piece(1, ':"Rome"}'),
-            piece(0, ':"Oslo"}'),
+            call_delta(0, '{"city"', id="a", type="function", name="weather"),
+            call_delta(1, '{"city"', id="b", type="function", name="weather"),
+            call_delta(1, ':"Rome"}'),
+            call_delta(0, ':"Oslo"}'),
         ],
-        {"tool_calls": called("a", "b")},
+        {"tool_calls": weather_calls("a", "b")},
     ),
     "no ids": (
-        [piece(0, '{"city":"Oslo"}', name="weather"), piece(1, '{"city":"Rome"}', name="weather")],
-        {"tool_calls": called(derived(0), derived(1))},
+        [call_delta(0, '{"city":"Oslo"}', name="weather"), call_delta(1, '{"city":"Rome"}', name="weather")],
+        {"tool_calls": weather_calls(derived_id(0), derived_id(1))},
     ),
     "an id that comes late": (
-        [piece(0, '{"city"', name="weather"), piece(0, ':"Oslo"}', id="late")],
-        {"tool_calls": called(derived(0))},
+        [call_delta(0, '{"city"', name="weather"), call_delta(0, ':"Oslo"}', id="late")],
+        {"tool_calls": weather_calls(derived_id(0))},
     ),
     "no index": (
         [
-            piece(None, '{"city":"Oslo"}', id="a", name="weather"),
-            piece(None, '{"city":"Rome"}', id="b", name="weather"),
+            call_delta(None, '{"city":"Oslo"}', id="a", name="weather"),
+            call_delta(None, '{"city":"Rome"}', id="b", name="weather"),
         ],
-        {"tool_calls": called("a", "b")},
+        {"tool_calls": weather_calls("a", "b")},
     ),
     "always index 0": (
-        [piece(0, '{"city":"Oslo"}', id="a", name="weather"), piece(0, '{"city":"Rome"}', id="b", name="weather")],
-        {"tool_calls": called("a", "b")},
+        [
+            call_delta(0, '{"city":"Oslo"}', id="a", name="weather"),
+            call_delta(0, '{"city":"Rome"}', id="b", name="weather"),
+        ],
+        {"tool_calls": weather_calls("a", "b")},
     ),
     "neither index nor id": (
-        [piece(None, '{"city":"Oslo"}', name="weather"), piece(None, '{"city":"Rome"}', name="weather")],
-        {"tool_calls": called(derived(0), derived(1))},
+        [call_delta(None, '{"city":"Oslo"}', name="weather"), call_delta(None, '{"city":"Rome"}', name="weather")],
+        {"tool_calls": weather_calls(derived_id(0), derived_id(1))},
     ),
     "id and name in every piece": (
-        [piece(0, text, id="a", name="weather") for text in ('{"ci', 'ty":"Oslo', '"}')],
-        {"tool_calls": called("a")},
+        [call_delta(0, text, id="a", name="weather") for text in ('{"ci', 'ty":"Oslo', '"}')],
+        {"tool_calls": weather_calls("a")},
     ),
     "name in pieces": (
-        [piece(0, "", id="a", name="wea"), piece(0, "", name="ther"), piece(0, '{"city":"Oslo"}')],
-        {"tool_calls": called("a")},
+        [call_delta(0, "", id="a", name="wea"), call_delta(0, "", name="ther"), call_delta(0, '{"city":"Oslo"}')],
+        {"tool_calls": weather_calls("a")},
     ),
     "ids twice, which OpenAI refuses": (
-        [piece(0, '{"city":"Oslo"}', id="a", name="weather"), piece(1, '{"city":"Rome"}', id="a", name="weather")],
-        {"tool_calls": called("a", derived(1))},
+        [
+            call_delta(0, '{"city":"Oslo"}', id="a", name="weather"),
+            call_delta(1, '{"city":"Rome"}', id="a", name="weather"),
+        ],
+        {"tool_calls": weather_calls("a", derived_id(1))},
     ),
     "a signature on a call": (
-        [piece(0, '{"city":"Oslo"}', id="a", name="weather", extra_content={"google": {"thought_signature": "c2ln"}})],
-        {"tool_calls": [called("a")[0] | {"extra_content": {"google": {"thought_signature": "c2ln"}}}]},
+        [
+            call_delta(
+                0, '{"city":"Oslo"}', id="a", name="weather", extra_content={"google": {"thought_signature": "c2ln"}}
+            )
+        ],
+        {"tool_calls": [weather_calls("a")[0] | {"extra_content": {"google": {"thought_signature": "c2ln"}}}]},
     ),
     "details merged by index and type": (
         [
@@ -200,21 +221,21 @@ STREAMS = {
         {"content": "Hello", "mood": "sunny", "score": {"x": 1, "y": 2}},
     ),
     "citations again and again": (
-        [{"content": "Hello", "annotations": [{"type": "url_citation", "url_citation": NOTE}]}] * 1
-        + [{"annotations": [{"type": "url_citation", "url_citation": NOTE}]}],
-        {"content": "Hello", "annotations": [{"type": "url_citation", "url_citation": NOTE}]},
+        [{"content": "Hello", "annotations": [{"type": "url_citation", "url_citation": CITATION}]}] * 1
+        + [{"annotations": [{"type": "url_citation", "url_citation": CITATION}]}],
+        {"content": "Hello", "annotations": [{"type": "url_citation", "url_citation": CITATION}]},
     ),
 }
 """What is streamed → the message that goes back."""
 
 
 @pytest.mark.parametrize("name", STREAMS)
-async def test_the_pieces_of_a_stream_go_back_as_one_message(name):
+async def test_the_deltas_of_a_stream_are_sent_back_as_one_message(name):
     """However a service numbers, names and cuts what it says, it gets the whole message back."""
-    deltas, expected = STREAMS[name]
+    deltas, fields = STREAMS[name]
     lab = ChatLab(model="practice-parts" if "Mistral" in name else "m", tools=[tool()])
     lab.streams(
-        {"role": "assistant", "content": None}, *deltas, finish="tool_calls" if "tool_calls" in expected else "stop"
+        {"role": "assistant", "content": None}, *deltas, finish="tool_calls" if "tool_calls" in fields else "stop"
     )
     lab.says(content="Done.")
     lab.says(content="Bye.")
@@ -223,32 +244,38 @@ async def test_the_pieces_of_a_stream_go_back_as_one_message(name):
         assert outcome.error is None, outcome.error
     assert not lab.refusals
     messages = lab.said[-1]
-    sent, wanted = dict(messages[2]), {"role": "assistant", "content": None} | expected
-    for place, call in enumerate(wanted.get("tool_calls") or ()):
-        if call["id"] == derived(place):
-            assert sent["tool_calls"][place]["id"].startswith("call_")
-            call["id"] = sent["tool_calls"][place]["id"]
-    assert sent == wanted
-    calls = wanted.get("tool_calls") or []
-    assert [one["tool_call_id"] for one in messages[3 : 3 + len(calls)]] == [call["id"] for call in calls]
-    cities = [one["content"] for one in messages[3 : 3 + len(calls)]]
+    sent, expected_message = dict(messages[2]), {"role": "assistant", "content": None} | fields
+    for index, call in enumerate(expected_message.get("tool_calls") or ()):
+        if call["id"] == derived_id(index):
+            assert sent["tool_calls"][index]["id"].startswith("call_")
+            call["id"] = sent["tool_calls"][index]["id"]
+    assert sent == expected_message
+    calls = expected_message.get("tool_calls") or []
+    assert [message["tool_call_id"] for message in messages[3 : 3 + len(calls)]] == [call["id"] for call in calls]
+    cities = [message["content"] for message in messages[3 : 3 + len(calls)]]
     assert cities == ["rain in Oslo", "rain in Rome"][: len(calls)]
 
 
-async def test_every_choice_is_kept_and_goes_back():
+async def test_every_choice_is_stored_and_sent_back():
     """The text of a second choice does not mix with the first; both go back, each as a message."""
     lab = ChatLab(model="m")
     chunks = [
         {"index": index, "delta": {"content": text}} for index, text in ((0, "Yes"), (1, "No"), (0, "."), (1, "!"))
     ]
-    ends = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in (0, 1)]
-    lab.plan({"items": [{"item": {"type": "chat.completion.chunk", "choices": [one]}} for one in (*chunks, *ends)]})
+    end_chunks = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in (0, 1)]
+    lab.plan(
+        {
+            "items": [
+                {"item": {"type": "chat.completion.chunk", "choices": [choice]}} for choice in (*chunks, *end_chunks)
+            ]
+        }
+    )
     lab.says(content="Bye.")
     outcome = await lab.cold_turn("one")
     assert outcome.text == "Yes. No!"
     await lab.cold_turn("two")
-    answers = [message for message in lab.said[-1] if message["role"] == "assistant"]
-    assert answers == [{"role": "assistant", "content": "Yes."}, {"role": "assistant", "content": "No!"}]
+    assistant_messages = [message for message in lab.said[-1] if message["role"] == "assistant"]
+    assert assistant_messages == [{"role": "assistant", "content": "Yes."}, {"role": "assistant", "content": "No!"}]
 
 
 async def test_a_field_that_the_service_refuses_is_not_sent_again():
@@ -270,7 +297,7 @@ async def test_a_service_that_wants_its_reasoning_back_gets_it():
 
 
 async def test_another_service_gets_the_standard_fields():
-    """What one service says beside text and calls is kept, and only that service gets it."""
+    """Further fields of a service's response are stored, and only that service gets them."""
     lab = ChatLab(model="m", tools=[tool()])
     lab.says(content="Hello.", reasoning_content="Thinking.", tool_calls=[CALL | {"extra_content": {"x": 1}}])
     lab.says(content="Done.")
@@ -285,21 +312,21 @@ async def test_another_service_gets_the_standard_fields():
 
 
 @pytest.mark.parametrize("name", STREAMS)
-async def test_a_stream_that_is_folded_in_parts_gives_the_same_message(name):
+async def test_folding_a_stream_in_parts_builds_the_same_message(name):
     """The laws of the fold: cut anywhere, folded in parts or folded again, what is stored is the same."""
     lab = ChatLab(model="practice-parts" if "Mistral" in name else "m")
     lab.streams({"role": "assistant", "content": None}, *STREAMS[name][0])
     async with lab.agent() as agent:
         client = CHAT.adapt(agent.client)
         updates = [update async for update in client.get_response([Message("user", ["x"])], stream=True)]
-    whole = stored_all(fold_updates(updates, CHAT))
+    expected_json = stored_all(fold_updates(updates, CHAT))
     for cut in range(len(updates) + 1):
-        pieces = [*fold_part(updates[:cut], CHAT), *fold_part(updates[cut:], CHAT)]
-        assert stored_all(fold_updates(pieces, CHAT)) == whole
-    assert stored_all(fold_updates(fold_part(fold_part(updates, CHAT), CHAT), CHAT)) == whole
+        folded_updates = [*fold_part(updates[:cut], CHAT), *fold_part(updates[cut:], CHAT)]
+        assert stored_all(fold_updates(folded_updates, CHAT)) == expected_json
+    assert stored_all(fold_updates(fold_part(fold_part(updates, CHAT), CHAT), CHAT)) == expected_json
 
 
-async def test_sound_goes_back_by_its_id_until_it_expires():
+async def test_audio_is_sent_back_by_its_id_until_it_expires():
     """The bytes are stored once and not sent again; sound that has expired goes back as what it says."""
     lab = ChatLab(model="m", options={"audio": {"format": "wav", "voice": "alloy"}})
     sound = base64.b64encode(bytes(range(200))).decode()
@@ -319,7 +346,7 @@ async def test_sound_goes_back_by_its_id_until_it_expires():
     assert lab.said[-1][2] == {"role": "assistant", "content": "Good day."}
 
 
-async def test_calls_are_answered_and_their_pictures_shown():
+async def test_open_calls_get_results_and_pictures_become_the_users():
     """An open call gets a result, results stand behind their calls, and pictures of tools are shown as the user's."""
     picture = Content.from_data(b"png", media_type="image/png")
     call = Content("function_call", call_id="call_a", name="look", arguments="{}")
@@ -334,7 +361,7 @@ async def test_calls_are_answered_and_their_pictures_shown():
     client = CHAT.adapt(OpenAIChatCompletionClient(model="m", api_key="k"))
     sent = client._prepare_messages_for_openai(history)
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool", "user", "user"]
-    assert [one["id"] for one in sent[1]["tool_calls"]] == [one["tool_call_id"] for one in sent[2:4]]
+    assert [item["id"] for item in sent[1]["tool_calls"]] == [item["tool_call_id"] for item in sent[2:4]]
     assert (sent[2]["content"], "not known" in sent[3]["content"]) == ("seen", True)
     assert sent[5]["content"] == [{"type": "image_url", "image_url": {"url": picture.uri}}]
     assert check_request({"model": "m", "messages": sent}) is None

@@ -23,95 +23,95 @@ from hypothesis import given, settings, strategies
 from durable_agent_host.codec.overlay import decode_overlay
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
-from tests.durable_agent_host.test_wire_equivalence import LOOK, RUN, SAY, THINK, look_up
+from tests.durable_agent_host.test_wire_equivalence import LOOKUP, RUN, SAY, THINK, find_word
 from tests.durable_agent_host.wire_lab import Lab
 from tests.sweeps import count
 
 STATELESS = {"store": False}
 
 
-def lab(compaction=None, *, own=None, providers=(), turns=6, **more):
+def lab(compaction=None, *, agent_strategy=None, providers=(), turns=6, **more):
     """An agent whose turns think, call a tool and answer; its strategy is the app's, or its own."""
-    made = Lab(
-        tools=[look_up],
+    new_lab = Lab(
+        tools=[find_word],
         options=STATELESS,
         compaction=compaction or (lambda client: None),
-        agent_arguments={"compaction_strategy": own} if own else {},
+        agent_arguments={"compaction_strategy": agent_strategy} if agent_strategy else {},
         providers=providers,
         **more,
     )
-    made.plan({"text": "A summary."}, times=None, user_text="1. [")
+    new_lab.plan({"text": "A summary."}, times=None, user_text="1. [")
     for _ in range(turns):
-        made.plan({"items": [THINK, LOOK]}, {"items": [THINK, SAY]})
-    return made
+        new_lab.plan({"items": [THINK, LOOKUP]}, {"items": [THINK, SAY]})
+    return new_lab
 
 
-async def play(made, turns=6):
-    for number in range(turns):
-        assert (await made.cold_turn(f"question {number}")).error is None
-    assert set(made.endings) == {"complete"}
+async def play(cold, turns=6):
+    for index in range(turns):
+        assert (await cold.cold_turn(f"question {index}")).error is None
+    assert set(cold.endings) == {"complete"}
 
 
 def kinds(items):
     return [item.get("role") or item["type"] for item in items]
 
 
-def asked(items):
+def questions(items):
     """The users' questions among the items of a request."""
     return [part["text"] for item in items if item.get("role") == "user" for part in item["content"]]
 
 
 def is_summary(body):
-    return any("1. [" in text for text in asked(body["input"]))
+    return any("1. [" in text for text in questions(body["input"]))
 
 
-async def test_a_window_leaves_the_record_whole():
+async def test_a_window_leaves_the_record_complete():
     """The model gets the newest groups; the session has every message."""
-    made = lab(lambda client: SlidingWindowStrategy(keep_last_groups=3))
-    await play(made)
-    assert len(made.session.entries) == 12
-    first = made.inputs[-2]
+    cold = lab(lambda client: SlidingWindowStrategy(keep_last_groups=3))
+    await play(cold)
+    assert len(cold.session.entries) == 12
+    first = cold.inputs[-2]
     assert kinds(first) == ["reasoning", "function_call", "function_call_output", "reasoning", "assistant", "user"]
-    assert asked(first) == ["question 5"]
+    assert questions(first) == ["question 5"]
 
 
-async def test_a_window_needs_one_place_however_long_the_conversation():
+async def test_a_window_has_a_small_overlay():
     """The overlay of a window does not grow, and names the first entry that a process has to read."""
-    made = lab(lambda client: SlidingWindowStrategy(keep_last_groups=3), turns=12)
-    await play(made, 12)
-    overlay = decode_overlay(made.session.overlay)
+    cold = lab(lambda client: SlidingWindowStrategy(keep_last_groups=3), turns=12)
+    await play(cold, 12)
+    overlay = decode_overlay(cold.session.overlay)
     assert overlay.pieces == ()
     assert (overlay.has_any(0, 21), overlay.has_any(21, 22)) == (False, True)
-    assert len(json.dumps(made.session.overlay)) < 250
+    assert len(json.dumps(cold.session.overlay)) < 250
 
 
-@pytest.mark.parametrize("whose", ["agent", "provider"])
-async def test_strategies_of_the_agent_itself_work_hosted(whose):
+@pytest.mark.parametrize("level", ["agent", "provider"])
+async def test_strategies_of_the_agent_itself_work_hosted(level):
     """The framework's own ways to say it give the same requests as the app's."""
     strategy = SlidingWindowStrategy(keep_last_groups=3)
-    theirs = lab(lambda client: strategy)
-    await play(theirs)
-    if whose == "agent":
-        mine = lab(own=strategy)
+    app_lab = lab(lambda client: strategy)
+    await play(app_lab)
+    if level == "agent":
+        cold = lab(agent_strategy=strategy)
     else:
-        mine = lab(providers=[CompactionProvider(before_strategy=strategy, history_source_id="none")])
-    await play(mine)
-    assert mine.bodies == theirs.bodies
+        cold = lab(providers=[CompactionProvider(before_strategy=strategy, history_source_id="none")])
+    await play(cold)
+    assert cold.bodies == app_lab.bodies
 
 
-async def test_a_summary_is_made_once_and_stands_for_what_it_sums_up():
+async def test_a_summary_is_created_once_and_replaces_its_messages():
     """Later turns send the stored summary; only what has come since is summed up again."""
-    made = lab(lambda client: SummarizationStrategy(client=client, target_count=4, threshold=4))
-    await play(made)
-    summaries = [body for body in made.bodies if is_summary(body)]
+    cold = lab(lambda client: SummarizationStrategy(client=client, target_count=4, threshold=4))
+    await play(cold)
+    summaries = [body for body in cold.bodies if is_summary(body)]
     assert 0 < len(summaries) < 6
-    said = [json.dumps(body["input"][0]) for body in summaries[1:]]
-    assert all("question 0" not in json.dumps(body["input"]) for body in summaries[1:]), said
-    overlay = decode_overlay(made.session.overlay)
-    [summary] = [piece for piece in overlay.pieces if hasattr(piece, "message")]
+    first_items = [json.dumps(body["input"][0]) for body in summaries[1:]]
+    assert all("question 0" not in json.dumps(body["input"]) for body in summaries[1:]), first_items
+    overlay = decode_overlay(cold.session.overlay)
+    [summary] = [part for part in overlay.pieces if hasattr(part, "message")]
     assert summary.first == (0, 0)
     assert summary.count > 4
-    assert "A summary." in json.dumps(made.inputs[-1])
+    assert "A summary." in json.dumps(cold.inputs[-1])
 
 
 def tokens(count):
@@ -120,24 +120,24 @@ def tokens(count):
 
 async def test_tokens_of_a_summary_count():
     """The usage of a turn has those of its strategies' model calls."""
-    made = lab(lambda client: SummarizationStrategy(client=client, target_count=2, threshold=0), turns=0)
-    made.service.plans.clear()
-    made.plan({"text": "Short.", "usage": tokens(1000)}, user_text="1. [")
-    made.plan({"text": "One.", "usage": tokens(10)}, {"text": "Two.", "usage": tokens(10)})
-    usages = [(await made.cold_turn(f"question {number}")).usage for number in range(2)]
+    cold = lab(lambda client: SummarizationStrategy(client=client, target_count=2, threshold=0), turns=0)
+    cold.service.plans.clear()
+    cold.plan({"text": "Short.", "usage": tokens(1000)}, user_text="1. [")
+    cold.plan({"text": "One.", "usage": tokens(10)}, {"text": "Two.", "usage": tokens(10)})
+    usages = [(await cold.cold_turn(f"question {index}")).usage for index in range(2)]
     assert [usage["input_token_count"] for usage in usages] == [10, 1010]
     assert [usage["total_token_count"] for usage in usages] == [11, 1012]
 
 
 async def test_a_summary_that_fails_does_not_fail_the_turn(caplog):
-    """The model gets the context as it was, and the log says why."""
-    made = lab(lambda client: SummarizationStrategy(client=client, target_count=1, threshold=0), turns=2)
-    made.service.plans.clear()
-    made.plan({"error": {"status": 400, "message": "No summary."}}, times=None, user_text="1. [")
-    made.plan({"text": "One."}, {"text": "Two."})
-    for number in range(2):
-        assert (await made.cold_turn(f"question {number}")).error is None
-    assert asked(made.inputs[-1]) == ["question 0", "question 1"]
+    """The model gets the unchanged context, and the log has the reason."""
+    cold = lab(lambda client: SummarizationStrategy(client=client, target_count=1, threshold=0), turns=2)
+    cold.service.plans.clear()
+    cold.plan({"error": {"status": 400, "message": "No summary."}}, times=None, user_text="1. [")
+    cold.plan({"text": "One."}, {"text": "Two."})
+    for index in range(2):
+        assert (await cold.cold_turn(f"question {index}")).error is None
+    assert questions(cold.inputs[-1]) == ["question 0", "question 1"]
     assert "summary generation failed" in caplog.text
 
 
@@ -147,17 +147,17 @@ async def test_a_strategy_that_raises_does_not_fail_the_turn(caplog):
     async def broken(messages):
         raise RuntimeError("broken on purpose")
 
-    made = lab(lambda client: broken, turns=2)
-    await play(made, 2)
-    assert asked(made.inputs[-2]) == ["question 0", "question 1"]
+    cold = lab(lambda client: broken, turns=2)
+    await play(cold, 2)
+    assert questions(cold.inputs[-2]) == ["question 0", "question 1"]
     assert "RuntimeError" in caplog.text
 
 
-async def test_what_was_asked_is_never_left_out():
-    """A window of one group keeps the question beside the last call."""
-    made = lab(lambda client: SlidingWindowStrategy(keep_last_groups=1))
-    await play(made)
-    assert all(f"question {number // 2}" in asked(items) for number, items in enumerate(made.inputs))
+async def test_the_question_is_always_sent():
+    """A window of one group keeps the question in addition to the last call."""
+    cold = lab(lambda client: SlidingWindowStrategy(keep_last_groups=1))
+    await play(cold)
+    assert all(f"question {index // 2}" in questions(items) for index, items in enumerate(cold.inputs))
 
 
 async def test_a_strategy_that_cuts_a_result_keeps_its_call():
@@ -165,21 +165,21 @@ async def test_a_strategy_that_cuts_a_result_keeps_its_call():
 
     async def shorten(messages):
         for message in messages:
-            for place, content in enumerate(message.contents):
+            for index, content in enumerate(message.contents):
                 if content.type == "function_result" and "found" in str(content.result):
-                    message.contents[place] = Content.from_function_result(content.call_id, result="(cut)")
+                    message.contents[index] = Content.from_function_result(content.call_id, result="(cut)")
         return True
 
-    made = lab(lambda client: shorten)
-    await play(made)
-    outputs = [item["output"] for item in made.inputs[-1] if item["type"] == "function_call_output"]
+    cold = lab(lambda client: shorten)
+    await play(cold)
+    outputs = [item["output"] for item in cold.inputs[-1] if item["type"] == "function_call_output"]
     assert outputs == ["(cut)"] * 6
-    assert "(cut)" not in json.dumps(made.session.entries)
-    assert "found" in json.dumps(made.session.entries)
+    assert "(cut)" not in json.dumps(cold.session.entries)
+    assert "found" in json.dumps(cold.session.entries)
 
 
 async def test_a_strategy_that_parts_a_call_from_its_result_does_not():
-    """The result that was left out comes along with its call."""
+    """The excluded result is sent together with its call."""
 
     async def drop_results(messages):
         for message in messages:
@@ -187,85 +187,87 @@ async def test_a_strategy_that_parts_a_call_from_its_result_does_not():
                 message.additional_properties["_excluded"] = True
         return True
 
-    made = lab(lambda client: drop_results)
-    await play(made)
-    outputs = [item["output"] for item in made.inputs[-1] if item["type"] == "function_call_output"]
-    assert len(outputs) == kinds(made.inputs[-1]).count("function_call") == 6
+    cold = lab(lambda client: drop_results)
+    await play(cold)
+    outputs = [item["output"] for item in cold.inputs[-1] if item["type"] == "function_call_output"]
+    assert len(outputs) == kinds(cold.inputs[-1]).count("function_call") == 6
     assert {output.partition(" ")[0] for output in outputs} == {"found"}
 
 
-async def test_an_overlay_of_other_strategies_is_made_again():
+async def test_an_overlay_of_other_strategies_is_replaced():
     """A window that was widened gives the model what the record has."""
-    made = lab(lambda client: SlidingWindowStrategy(keep_last_groups=2))
-    await play(made, 4)
-    made.compaction = lambda client: SlidingWindowStrategy(keep_last_groups=100)
-    assert (await made.cold_turn("and now")).error is None
-    assert asked(made.inputs[-2])[:4] == [f"question {number}" for number in range(4)]
-    assert made.session.overlay is None
+    cold = lab(lambda client: SlidingWindowStrategy(keep_last_groups=2))
+    await play(cold, 4)
+    cold.compaction = lambda client: SlidingWindowStrategy(keep_last_groups=100)
+    assert (await cold.cold_turn("and now")).error is None
+    assert questions(cold.inputs[-2])[:4] == [f"question {index}" for index in range(4)]
+    assert cold.session.overlay is None
 
 
 async def test_an_overlay_without_its_strategy_is_not_used():
-    """An agent that compacts nothing any more sends everything."""
-    made = lab(lambda client: SlidingWindowStrategy(keep_last_groups=2))
-    await play(made, 3)
-    made.compaction = lambda client: None
-    await made.cold_turn("and now")
-    assert len(asked(made.inputs[-2])) == 4
+    """An agent that no longer compacts sends everything."""
+    cold = lab(lambda client: SlidingWindowStrategy(keep_last_groups=2))
+    await play(cold, 3)
+    cold.compaction = lambda client: None
+    await cold.cold_turn("and now")
+    assert len(questions(cold.inputs[-2])) == 4
 
 
 async def test_a_failed_turn_keeps_its_summary():
     """A summary that was paid for before the model failed serves the next turn."""
-    made = lab(lambda client: SummarizationStrategy(client=client, target_count=3, threshold=1), turns=0)
-    made.plan({"text": "One."}, {"text": "Two."}, {"error": {"status": 400, "message": "No."}}, {"text": "Three."})
-    outcomes = [await made.cold_turn(f"question {number}") for number in range(4)]
+    cold = lab(lambda client: SummarizationStrategy(client=client, target_count=3, threshold=1), turns=0)
+    cold.plan({"text": "One."}, {"text": "Two."}, {"error": {"status": 400, "message": "No."}}, {"text": "Three."})
+    outcomes = [await cold.cold_turn(f"question {index}") for index in range(4)]
     assert [outcome.status for outcome in outcomes] == ["completed", "completed", "failed", "completed"]
-    assert sum(map(is_summary, made.bodies)) == 1
+    assert sum(map(is_summary, cold.bodies)) == 1
 
 
-SERVED = {"store": False, "context_management": [{"type": "compaction", "compact_threshold": 1000}]}
+SERVICE_OPTIONS = {"store": False, "context_management": [{"type": "compaction", "compact_threshold": 1000}]}
 
 
 def compacting_service(**options):
     """A service that compacts in its third answer."""
-    made = Lab(tools=[look_up], options=SERVED | options)
-    made.plan({"items": [THINK, LOOK]}, {"items": [THINK, SAY]})
-    made.plan({"items": [{"compaction": "So far."}, THINK, LOOK]}, {"items": [THINK, SAY]}, {"items": [THINK, SAY]})
-    return made
+    new_lab = Lab(tools=[find_word], options=SERVICE_OPTIONS | options)
+    new_lab.plan({"items": [THINK, LOOKUP]}, {"items": [THINK, SAY]})
+    new_lab.plan(
+        {"items": [{"compaction": "So far."}, THINK, LOOKUP]}, {"items": [THINK, SAY]}, {"items": [THINK, SAY]}
+    )
+    return new_lab
 
 
 async def test_what_a_service_has_compacted_is_not_sent_again():
     """Its item goes back verbatim, with what came after it; the record has the rest, and names the first entry."""
-    made = compacting_service()
-    await play(made, 3)
-    item = next(item for item in made.service.request_log.entries[2]["output"] if item["type"] == "compaction")
-    within, after = made.inputs[3], made.inputs[4]
+    cold = compacting_service()
+    await play(cold, 3)
+    item = next(item for item in cold.service.request_log.entries[2]["output"] if item["type"] == "compaction")
+    within, after = cold.inputs[3], cold.inputs[4]
     assert kinds(within) == ["user", "compaction", "reasoning", "function_call", "function_call_output"]
-    assert asked(within) == ["question 1"]
+    assert questions(within) == ["question 1"]
     assert within[1] == after[0] == item
-    assert asked(after) == ["question 2"]
-    overlay = decode_overlay(made.session.overlay)
+    assert questions(after) == ["question 2"]
+    overlay = decode_overlay(cold.session.overlay)
     assert (overlay.has_any(0, 3), overlay.has_any(3, 4)) == (False, True)
-    assert len(made.session.entries) == 6
+    assert len(cold.session.entries) == 6
 
 
-async def test_what_a_service_keeps_is_not_left_out():
+async def test_a_conversation_of_the_service_is_not_compacted():
     """A conversation that the service continues is not touched; when it is forgotten, the record is sent."""
-    made = compacting_service(store=True)
-    await play(made, 2)
-    assert kinds(made.inputs[3]) == ["function_call_output"]
-    made.service.store.responses.clear()
-    assert (await made.cold_turn("question 2")).error is None
-    assert kinds(made.inputs[-1])[0] == "compaction"
+    cold = compacting_service(store=True)
+    await play(cold, 2)
+    assert kinds(cold.inputs[3]) == ["function_call_output"]
+    cold.service.store.responses.clear()
+    assert (await cold.cold_turn("question 2")).error is None
+    assert kinds(cold.inputs[-1])[0] == "compaction"
 
 
 async def test_an_agent_without_the_option_sends_what_came_before_the_item():
-    """The item stays in its place, for a service that may know it."""
-    made = compacting_service()
-    await play(made, 2)
-    made.options = STATELESS
-    assert (await made.cold_turn("question 2")).error is None
-    assert asked(made.inputs[-1]) == ["question 0", "question 1", "question 2"]
-    assert kinds(made.inputs[-1]).count("compaction") == 1
+    """The item stays in its position, for a service that may know it."""
+    cold = compacting_service()
+    await play(cold, 2)
+    cold.options = STATELESS
+    assert (await cold.cold_turn("question 2")).error is None
+    assert questions(cold.inputs[-1]) == ["question 0", "question 1", "question 2"]
+    assert kinds(cold.inputs[-1]).count("compaction") == 1
 
 
 STRATEGIES = {
@@ -289,7 +291,7 @@ STRATEGIES = {
 
 
 def drawn_cuts(seed):
-    """A strategy of the app that leaves out whatever its dice say, in the middle of anything."""
+    """A strategy of the app that excludes random messages."""
 
     async def cut(messages):
         for message in messages:
@@ -300,7 +302,7 @@ def drawn_cuts(seed):
     return cut
 
 
-def has_whole_calls(items):
+def has_complete_calls(items):
     """Whether every call has its own result, and every result its call."""
     calls = [item["call_id"] for item in items if item["type"] == "function_call"]
     outputs = [item["call_id"] for item in items if item["type"] == "function_call_output"]
@@ -308,16 +310,16 @@ def has_whole_calls(items):
 
 
 STEPS = [
-    [THINK, LOOK],
-    [LOOK],
-    [THINK, {"text": "I look.", "phase": "commentary"}, LOOK],
+    [THINK, LOOKUP],
+    [LOOKUP],
+    [THINK, {"text": "I look.", "phase": "commentary"}, LOOKUP],
     [THINK, {"calls": [{"name": "look_up", "arguments": {"word": word}} for word in "abc"]}],
-    [THINK, RUN, THINK, LOOK],
-    [{"compaction": "So far."}, THINK, LOOK],
+    [THINK, RUN, THINK, LOOKUP],
+    [{"compaction": "So far."}, THINK, LOOKUP],
 ]
-ENDS = [[SAY], [THINK, SAY], [THINK, RUN, THINK, {"text": "See:", "files": ["a.csv"]}], [{"text": ""}]]
+END_STEPS = [[SAY], [THINK, SAY], [THINK, RUN, THINK, {"text": "See:", "files": ["a.csv"]}], [{"text": ""}]]
 conversations = strategies.lists(
-    strategies.tuples(strategies.lists(strategies.sampled_from(STEPS), max_size=3), strategies.sampled_from(ENDS)),
+    strategies.tuples(strategies.lists(strategies.sampled_from(STEPS), max_size=3), strategies.sampled_from(END_STEPS)),
     min_size=2,
     max_size=5,
 )
@@ -329,42 +331,49 @@ compactions = strategies.one_of(
 
 @pytest.mark.timeout(1800)
 @settings(max_examples=count("EXAMPLES", short=12, long=300))
-@given(conversation=conversations, compaction=compactions, served=strategies.booleans(), deaths=strategies.randoms())
-def test_whatever_is_cut_is_accepted_and_the_same_in_every_process(conversation, compaction, served, deaths):
+@given(
+    conversation=conversations,
+    compaction=compactions,
+    has_service_compaction=strategies.booleans(),
+    deaths=strategies.randoms(),
+)
+def test_every_cut_is_accepted_and_the_same_in_every_process(conversation, compaction, has_service_compaction, deaths):
     """Drawn conversations, strategies and cuts: no request is refused; cold, warm and killed runs send the same."""
 
     def drawn():
-        made = Lab(tools=[look_up], options=SERVED if served else STATELESS, compaction=compaction)
-        made.plan({"text": "A summary."}, times=None, user_text="1. [")
+        new_lab = Lab(
+            tools=[find_word], options=SERVICE_OPTIONS if has_service_compaction else STATELESS, compaction=compaction
+        )
+        new_lab.plan({"text": "A summary."}, times=None, user_text="1. [")
         for steps, end in conversation:
-            made.plan(*({"items": step} for step in (*steps, end)))
-        return made
+            new_lab.plan(*({"items": step} for step in (*steps, end)))
+        return new_lab
 
     async def run():
-        texts = [f"question {number}" for number in range(len(conversation))]
-        cold, warm, killed = drawn(), drawn(), drawn()
+        texts = [f"question {index}" for index in range(len(conversation))]
+        cold, warm, killed_lab = drawn(), drawn(), drawn()
         outcomes = [await cold.cold_turn(text) for text in texts]
         outcomes += await warm.warm_turns(texts)
         with tempfile.TemporaryDirectory() as folder:
             log = SqliteTurnLog(f"{folder}/log.db")
             try:
-                outcomes += [await killed.killed_turn(text, deaths.randrange(1, 6), lambda: log) for text in texts]
+                outcomes += [await killed_lab.killed_turn(text, deaths.randrange(1, 6), lambda: log) for text in texts]
             finally:
                 await log.close()
         assert [outcome.error for outcome in outcomes] == [None] * len(outcomes)
-        assert {*cold.endings, *warm.endings, *killed.endings} == {"complete"}
-        assert all(map(has_whole_calls, cold.inputs))
+        assert {*cold.endings, *warm.endings, *killed_lab.endings} == {"complete"}
+        assert all(map(has_complete_calls, cold.inputs))
         assert warm.bodies == cold.bodies
-        assert killed.bodies == cold.bodies
-        assert killed.session.overlay == warm.session.overlay == cold.session.overlay
+        assert killed_lab.bodies == cold.bodies
+        assert killed_lab.session.overlay == warm.session.overlay == cold.session.overlay
         assert len(cold.session.entries) == 2 * len(texts)
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_every_strategy_of_the_framework_gives_valid_requests(strategy):
+async def test_every_strategy_of_the_framework_builds_valid_requests(strategy):
     """Six turns with reasoning and tools; the model with every known rule accepts each request."""
-    made = lab(STRATEGIES[strategy])
-    await play(made)
-    assert len(json.dumps(made.inputs[-1])) < len(json.dumps(made.session.entries))
+    cold = lab(STRATEGIES[strategy])
+    await play(cold)
+    assert len(json.dumps(cold.inputs[-1])) < len(json.dumps(cold.session.entries))

@@ -12,8 +12,8 @@ from tests.durable_agent_host.wire_lab import Lab
 OUTPUTS = {"include": ["code_interpreter_call.outputs"]}
 
 
-@tool
-def look_up(word: str) -> str:
+@tool(name="look_up")
+def find_word(word: str) -> str:
     """Look a word up."""
     return f"found {word}, größer 😀"
 
@@ -32,7 +32,7 @@ def fail(word: str = "") -> str:
     return ""
 
 
-def said_in(*parts):
+def message_item(*parts):
     """A message of the model, part by part."""
     return {"item": {"type": "message", "role": "assistant", "status": "completed", "content": list(parts)}}
 
@@ -42,17 +42,17 @@ def part(text):
 
 
 THINK = {"reasoning": "Let me see."}
-LOOK = {"calls": [{"name": "look_up", "arguments": '{"word":  "a\\u00e9"}'}]}
+LOOKUP = {"calls": [{"name": "look_up", "arguments": '{"word":  "a\\u00e9"}'}]}
 SAY = {"text": "It is so."}
 RUN = {"code": "print(1)\n# größer 😀", "logs": "1\n"}
 
 SCENARIOS: dict[str, list[list[list[dict]]]] = {
     "text": [[[SAY]], [[SAY]], [[SAY]]],
     "reasoned text": [[[THINK, SAY]], [[THINK, SAY]], [[THINK, SAY]]],
-    "a tool": [[[LOOK], [SAY]], [[SAY]], [[SAY]]],
+    "a tool": [[[LOOKUP], [SAY]], [[SAY]], [[SAY]]],
     "sequential tools": [
-        [[THINK, LOOK], [THINK, LOOK], [THINK, LOOK], [THINK, SAY]],
-        [[THINK, LOOK], [THINK, SAY]],
+        [[THINK, LOOKUP], [THINK, LOOKUP], [THINK, LOOKUP], [THINK, SAY]],
+        [[THINK, LOOKUP], [THINK, SAY]],
         [[THINK, SAY]],
     ],
     "parallel tools": [
@@ -60,17 +60,17 @@ SCENARIOS: dict[str, list[list[list[dict]]]] = {
         [[SAY]],
     ],
     "phases before calls": [
-        [[THINK, {"text": "I look.", "phase": "commentary"}, LOOK], [{"text": "Done.", "phase": "final_answer"}]],
+        [[THINK, {"text": "I look.", "phase": "commentary"}, LOOKUP], [{"text": "Done.", "phase": "final_answer"}]],
         [[{"text": "One.", "phase": "commentary"}, {"text": "Two.", "phase": "final_answer"}]],
         [[SAY]],
     ],
     "code": [[[THINK, RUN, THINK, {"text": "See:", "files": ["a.csv", "b.csv"]}]], [[SAY]], [[SAY]]],
     "code with images and tools": [
         [
-            [THINK, RUN | {"image": True}, THINK, LOOK],
+            [THINK, RUN | {"image": True}, THINK, LOOKUP],
             [THINK, RUN, THINK, RUN, {"text": "See it", "phase": "final_answer"}],
         ],
-        [[RUN, LOOK], [SAY]],
+        [[RUN, LOOKUP], [SAY]],
         [[SAY]],
     ],
     "arguments that are no JSON": [[[{"calls": [{"name": "look_up", "arguments": '{"word": '}]}], [SAY]], [[SAY]]],
@@ -79,8 +79,8 @@ REFUSAL = {"type": "refusal", "refusal": "No."}
 NO_CODE = {"type": "code_interpreter_call", "code": None, "container_id": "cntr_9", "outputs": None, "status": "failed"}
 IMAGE = {"type": "image_generation_call", "status": "completed", "result": PIXEL.partition(",")[2]}
 ODD: dict[str, list[list[list[dict]]]] = {
-    "a refusal": [[[THINK, said_in(REFUSAL)]], [[said_in(part("a"), REFUSAL)]], [[SAY]]],
-    "parts": [[[THINK, said_in(part("a"), part("b"))]], [[said_in(part(""))]], [[said_in()]], [[SAY]]],
+    "a refusal": [[[THINK, message_item(REFUSAL)]], [[message_item(part("a"), REFUSAL)]], [[SAY]]],
+    "parts": [[[THINK, message_item(part("a"), part("b"))]], [[message_item(part(""))]], [[message_item()]], [[SAY]]],
     "the same text again": [[[{"text": "a", "phase": "commentary"}, {"text": "ab"}, {"text": "a"}]], [[{"text": "a"}]]],
     "results that are empty, failures or pictures": [
         [
@@ -98,10 +98,10 @@ MODES = {"unset": {}, "true": {"store": True}, "false": {"store": False}}
 
 
 def lab(scenario, mode):
-    made = Lab(tools=[look_up, draw, fail], options=OUTPUTS | MODES[mode])
+    new_lab = Lab(tools=[find_word, draw, fail], options=OUTPUTS | MODES[mode])
     for turn in ALL[scenario]:
-        made.plan(*({"items": step} for step in turn))
-    return made, [f"message {number}" for number, _ in enumerate(ALL[scenario])]
+        new_lab.plan(*({"items": step} for step in turn))
+    return new_lab, [f"message {index}" for index, _ in enumerate(ALL[scenario])]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -118,7 +118,7 @@ async def test_a_cold_process_sends_what_a_live_one_sends(scenario, mode):
 
 
 @pytest.mark.parametrize("scenario", ALL)
-async def test_a_replay_has_every_item_that_was_given_out(scenario):
+async def test_a_replay_has_every_item_of_the_provider(scenario):
     """With ``store`` false the next turn has the provider's items in their order, field by field.
 
     ``logprobs`` is optional, and not sent. The outputs of code are stored, images included, and sent as null: no
@@ -127,23 +127,23 @@ async def test_a_replay_has_every_item_that_was_given_out(scenario):
     cold, texts = lab(scenario, "false")
     for text in texts:
         await cold.cold_turn(text)
-    given = [item for entry in cold.service.request_log.entries[:-1] for item in entry["output"]]
+    items = [item for entry in cold.service.request_log.entries[:-1] for item in entry["output"]]
     sent = [item for item in cold.inputs[-1] if item["type"] != "function_call_output" and item.get("role") != "user"]
-    for item in given:
-        for one in item.get("content") or []:
-            one.pop("logprobs", None)
+    for item in items:
+        for content in item.get("content") or []:
+            content.pop("logprobs", None)
         for output in item.get("outputs") or []:
             assert json.dumps(output.get("logs") or output["url"]) in json.dumps(cold.session.entries)
         if "outputs" in item:
             item["outputs"] = None
-    assert sent == given
+    assert sent == items
 
 
 HOSTED = {"code_interpreter_call"}
 """What the framework's client leaves out of a replay, and the live API accepts: `ci-replay-store-default`."""
 
 
-def said(item):
+def comparable_item(item):
     """Reduce an item to what the framework's own history can say of it.
 
     Left out, each because the recorded accepted replays have it: the id and the phase of a message
@@ -157,7 +157,7 @@ def said(item):
 
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if "phases" not in name and "code" not in name])
-async def test_what_the_framework_alone_sends_is_sent(scenario):
+async def test_everything_that_the_framework_sends_is_sent(scenario):
     """Nothing that a process with the framework's own history sends is missing, and only hosted items are more."""
     plain, texts = lab(scenario, "false")
     plain.service.responses.rules = type(plain.rules)()
@@ -166,8 +166,10 @@ async def test_what_the_framework_alone_sends_is_sent(scenario):
     for text in texts:
         await cold.cold_turn(text)
     assert len(cold.inputs) == len(plain.inputs)
-    for ours, theirs in zip(cold.inputs, plain.inputs, strict=True):
-        assert [said(item) for item in ours if item["type"] not in HOSTED] == [said(item) for item in theirs]
+    for sent_items, expected_items in zip(cold.inputs, plain.inputs, strict=True):
+        assert [comparable_item(item) for item in sent_items if item["type"] not in HOSTED] == [
+            comparable_item(item) for item in expected_items
+        ]
 
 
 @pytest.mark.parametrize("mode", ["unset", "true"])
@@ -184,7 +186,7 @@ async def test_a_service_that_keeps_the_conversation_gets_what_is_new(scenario, 
 
 @pytest.mark.parametrize("mode", ["unset", "true"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_a_forgotten_continuation_goes_on_from_the_transcript(scenario, mode, caplog):
+async def test_a_lost_continuation_resumes_from_the_transcript(scenario, mode, caplog):
     """One refused call, then the whole conversation with the provider's items; the stats and the log say so."""
     cold, texts = lab(scenario, mode)
     for text in texts[:-1]:
@@ -197,12 +199,12 @@ async def test_a_forgotten_continuation_goes_on_from_the_transcript(scenario, mo
     again = cold.endings.index("refused") + 1
     assert cold.endings.count("refused") == 1
     assert set(cold.endings[again:]) == {"complete"}
-    given = [item["id"] for entry in cold.service.request_log.entries[: again - 1] for item in entry["output"]]
-    assert [item["id"] for item in cold.inputs[again] if "id" in item] == given
+    item_ids = [item["id"] for entry in cold.service.request_log.entries[: again - 1] for item in entry["output"]]
+    assert [item["id"] for item in cold.inputs[again] if "id" in item] == item_ids
     assert (await cold.cold_turn("and on")).stats.calls_refused == 0
 
 
-async def test_a_forgotten_continuation_runs_no_tool_twice():
+async def test_a_lost_continuation_runs_no_tool_twice():
     """The tools of the earlier turns stay as they ran, and the new turn's run once."""
     ran = []
 
@@ -224,7 +226,7 @@ async def test_a_forgotten_continuation_runs_no_tool_twice():
 
 
 @pytest.mark.parametrize("mode", ["unset", "false"])
-async def test_an_expired_container_is_told_in_words(mode):
+async def test_an_expired_container_is_sent_as_text(mode):
     """After a long pause the code and what it printed go on as text, and the next turn is not refused again."""
     cold, texts = lab("code with images and tools", mode)
     await cold.cold_turn(texts[0])
@@ -234,16 +236,16 @@ async def test_an_expired_container_is_told_in_words(mode):
     outcome = await cold.cold_turn(texts[1])
     assert outcome.error is None
     assert outcome.stats.calls_refused == (2 if mode == "unset" else 1)
-    again = max(number for number, ending in enumerate(cold.endings) if ending == "refused") + 1
-    words = "".join(part["text"] for item in cold.inputs[again] for part in item.get("content") or [])
-    assert "print(1)" in words
-    assert "It printed:\n1\n" in words
+    again = max(index for index, ending in enumerate(cold.endings) if ending == "refused") + 1
+    text = "".join(part["text"] for item in cold.inputs[again] for part in item.get("content") or [])
+    assert "print(1)" in text
+    assert "It printed:\n1\n" in text
     outcome = await cold.cold_turn(texts[2])
     assert outcome.error is None
     assert outcome.stats.calls_refused == 0
 
 
-async def test_what_else_the_service_refuses_is_not_tried_again():
+async def test_other_refusals_are_not_retried():
     """Another refusal ends the turn with one call."""
     cold = Lab()
     cold.plan({"error": {"status": 400, "message": "No."}})
@@ -254,19 +256,20 @@ async def test_what_else_the_service_refuses_is_not_tried_again():
 def of_upstream(call_ids):
     """A history as upstream stored it: reasoning without its payload, calls without the provider's ids."""
     calls = [
-        {"$type": "functionCall", "callId": one, "name": "look_up", "arguments": {"word": "a"}} for one in call_ids
+        {"$type": "functionCall", "callId": call_id, "name": "look_up", "arguments": {"word": "a"}}
+        for call_id in call_ids
     ]
-    results = [{"$type": "functionResult", "callId": one, "result": "found"} for one in call_ids]
+    results = [{"$type": "functionResult", "callId": call_id, "result": "found"} for call_id in call_ids]
     thought = {"$type": "unknown", "content": {"type": "text_reasoning", "text": "", "id": "rs_1"}}
-    asked = [{"role": "user", "contents": [{"$type": "text", "text": "look"}]}]
-    said = [
+    request_messages = [{"role": "user", "contents": [{"$type": "text", "text": "look"}]}]
+    response_messages = [
         {"role": "assistant", "contents": [thought, *calls]},
         {"role": "tool", "contents": results},
         {"role": "assistant", "contents": [{"$type": "text", "text": "Found."}]},
     ]
     return [
-        {"$type": "request", "correlationId": "t", "createdAt": "now", "messages": asked},
-        {"$type": "response", "correlationId": "t", "createdAt": "now", "messages": said},
+        {"$type": "request", "correlationId": "t", "createdAt": "now", "messages": request_messages},
+        {"$type": "response", "correlationId": "t", "createdAt": "now", "messages": response_messages},
     ]
 
 
@@ -274,7 +277,7 @@ def of_upstream(call_ids):
 @pytest.mark.parametrize("call_ids", [["call_1", "call_2"], ["toolu_01", "x" * 100], ["größer 😀", "call_1"]], ids=len)
 async def test_a_history_that_lost_its_ids_is_accepted(mode, call_ids):
     """Sessions of upstream go on: no reasoning without its payload, valid ids, call ids that pair."""
-    cold = Lab(tools=[look_up], options=MODES[mode])
+    cold = Lab(tools=[find_word], options=MODES[mode])
     cold.session = replace(cold.session, entries=(*of_upstream(call_ids), *of_upstream(call_ids)))
     for _ in range(2):
         assert (await cold.cold_turn("go on")).error is None
@@ -307,8 +310,8 @@ async def test_context_providers_go_on_in_one_session(mode):
     """Four turns have one session id, and the provider's state grows."""
     counting = Counting()
     cold = Lab(options=MODES[mode], providers=[counting])
-    for number in range(4):
-        assert (await cold.cold_turn(f"turn {number}")).error is None
-    assert counting.seen == [("session-1", number) for number in range(1, 5)]
+    for index in range(4):
+        assert (await cold.cold_turn(f"turn {index}")).error is None
+    assert counting.seen == [("session-1", index) for index in range(1, 5)]
     texts = [part["text"] for item in cold.inputs[-1] if item.get("role") == "user" for part in item["content"]]
-    assert texts == (["turn 3"] if mode != "false" else [f"turn {number}" for number in range(4)])
+    assert texts == (["turn 3"] if mode != "false" else [f"turn {index}" for index in range(4)])

@@ -37,20 +37,26 @@ class Run:
     Attributes:
         requests: path, headers and body of each.
         lines: of the ledger.
-        answers: of the turns.
+        responses: of the turns.
     """
 
     requests: list[Any]
     lines: list[str]
-    answers: list[str]
+    responses: list[str]
 
 
-def received(model: PracticeModel) -> list[Any]:
+def comparable_requests(model: PracticeModel) -> list[Any]:
     """Return the requests, without headers that no extension point sets, and with the model's ids numbered."""
-    asked = [one for one in model.requests() if one["method"] == "POST" and not AT_SERVICE.search(one["path"])]
-    text = json.dumps([(one["path"], own_headers(one["headers"]), neutral(one["body"])) for one in asked])
+    posts = [
+        request
+        for request in model.requests()
+        if request["method"] == "POST" and not AT_SERVICE.search(request["path"])
+    ]
+    text = json.dumps(
+        [(request["path"], own_headers(request["headers"]), neutral(request["body"])) for request in posts]
+    )
     numbers: dict[str, int] = {}
-    return json.loads(re.sub(r"[0-9a-f]{24,}", lambda one: f"id-{numbers.setdefault(one[0], len(numbers))}", text))
+    return json.loads(re.sub(r"[0-9a-f]{24,}", lambda match: f"id-{numbers.setdefault(match[0], len(numbers))}", text))
 
 
 def own_headers(headers: Mapping[str, str]) -> dict[str, list[str]]:
@@ -68,22 +74,26 @@ def neutral(body: Any) -> Any:
     match body:
         case {"input": [*items], **rest}:
             return rest | {
-                "input": [without(one, "id", "status", "logprobs") if "type" in one else one for one in items]
+                "input": [without(item, "id", "status", "logprobs") if "type" in item else item for item in items]
             }
         case {"messages": [*messages], "stream_options": _, **rest}:
-            said = [
-                {name: value for name, value in one.items() if (name, value) != ("content", None)} for one in messages
+            stripped_items = [
+                {name: value for name, value in message.items() if (name, value) != ("content", None)}
+                for message in messages
             ]
-            return rest | {"messages": said}
+            return rest | {"messages": stripped_items}
         case {"messages": [*messages], **rest}:
-            return rest | {"messages": joined(messages, "content")}
+            return rest | {"messages": join_messages(messages, "content")}
         case {"contents": [*contents], **rest}:
-            said = without(contents, "thoughtSignature")
-            parts = [one | {"parts": [part for part in one["parts"] if part != {"text": ""}]} for one in said]
-            return rest | {"contents": joined(parts, "parts")}
+            stripped_items = without(contents, "thoughtSignature")
+            parts = [
+                content | {"parts": [part for part in content["parts"] if part != {"text": ""}]}
+                for content in stripped_items
+            ]
+            return rest | {"contents": join_messages(parts, "parts")}
         case {"metadata": {**metadata}, **rest}:
-            own = without(metadata, "turn_id", "request", "number")
-            return rest | ({"metadata": own} if own else {})
+            own_metadata = without(metadata, "turn_id", "request", "number")
+            return rest | ({"metadata": own_metadata} if own_metadata else {})
         case _:
             return body
 
@@ -91,27 +101,27 @@ def neutral(body: Any) -> Any:
 def without(value: Any, *names: str) -> Any:
     """Leave fields out at any depth."""
     if isinstance(value, list):
-        return [without(one, *names) for one in value]
+        return [without(item, *names) for item in value]
     if not isinstance(value, dict):
         return value
-    return {name: without(one, *names) for name, one in value.items() if name not in names}
+    return {name: without(item, *names) for name, item in value.items() if name not in names}
 
 
-def joined(messages: Sequence[Mapping[str, Any]], field: str) -> list[dict[str, Any]]:
+def join_messages(messages: Sequence[Mapping[str, Any]], field: str) -> list[dict[str, Any]]:
     """Join messages of a role that follow each other."""
     result: list[dict[str, Any]] = []
-    for one in messages:
-        contents = one[field] if isinstance(one[field], list) else [{"type": "text", "text": one[field]}]
-        if result and result[-1]["role"] == one["role"]:
+    for message in messages:
+        contents = message[field] if isinstance(message[field], list) else [{"type": "text", "text": message[field]}]
+        if result and result[-1]["role"] == message["role"]:
             result[-1][field] += contents
         else:
-            result.append({**one, field: [*contents]})
+            result.append({**message, field: [*contents]})
     return result
 
 
 def calls(model: PracticeModel) -> int:
     """Count the model calls, but for those of a service whose runs take several requests."""
-    return sum("/threads/" not in path for path, *_ in received(model))
+    return sum("/threads/" not in path for path, *_ in comparable_requests(model))
 
 
 class Bench:
@@ -136,8 +146,8 @@ class Bench:
         name, session = name_of(point, client), f"{client}-{point}"
 
         def turn(text: str) -> str:
-            answer = self.host.run(name, {"message": text, "session_id": session})
-            return answer.json()["response"] if answer.ok else answer.text
+            response = self.host.run(name, {"message": text, "session_id": session})
+            return response.json()["response"] if response.ok else response.text
 
         return self._play(POINTS[point], turn, self.ledger)
 
@@ -149,7 +159,7 @@ class Bench:
             self.host.signal(name, session, "run", {"message": text, "correlationId": f"{session}-{text}"})
             count = 2 * (TURNS.index(text) + 1)
             read = f"/agents/{name}/sessions/{session}"
-            wait_until(lambda: (answer := self.host.get(read)).ok and answer.json()["message_count"] == count)
+            wait_until(lambda: (response := self.host.get(read)).ok and response.json()["message_count"] == count)
             return ""
 
         return self._play(POINTS[point], turn, self.ledger)
@@ -159,10 +169,10 @@ class Bench:
         agent = POINTS[point].build(name_of(point, client), client, self.model.url.removesuffix("/v1"))
         session = AgentSession(session_id="s")
 
-        async def answer(text: str) -> str:
+        async def run_agent(text: str) -> str:
             return (await agent.run(text, session=session, stream=True).get_final_response()).text
 
-        return self._play(POINTS[point], lambda text: self.loop.run(answer(text)), self.own_ledger)
+        return self._play(POINTS[point], lambda text: self.loop.run(run_agent(text)), self.own_ledger)
 
     def _play(self, point: Point, turn: Callable[[str], str], ledger: Path) -> Run:
         self.model.forget()
@@ -173,8 +183,8 @@ class Bench:
         for _ in texts:
             self.model.plan(*calls, {"text": point.answer})
         ledger.write_text("")
-        answers = [turn(text) for text in texts]
-        return Run(received(self.model), ledger.read_text().splitlines(), answers)
+        responses = [turn(text) for text in texts]
+        return Run(comparable_requests(self.model), ledger.read_text().splitlines(), responses)
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +208,7 @@ def test_the_host_does_what_the_framework_does(client: str, point: str, bench: B
     """Requests, effects and answers are those of the agent without a host."""
     bare, run = bench.run_bare(client, point), bench.run(client, point)
     assert run.lines == bare.lines
-    assert run.answers == bare.answers
+    assert run.responses == bare.responses
     assert run.requests == bare.requests
 
 
@@ -209,7 +219,7 @@ def test_a_signal_to_the_entity_does_what_the_framework_does(client: str, bench:
     assert (run.lines, run.requests) == (bare.lines, bare.requests)
 
 
-def test_a_turn_goes_through_its_middleware_again_after_a_kill(practice_model: PracticeModel, tmp_path: Path):
+def test_middleware_runs_again_after_a_kill(practice_model: PracticeModel, tmp_path: Path):
     """Each client's turn is killed in its second tool: agent and chat middleware run again, finished calls do not."""
     model, ledger = practice_model, tmp_path / "ledger"
     ledger.write_text("")
@@ -226,7 +236,7 @@ def test_a_turn_goes_through_its_middleware_again_after_a_kill(practice_model: P
             wait_until(lambda lingering=lingering: ledger.read_text().count("\nlinger plum") == lingering)
         model.plan({"text": "Page 7."}, times=None)
         before = ledger.read_text()
-        asked = calls(model)
+        call_count = calls(model)
         lives.crash()
         for client, turn_id in turns.items():
             path = f"/agents/{name_of('all-middleware', client)}/sessions/s/turns/{turn_id}"
@@ -238,6 +248,6 @@ def test_a_turn_goes_through_its_middleware_again_after_a_kill(practice_model: P
         assert counts == {"agent-1 > run": agents, "client-chat-1 > call": 3 * agents, "second-chat > call": 3 * agents}
         assert "look_up plum" not in after
         assert after.count("linger plum") == after.count("client-function-1 > linger") == agents
-        assert calls(model) == asked + agents - 1
+        assert calls(model) == call_count + agents - 1
     finally:
         lives.host.stop()

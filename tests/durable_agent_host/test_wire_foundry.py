@@ -54,8 +54,8 @@ class FoundryLab(Lab):
         ):
             project.http = http
             if self.has_agent:
-                named = {"agent_name": "Lab", "agent_version": "1", "name": "Lab"}
-                yield FoundryAgent(project_client=project, tools=list(self.tools), **named)
+                agent_options = {"agent_name": "Lab", "agent_version": "1", "name": "Lab"}
+                yield FoundryAgent(project_client=project, tools=list(self.tools), **agent_options)
             else:
                 client = FoundryChatClient(project_client=project, model=self.model)
                 yield Agent(client, "Be brief.", name="Lab", tools=list(self.tools), default_options=self.options)
@@ -91,8 +91,8 @@ async def test_the_chat_client_of_foundry_keeps_its_items():
         assert provider_for(agent.client) is RESPONSES
 
 
-async def test_an_agent_of_foundry_goes_on_in_its_session():
-    """Every request names the agent; the session and the response that it goes on from outlive the process."""
+async def test_an_agent_of_foundry_continues_its_session():
+    """Every request names the agent; its session and the response that it continues outlive the process."""
     lab = FoundryLab(tools=[tool()], has_agent=True)
     lab.plan({"calls": [{"name": "weather", "arguments": '{"city": "Oslo"}'}]}, {"text": "Rain."}, {"text": "Yes."})
     for text in ("one", "two"):

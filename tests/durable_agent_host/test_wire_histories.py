@@ -1,4 +1,4 @@
-"""A turn whose conversation a history provider of the app keeps is a live turn: the model gets the same request."""
+"""A turn whose conversation is in the app's history provider is a live turn: the model gets the same request."""
 
 import json
 import uuid
@@ -52,13 +52,13 @@ async def provider_of(kind, ports, folder):
                 yield CoalescingHistoryProvider(real) if kind == "folded cosmos" else real
 
 
-TELLING = ("code with images and tools", "phases before calls", "parallel tools", "a refusal")
+SELECTED_SCENARIOS = ("code with images and tools", "phases before calls", "parallel tools", "a refusal")
 """Scenarios that are played with every kind; all are played with the first one."""
 
 KINDS = ("file", "packed file", "notebook", "memory", "compacted memory", "redis", "cosmos", "folded cosmos")
 
 
-CASES = [(kind, scenario) for kind in KINDS for scenario in (ALL if kind == KINDS[0] else TELLING)]
+CASES = [(kind, scenario) for kind in KINDS for scenario in (ALL if kind == KINDS[0] else SELECTED_SCENARIOS)]
 
 
 @pytest.mark.parametrize(("kind", "scenario"), CASES)
@@ -82,14 +82,14 @@ async def test_the_session_has_no_second_transcript(kind, ports, tmp_path):
         cold.providers = [provider]
         for text in texts:
             await cold.cold_turn(text)
-    stored = json.dumps(cold.session.entries)
+    stored_json = json.dumps(cold.session.entries)
     assert [entry["messages"] for entry in cold.session.entries] == [[]] * 6
     assert [entry["correlationId"] for entry in cold.session.entries[::2]] == ["turn-0", "turn-1", "turn-2"]
-    assert not [word for word in ("message 0", "print(1)", "See it", "look_up", "image") if word in stored]
-    assert len(stored) < 1000 * len(texts)
+    assert not [word for word in ("message 0", "print(1)", "See it", "look_up", "image") if word in stored_json]
+    assert len(stored_json) < 1000 * len(texts)
 
 
-async def test_a_session_of_an_older_version_goes_on(tmp_path):
+async def test_a_session_of_an_older_version_continues(tmp_path):
     """It has all messages itself, and its provider has them, too: nothing is lost, or sent twice."""
     cold, texts = lab("a tool", "false")
     await cold.cold_turn(texts[0])
@@ -99,16 +99,16 @@ async def test_a_session_of_an_older_version_goes_on(tmp_path):
     cold.providers = [provider]
     for text in texts[1:]:
         assert (await cold.cold_turn(text)).error is None
-    said = [item["content"][0]["text"] for item in cold.inputs[-1] if item.get("role") == "user"]
-    assert said == texts
+    sent_texts = [item["content"][0]["text"] for item in cold.inputs[-1] if item.get("role") == "user"]
+    assert sent_texts == texts
     assert cold.session.entries[:2] == before
     assert [entry["messages"] for entry in cold.session.entries[2:]] == [[]] * 4
-    whole = with_messages(cold.session.entries, read_once(await provider.get_messages("session-1")))
-    assert [message.text for message in decode_messages(whole) if message.role == "user"] == texts
+    entries = with_messages(cold.session.entries, read_once(await provider.get_messages("session-1")))
+    assert [message.text for message in decode_messages(entries) if message.role == "user"] == texts
 
 
-async def test_a_provider_that_was_taken_away_is_missed(tmp_path):
-    """The turn fails and says whose messages it lacks; with the provider, it goes on."""
+async def test_a_removed_provider_fails_the_turn(tmp_path):
+    """The turn fails and names the provider whose messages are missing; with the provider, the session continues."""
     cold, texts = lab("text", "false")
     cold.providers = [provider := Notebook(tmp_path, "notebook")]
     await cold.cold_turn(texts[0])
@@ -130,5 +130,5 @@ async def test_a_service_that_keeps_the_conversation_gets_it_once(tmp_path):
     cold.service.store.responses.clear()
     cold.plan({"text": "So."})
     assert (await cold.cold_turn("and on")).error is None
-    given = [item["id"] for entry in cold.service.request_log.entries[:-2] for item in entry["output"]]
-    assert [item["id"] for item in cold.inputs[-1] if "id" in item] == given
+    item_ids = [item["id"] for entry in cold.service.request_log.entries[:-2] for item in entry["output"]]
+    assert [item["id"] for item in cold.inputs[-1] if "id" in item] == item_ids

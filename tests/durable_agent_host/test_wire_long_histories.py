@@ -13,8 +13,8 @@ TURNS = 150
 MODES = {"unset": {}, "false": {"store": False}}
 
 
-@tool
-def look_up(word: str) -> str:
+@tool(name="look_up")
+def find_word(word: str) -> str:
     """Look a word up."""
     return f"found {word}"
 
@@ -31,14 +31,14 @@ class Sees(ChatMiddleware):
         await call_next()
 
 
-def text_turn(number: int) -> list[dict]:
+def text_turn(index: int) -> list[dict]:
     """A stored turn of words."""
-    about = {"correlationId": f"t{number}", "createdAt": "now"}
+    about = {"correlationId": f"t{index}", "createdAt": "now"}
     return [
         {
             "$type": kind,
             **about,
-            "messages": [{"role": role, "contents": [{"$type": "text", "text": f"{role} {number}"}]}],
+            "messages": [{"role": role, "contents": [{"$type": "text", "text": f"{role} {index}"}]}],
         }
         for kind, role in (("request", "user"), ("response", "assistant"))
     ]
@@ -46,14 +46,14 @@ def text_turn(number: int) -> list[dict]:
 
 def long_lab(mode: str = "false", **arguments) -> Lab:
     """A lab with a long conversation, whose next turn calls a tool."""
-    lab = Lab(tools=[look_up], options=MODES[mode], **arguments)
-    entries = [entry for number in range(TURNS) for entry in text_turn(number)]
+    lab = Lab(tools=[find_word], options=MODES[mode], **arguments)
+    entries = [entry for index in range(TURNS) for entry in text_turn(index)]
     lab.session = replace(lab.session, entries=(*of_upstream(["call_1"]), *entries, *of_upstream(["call_2"])))
     lab.plan({"calls": [{"name": "look_up", "arguments": {"word": "a"}}]}, {"text": "It is so."})
     return lab
 
 
-def words(items: Sequence[dict]) -> list[str]:
+def texts_of(items: Sequence[dict]) -> list[str]:
     """What the messages of a request say."""
     return [part["text"] for item in items if item["type"] == "message" for part in item["content"]]
 
@@ -62,19 +62,19 @@ def words(items: Sequence[dict]) -> list[str]:
 async def test_what_is_sent_is_what_middleware_would_have_seen(mode):
     """The requests of an agent are the same with and without middleware, which sees all of a long history."""
     sees = Sees()
-    plain, watched = long_lab(mode), long_lab(mode, agent_arguments={"middleware": [sees]})
-    for one in (plain, watched):
+    plain, with_middleware = long_lab(mode), long_lab(mode, agent_arguments={"middleware": [sees]})
+    for process in (plain, with_middleware):
         for text in ("first", "second"):
-            assert (await one.cold_turn(text)).error is None
-    assert plain.bodies == watched.bodies
-    said = [f"{role} {number}" for number in range(TURNS) for role in ("user", "assistant")]
+            assert (await process.cold_turn(text)).error is None
+    assert plain.bodies == with_middleware.bodies
+    history_texts = [f"{role} {index}" for index in range(TURNS) for role in ("user", "assistant")]
     first, second, *_ = plain.inputs
-    assert words(first) == ["look", "Found.", *said, "look", "Found.", "first"]
+    assert texts_of(first) == ["look", "Found.", *history_texts, "look", "Found.", "first"]
     calls = [item["type"] for item in second if item["type"] != "message"]
     if mode == "false":
         assert calls == ["function_call", "function_call_output"] * 3
-        assert words(second) == words(first)
+        assert texts_of(second) == texts_of(first)
     else:  # the service has the conversation
         assert calls == ["function_call_output"]
-        assert words(second) == []
+        assert texts_of(second) == []
     assert sees.counts[0] == 2 * TURNS + 9

@@ -1,4 +1,4 @@
-"""What a service can no longer use, and what nobody answered: the turn goes on from the transcript, and is accepted."""
+"""Lost state of a service, and open calls: the turn continues from the transcript, and its requests are accepted."""
 
 import json
 from dataclasses import replace
@@ -19,69 +19,71 @@ RUN = {"code": "print(1)", "logs": "1\n"}
 MODES = {"unset": {}, "true": {"store": True}, "false": {"store": False}}
 
 
-@tool
-def look_up(word: str) -> str:
+@tool(name="look_up")
+def find_word(word: str) -> str:
     """Look a word up."""
     return f"found {word}"
 
 
 DECLARED = FunctionTool(name="ask_client", description="Runs elsewhere.", input_model={"type": "object"})
 ASK = {"calls": [{"name": "ask_client", "arguments": {}}]}
-LOOK = {"calls": [{"name": "look_up", "arguments": {"word": "a"}}]}
+LOOKUP = {"calls": [{"name": "look_up", "arguments": {"word": "a"}}]}
 
 
 def lab(mode, *turns, **more):
-    made = Lab(tools=[look_up, DECLARED], options={"include": ["code_interpreter_call.outputs"]} | MODES[mode], **more)
+    new_lab = Lab(
+        tools=[find_word, DECLARED], options={"include": ["code_interpreter_call.outputs"]} | MODES[mode], **more
+    )
     for turn in turns:
-        made.plan(*({"items": step} for step in turn))
-    return made
+        new_lab.plan(*({"items": step} for step in turn))
+    return new_lab
 
 
-def refused(cold):
+def refusal_count(cold):
     return cold.endings.count("refused")
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("first", [[THINK, ASK], [ASK], [THINK, {"text": "I ask."}, ASK]], ids=len)
-async def test_a_call_that_nobody_answered_is_closed_in_the_next_request(mode, first):
-    """A kept conversation is left for the transcript; the call, its reasoning and a result that says so are sent."""
+async def test_an_open_call_is_closed_in_the_next_request(mode, first):
+    """The transcript replaces the service's conversation; the call, its reasoning and a lost result are sent."""
     cold = lab(mode, [first], [[THINK, SAY]], [[SAY]])
     assert (await cold.cold_turn("ask")).error is None
-    stored = json.dumps(cold.session.entries)
+    stored_json = json.dumps(cold.session.entries)
     outcome = await cold.cold_turn("and now?")
     assert outcome.error is None
     assert outcome.stats.calls_refused == (0 if mode == "false" else 1)
-    given = [item["type"] for item in cold.service.request_log.entries[0]["output"]]
+    item_types = [item["type"] for item in cold.service.request_log.entries[0]["output"]]
     sent = cold.inputs[-1]
-    assert [item["type"] for item in sent] == ["message", *given, "function_call_output", "message"]
+    assert [item["type"] for item in sent] == ["message", *item_types, "function_call_output", "message"]
     assert sent[-2]["output"] == LOST_RESULT
-    assert stored[:-1] in json.dumps(cold.session.entries)
+    assert stored_json[:-1] in json.dumps(cold.session.entries)
     assert (await cold.cold_turn("and then?")).stats.calls_refused == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_what_waits_for_an_answer_that_the_host_cannot_give_stays_out(mode):
-    """A custom call is left out of the transcript with its reasoning, and stays stored."""
+async def test_a_custom_call_is_not_sent_again(mode):
+    """A custom call is omitted from the transcript with its reasoning, and stays stored."""
     item = {"type": "custom_tool_call", "name": "grep", "input": "needle"}
     cold = lab(mode, [[THINK, {"item": item}]], [[THINK, SAY]], [[SAY]])
-    for text, calls_refused in [("ask", 0), ("and now?", 0 if mode == "false" else 1), ("and then?", 0)]:
+    for text, expected_count in [("ask", 0), ("and now?", 0 if mode == "false" else 1), ("and then?", 0)]:
         outcome = await cold.cold_turn(text)
         assert outcome.error is None
-        assert outcome.stats.calls_refused == calls_refused
+        assert outcome.stats.calls_refused == expected_count
     assert not {item["type"], "reasoning"} & {sent["type"] for sent in cold.inputs[1 if mode == "false" else 2]}
     assert cold.service.request_log.entries[0]["output"][-1]["id"] in json.dumps(cold.session.entries)
 
 
 @pytest.mark.parametrize("is_strict", [True, False])
-async def test_reasoning_of_another_key_is_left_out(is_strict):
+async def test_reasoning_of_another_key_is_omitted(is_strict):
     """One refused call, then the same conversation without it; later turns are not refused, and new reasoning goes."""
-    cold = lab("false", [[THINK, LOOK], [THINK, SAY]], [[THINK, RUN, THINK, SAY]], [[THINK, SAY]], [[SAY]])
+    cold = lab("false", [[THINK, LOOKUP], [THINK, SAY]], [[THINK, RUN, THINK, SAY]], [[THINK, SAY]], [[SAY]])
     if not is_strict:
         cold.service.responses.rules = type(cold.service.responses.rules)()
     await cold.cold_turn("first")
     await cold.cold_turn("second")
-    whole = [item["type"] for item in cold.inputs[-1]]
-    assert whole.count("reasoning") == 2
+    item_types = [item["type"] for item in cold.inputs[-1]]
+    assert item_types.count("reasoning") == 2
     cold.service.store.expire_encrypted()
     outcome = await cold.cold_turn("third")
     assert outcome.error is None
@@ -97,7 +99,7 @@ async def test_reasoning_of_another_key_is_left_out(is_strict):
 @pytest.mark.parametrize("mode", ["unset", "true"])
 async def test_a_continuation_and_its_reasoning_can_both_be_lost(mode):
     """The app got another key: the response is not there, the payload cannot be read, the container is gone."""
-    cold = lab(mode, [[THINK, RUN, THINK, SAY]], [[THINK, LOOK], [THINK, SAY]], [[SAY]])
+    cold = lab(mode, [[THINK, RUN, THINK, SAY]], [[THINK, LOOKUP], [THINK, SAY]], [[SAY]])
     await cold.cold_turn("first")
     cold.service.store.expire_encrypted()
     cold.service.store.expire_containers()
@@ -125,7 +127,7 @@ async def test_every_container_that_expired_is_found():
     assert (await cold.cold_turn("fourth")).stats.calls_refused == 0
 
 
-async def test_reasoning_that_is_refused_again_fails_the_turn():
+async def test_a_second_refusal_of_reasoning_fails_the_turn():
     """What does not help is not tried twice."""
     error = {
         "status": 400,
@@ -137,19 +139,19 @@ async def test_reasoning_that_is_refused_again_fails_the_turn():
     cold.plan({"error": error}, {"error": error})
     outcome = await cold.cold_turn("second")
     assert outcome.status == "failed"
-    assert refused(cold) == 2
+    assert refusal_count(cold) == 2
 
 
 @pytest.mark.parametrize("mode", ["unset", "false"])
 @pytest.mark.parametrize("scenario", ALL)
-async def test_whatever_is_lost_before_a_turn_it_is_answered(scenario, mode):
+async def test_a_turn_completes_despite_lost_state(scenario, mode):
     """Responses, containers and keys are gone before every turn, or the session is a fork: no turn fails."""
     for loss in ("everything", "containers and keys", "fork"):
         cold, texts = conversation(scenario, mode)
         service = cold.service.store
-        for number, text in enumerate([*texts, "and on"]):
+        for index, text in enumerate([*texts, "and on"]):
             if loss == "fork":
-                fork = make_fork(NULL_TURN_DATA_STORAGE.record(cold.session), f"fork-{number}")
+                fork = make_fork(NULL_TURN_DATA_STORAGE.record(cold.session), f"fork-{index}")
                 cold.session = (await fork).session
             else:
                 service.expire_containers()

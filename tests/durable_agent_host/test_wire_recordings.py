@@ -78,8 +78,8 @@ def plain(item):
     item = without_nulls(item)
     item.setdefault("type", "message")
     if item["type"] == "message":
-        said = "output_text" if item["role"] == "assistant" else "input_text"
-        parts = item["content"] if isinstance(item["content"], list) else [{"type": said, "text": item["content"]}]
+        text_type = "output_text" if item["role"] == "assistant" else "input_text"
+        parts = item["content"] if isinstance(item["content"], list) else [{"type": text_type, "text": item["content"]}]
         item["content"] = [{"type": part["type"], "text": part["text"]} for part in parts]
     return item
 
@@ -93,19 +93,21 @@ def without_nulls(value):
 
 def conversations(name):
     """Split a recording into conversations: a request that does not go on from the one before begins another."""
-    found: list[list[Step]] = []
+    conversation_steps: list[list[Step]] = []
     for turn in json.loads((FOLDER / name / "turns.json").read_text())["turns"]:
         files = [value for value in turn.values() if isinstance(value, str)]
-        asked = next((file for file in files if file.endswith(".request.json")), None)
-        if asked is None or not turn["path"].endswith("/responses"):
+        request_file = next((file for file in files if file.endswith(".request.json")), None)
+        if request_file is None or not turn["path"].endswith("/responses"):
             continue
-        step = Step(json.loads((FOLDER / name / asked).read_text()), f"multiturn/{name}/{asked.split('.')[0]}")
-        goes_on = step.body.get("previous_response_id") or step.body.get("conversation") or _replays(step)
-        if goes_on and found:
-            found[-1].append(step)
+        step = Step(
+            json.loads((FOLDER / name / request_file).read_text()), f"multiturn/{name}/{request_file.split('.')[0]}"
+        )
+        is_continuation = step.body.get("previous_response_id") or step.body.get("conversation") or _replays(step)
+        if is_continuation and conversation_steps:
+            conversation_steps[-1].append(step)
         else:
-            found.append([step])
-    return [steps for steps in found if len(steps) > 1]
+            conversation_steps.append([step])
+    return [steps for steps in conversation_steps if len(steps) > 1]
 
 
 def _replays(step):
@@ -115,13 +117,10 @@ def _replays(step):
 def tools_of(steps):
     """Make the recorded function tools; each call returns what was recorded for it."""
     items = [item for step in steps for item in step.items]
-    answers = [json.loads(path.read_text()) for path in FOLDER.parent.glob("multiturn/*/*.response.json")]
+    bodies = [json.loads(path.read_text()) for path in FOLDER.parent.glob("multiturn/*/*.response.json")]
     calls = {item["call_id"]: item for item in items if item["type"] == "function_call"}
     calls |= {
-        item["call_id"]: item
-        for body in answers
-        for item in body.get("output") or []
-        if item["type"] == "function_call"
+        item["call_id"]: item for body in bodies for item in body.get("output") or [] if item["type"] == "function_call"
     }
     outputs = {
         (
@@ -132,16 +131,24 @@ def tools_of(steps):
         if item["type"] == "function_call_output"
     }
 
-    def tool(offered):
+    def tool(declaration):
         def run(**arguments):
-            return outputs[offered["name"], json.dumps(arguments, sort_keys=True)]["output"]
+            return outputs[declaration["name"], json.dumps(arguments, sort_keys=True)]["output"]
 
         return FunctionTool(
-            name=offered["name"], description="", func=run, input_model=offered.get("parameters") or {"type": "object"}
+            name=declaration["name"],
+            description="",
+            func=run,
+            input_model=declaration.get("parameters") or {"type": "object"},
         )
 
-    offered = {one["name"]: one for step in steps for one in step.body.get("tools") or [] if one["type"] == "function"}
-    return [tool(one) for one in offered.values()]
+    declarations = {
+        declaration["name"]: declaration
+        for step in steps
+        for declaration in step.body.get("tools") or []
+        if declaration["type"] == "function"
+    }
+    return [tool(declaration) for declaration in declarations.values()]
 
 
 @pytest.fixture(scope="module")
@@ -160,9 +167,9 @@ def names():
 @pytest.mark.parametrize("name", names())
 async def test_the_request_has_the_recorded_items(name, recordings):
     """Run a recorded conversation with a fresh process for each turn: every request has the accepted items."""
-    found = conversations(name)
-    assert found, f"say in NO_FIT why {name} has no second turn"
-    for steps in found:
+    recorded_conversations = conversations(name)
+    assert recorded_conversations, f"say in NO_FIT why {name} has no second turn"
+    for steps in recorded_conversations:
         continues = any(step.body.get("previous_response_id") or step.body.get("conversation") for step in steps)
         lab = Lab(
             model="gpt-recorded",
@@ -185,30 +192,30 @@ def new_texts(steps):
     """Give the user's messages, each once."""
     texts: list[str] = []
     for step in steps:
-        asked = [item["content"][0]["text"] for item in step.items if item.get("role") == "user"]
+        user_texts = [item["content"][0]["text"] for item in step.items if item.get("role") == "user"]
         continues = step.body.get("previous_response_id") or step.body.get("conversation")
-        texts += asked if continues else asked[len(texts) :]
+        texts += user_texts if continues else user_texts[len(texts) :]
     return texts
 
 
-def compare(accepted, sent, not_compared):
+def compare(accepted_items, sent, not_compared):
     """Hold what we send against the recorded items, in order."""
-    if not any(item["type"] == "reasoning" for item in accepted):
+    if not any(item["type"] == "reasoning" for item in accepted_items):
         # The recorded client left the reasoning out; with its payload and its follower it is accepted, too.
         sent = [item for item in sent if item["type"] != "reasoning"]
-    assert [item["type"] for item in sent] == [item["type"] for item in accepted]
-    for ours, theirs in zip(sent, accepted, strict=True):
-        optional = ({"id", "status"} - theirs.keys()) | not_compared.keys()
-        assert {name: value for name, value in ours.items() if name not in optional} == {
-            name: value for name, value in theirs.items() if name not in not_compared
+    assert [item["type"] for item in sent] == [item["type"] for item in accepted_items]
+    for sent_item, accepted_item in zip(sent, accepted_items, strict=True):
+        optional = ({"id", "status"} - accepted_item.keys()) | not_compared.keys()
+        assert {name: value for name, value in sent_item.items() if name not in optional} == {
+            name: value for name, value in accepted_item.items() if name not in not_compared
         }
 
 
-def test_every_recording_has_its_place():
+def test_every_recording_is_compared_or_excluded():
     """A recording that was added is compared, or listed with the reason why it cannot be."""
     if FOLDER.is_dir():
-        listed = {*NO_FIT, *CHANGED_BY_ITS_CLIENT, *NOT_COMPARED}
-        assert listed <= {path.name for path in Path(FOLDER).iterdir()}
+        recording_names = {*NO_FIT, *CHANGED_BY_ITS_CLIENT, *NOT_COMPARED}
+        assert recording_names <= {path.name for path in Path(FOLDER).iterdir()}
 
 
 OWN_TOOLS = {"function_call", "custom_tool_call", "local_shell_call", "apply_patch_call", "mcp_approval_request"}
@@ -218,10 +225,10 @@ OWN_TOOLS = {"function_call", "custom_tool_call", "local_shell_call", "apply_pat
 def singles():
     if not FOLDER.is_dir():
         return ["none"]
-    return sorted(path.stem for path in FOLDER.parent.glob("*.jsonl") if ends_with_an_answer(path))
+    return sorted(path.stem for path in FOLDER.parent.glob("*.jsonl") if is_complete(path))
 
 
-def ends_with_an_answer(path):
+def is_complete(path):
     events = [json.loads(line)["data"] for line in path.read_text().splitlines()]
     kinds = {event["item"]["type"] for event in events if event["type"] == "response.output_item.done"}
     return events[-1]["type"] == "response.completed" and not kinds & OWN_TOOLS
@@ -239,24 +246,24 @@ async def test_the_next_turn_has_every_recorded_item(name, recordings):
     assert (await lab.cold_turn("second")).error is None
     assert lab.bodies == lab.bodies_of_the_sdk
     assert repair_entries(lab.session.entries, RESPONSES.repair_rules) == (lab.session.entries, [])
-    given = [plain(item) for item in lab.service.request_log.entries[0]["output"]]
-    if not any(item.get("encrypted_content") for item in given):
+    items = [plain(item) for item in lab.service.request_log.entries[0]["output"]]
+    if not any(item.get("encrypted_content") for item in items):
         # Without its payload a service that stored nothing cannot know the reasoning, nor the ids that ask for it.
-        given = [item for item in given if item["type"] != "reasoning"]
-    for item in given:
+        items = [item for item in items if item["type"] != "reasoning"]
+    for item in items:
         for output in item.pop("outputs", None) or [] if item["type"] == "code_interpreter_call" else []:
             assert json.dumps(output.get("logs") or output["url"]) in json.dumps(lab.session.entries)
     assert {item["outputs"] for item in lab.inputs[1] if item["type"] == "code_interpreter_call"} <= {None}
     sent = [plain(item) for item in lab.inputs[1][1:-1]]
-    assert [item["type"] for item in sent] == [item["type"] for item in given]
-    for ours, theirs in zip(sent, given, strict=True):
-        assert theirs | ours == theirs
-        assert theirs.keys() - ours.keys() <= {"id", "status", "content"} & theirs.keys()
+    assert [item["type"] for item in sent] == [item["type"] for item in items]
+    for sent_item, accepted_item in zip(sent, items, strict=True):
+        assert accepted_item | sent_item == accepted_item
+        assert accepted_item.keys() - sent_item.keys() <= {"id", "status", "content"} & accepted_item.keys()
 
 
 @pytest.mark.parametrize("name", ["custom-tool-grammar", "apply-patch", "local-shell"])
-async def test_a_call_that_nobody_answered_is_not_replayed(name, recordings):
-    """A recorded call of a tool that the app has not is stored, and left out of the next request with its reasoning."""
+async def test_an_open_call_is_not_replayed(name, recordings):
+    """A recorded call of a tool that the app lacks is stored, and omitted from the next request with its reasoning."""
     lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
     lab.plan({"recording": name}, {"text": "Yes."})
     assert (await lab.cold_turn("first")).error is None
@@ -267,14 +274,14 @@ async def test_a_call_that_nobody_answered_is_not_replayed(name, recordings):
     assert not kinds & (OWN_TOOLS | {"reasoning"})
 
 
-async def test_a_function_call_that_nobody_answered_is_closed(recordings):
+async def test_an_open_function_call_is_closed(recordings):
     """A recorded function call without a result goes back with one that says that it is not known."""
     lab = Lab(model="gpt-recorded", options={"store": False}, rules=Rules(), recordings=recordings)
     lab.plan({"recording": "tool-search-hosted"}, {"text": "Yes."})
     assert (await lab.cold_turn("first")).error is None
     assert (await lab.cold_turn("second")).error is None
-    given = [item["type"] for item in lab.service.request_log.entries[0]["output"]]
-    assert [item["type"] for item in lab.inputs[1][1:-1]] == [*given, "function_call_output"]
+    item_types = [item["type"] for item in lab.service.request_log.entries[0]["output"]]
+    assert [item["type"] for item in lab.inputs[1][1:-1]] == [*item_types, "function_call_output"]
     assert lab.inputs[1][-2] | {"output": ""} == {
         "type": "function_call_output",
         "call_id": lab.inputs[1][-3]["call_id"],

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from agent_framework import tool
 
 from durable_agent_host.redaction import redact_personal_data
 from durable_agent_host.turn.turn_redactor import Redactor
@@ -20,12 +21,13 @@ STEPS = (
 )
 
 
-def look_up(word: str) -> str:
+@tool(name="look_up")
+def find_word(word: str) -> str:
     """Look a word up."""
     return f"{word}: found by {SECRETS['result']}"
 
 
-def found(text: str) -> set[str]:
+def find_secrets(text: str) -> set[str]:
     """Name the secrets in a text."""
     return {where for where, secret in SECRETS.items() if secret in text}
 
@@ -33,12 +35,12 @@ def found(text: str) -> set[str]:
 @pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini", "chat"])
 async def test_a_redacted_conversation_is_accepted(kind: str):
     """The running turn has everything; nothing of it is stored, and the services refuse nothing of what is left."""
-    lab = ProviderLab(tools=[look_up], redactor=Redactor(redact_personal_data))
+    lab = ProviderLab(tools=[find_word], redactor=Redactor(redact_personal_data))
     lab.plan(*({"items": list(items)} for items in STEPS))
     outcome = await lab.cold_turn(kind, f"Find {SECRETS['message']}")
     assert (outcome.status, outcome.error, lab.refusals) == ("completed", None, [])
-    assert found(json.dumps(lab.bodies)) >= {"message", "arguments", "result"}
-    assert found(lab.document) == set()
+    assert find_secrets(json.dumps(lab.bodies)) >= {"message", "arguments", "result"}
+    assert find_secrets(lab.document) == set()
     assert "[redacted]" in lab.document
     for text in ("And now?", "And then?"):
         before = len(lab.bodies)
@@ -46,5 +48,5 @@ async def test_a_redacted_conversation_is_accepted(kind: str):
         outcome = await lab.cold_turn(kind, text)
         assert (outcome.status, outcome.error, lab.refusals) == ("completed", None, [])
         sent = json.dumps(lab.bodies[before:])
-        assert found(sent) == set()
+        assert find_secrets(sent) == set()
         assert "found by [redacted]" in sent

@@ -1,15 +1,17 @@
-"""A service that cannot read the signatures of thoughts any more: the session goes on without them."""
+"""A service that can no longer read the signatures of thoughts: the session continues without them."""
 
 import json
 import re
 
 import pytest
+from agent_framework import tool
 
 from durable_agent_host.turn_log.sqlite_log import SqliteTurnLog
 from tests.durable_agent_host.provider_lab import ProviderLab
 
 
-def look_up(word: str) -> str:
+@tool(name="look_up")
+def find_word(word: str) -> str:
     """Look a word up."""
     return f"{word}: found on page 7"
 
@@ -35,48 +37,48 @@ REFUSALS = [
 """Provider, and its words."""
 
 
-def seals(body):
+def signatures(body):
     """The signatures in a request."""
-    found = re.findall(r'"(?:signature|thoughtSignature)": "([^"]+)"', json.dumps(body))
-    return [one for one in found if one != "skip_thought_signature_validator"]
+    texts = re.findall(r'"(?:signature|thoughtSignature)": "([^"]+)"', json.dumps(body))
+    return [signature for signature in texts if signature != "skip_thought_signature_validator"]
 
 
-@pytest.mark.parametrize(("kind", "words"), REFUSALS)
-async def test_thoughts_that_were_refused_are_left_out_from_then_on(kind, words, caplog):
+@pytest.mark.parametrize(("kind", "message"), REFUSALS)
+async def test_rejected_thoughts_are_never_sent_again(kind, message, caplog):
     """One refused request; the record keeps them, and what the model thinks afterwards goes back to it."""
-    lab = ProviderLab(tools=[look_up])
-    lab.plan(call("amber"), DONE, refusal(words), call("birch"), DONE, DONE)
-    for number in range(3):
-        assert (await lab.cold_turn(kind, f"Question {number}")).status == "completed"
-    _, old, refused, again, after, last = map(seals, lab.bodies)
+    lab = ProviderLab(tools=[find_word])
+    lab.plan(call("amber"), DONE, refusal(message), call("birch"), DONE, DONE)
+    for index in range(3):
+        assert (await lab.cold_turn(kind, f"Question {index}")).status == "completed"
+    _, old, before, again, after, last = map(signatures, lab.bodies)
     assert old
-    assert refused[: len(old)] == old
+    assert before[: len(old)] == old
     assert again == []
     assert after
-    assert not set(after) & set(refused)
+    assert not set(after) & set(before)
     assert last[: len(after)] == after
-    assert not set(last) & set(refused)
-    assert all(seal in lab.document for seal in {*refused, *last})
-    [said] = [one.getMessage() for one in caplog.records if "can no longer use" in one.getMessage()]
-    assert "can no longer use the reasoning" in said
+    assert not set(last) & set(before)
+    assert all(signature in lab.document for signature in {*before, *last})
+    [log_text] = [record.getMessage() for record in caplog.records if "can no longer use" in record.getMessage()]
+    assert "can no longer use the reasoning" in log_text
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "gemini"])
-async def test_thoughts_that_are_refused_within_a_turn_are_left_out(kind, tmp_path):
+async def test_thoughts_rejected_within_a_turn_are_omitted(kind, tmp_path):
     """The tools' results go on without them, as the service takes that: with thinking off, or with its own word."""
-    lab = ProviderLab(tools=[look_up])
+    lab = ProviderLab(tools=[find_word])
     lab.plan(call("amber"), refusal(dict(REFUSALS)[kind]), call("birch"), DONE, DONE)
     log = SqliteTurnLog(tmp_path / "log.db")
     try:
-        for number in range(2):
-            assert (await lab.cold_turn(kind, f"Question {number}", lambda: log)).status == "completed"
+        for index in range(2):
+            assert (await lab.cold_turn(kind, f"Question {index}", lambda: log)).status == "completed"
     finally:
         await log.close()
-    _, refused, again, after, last = map(seals, lab.bodies)
-    assert refused
+    _, before, again, after, last = map(signatures, lab.bodies)
+    assert before
     assert again == []
     assert after
-    assert not set(after) & set(refused)
+    assert not set(after) & set(before)
     assert last[: len(after)] == after
-    assert not set(last) & set(refused)
+    assert not set(last) & set(before)
     assert all(json.dumps(body).count("amber: found on page 7") == 1 for body in lab.bodies[1:])

@@ -55,7 +55,7 @@ OF_THE_HOST = {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "functions_host.web.body_lim
 CONNECTIONS = "functions_host/web/test_connection_limits.py"
 SMALL = "functions_host/web/test_small_limits.py"
 LIMITS = "durable_agent_host/test_scenarios_limits.py"
-ANSWERS = "durable_agent_host/test_scenarios_odd_answers.py"
+ANSWERS = "durable_agent_host/test_scenarios_odd_responses.py"
 MODELS = "durable_agent_host/test_scenarios_bounded_model.py"
 SENT = f"{LIMITS}::test_what_is_sent_is_taken_up_to_its_limit"
 SCHEMAS = "durable_agent_host/turn/test_answer_schema.py"
@@ -63,7 +63,7 @@ TRIED = {
     "`response_format` of a turn": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_refused",
     "objects in a `response_format`": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_refused",
     "time to check an answer against its `response_format`": (
-        "durable_agent_host/test_scenarios_turns.py::test_a_schema_that_takes_for_ever_holds_nobody_else_up"
+        "durable_agent_host/test_scenarios_turns.py::test_an_expensive_schema_does_not_block_other_turns"
     ),
     "body of any request": f"{CONNECTIONS}::test_a_body_that_is_allowed_arrives",
     "URL of a request": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
@@ -92,9 +92,7 @@ TRIED = {
     ),
     "`options` of a turn": SENT,
     "uploads of a session that no message has used": f"{LIMITS}::test_a_session_holds_so_many_uploads",
-    "waiting turns of a session": (
-        "durable_agent_host/test_scenarios_turns.py::test_a_full_queue_says_when_to_come_back"
-    ),
+    "waiting turns of a session": ("durable_agent_host/test_scenarios_turns.py::test_a_full_queue_has_a_retry_after"),
     "requests of one kind, of those that list or read sessions, turns and files, that work at once for one principal, "
     "per process": (
         "durable_agent_host/http/test_rates.py::test_few_requests_of_a_kind_work_at_once_and_others_wait_in_order"
@@ -133,16 +131,12 @@ TRIED = {
         "durable_agent_host/test_scenarios_hostile_model.py::test_a_stream_without_an_end_ends_with_the_turn_s_time"
     ),
     "model calls of a turn, sub-agents' included": f"{MODELS}::test_a_loop_of_calls_ends_with_the_calls_of_a_turn",
-    "pauses of a model in one answer": (
-        "durable_agent_host/test_wire_anthropic.py::test_a_model_that_pauses_for_ever_is_told_of"
-    ),
+    "pauses of a model in one answer": ("durable_agent_host/test_wire_anthropic.py::test_endless_pauses_fail_the_turn"),
     "tool calls of one answer": f"{MODELS}::test_hundreds_of_calls_at_once_run_no_tool",
     "arguments of a tool call": f"{MODELS}::test_gigantic_arguments_run_no_tool",
-    "levels of JSON in the arguments of a tool call": (
-        f"{ANSWERS}::test_arguments_of_many_levels_leave_the_conversation_whole"
-    ),
+    "levels of JSON in the arguments of a tool call": (f"{ANSWERS}::test_deep_arguments_leave_the_conversation_intact"),
     "levels of JSON in an answer of a model, other than in texts": (
-        f"{ANSWERS}::test_arguments_that_are_no_text_and_have_no_room_fail_the_turn"
+        f"{ANSWERS}::test_structured_arguments_over_the_depth_limit_fail_the_turn"
     ),
     "result of a tool call": f"{MODELS}::test_a_gigantic_result_is_not_for_the_model",
 }

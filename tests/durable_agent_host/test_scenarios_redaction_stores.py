@@ -18,16 +18,16 @@ from tests.durable_agent_host.stored import stored
 from tests.durable_agent_host.test_scenarios_mcp import call
 from tests.durable_agent_host.test_scenarios_redaction import (
     APP,
-    ASKED,
-    HEARD,
     MASK,
-    SAID,
+    MESSAGE,
+    MODEL_SECRETS,
+    SECRETS,
     SPOKEN,
     leaks,
+    read_views,
+    run_streamed,
     sent,
-    shown,
-    streamed,
-    wait_until_forgotten,
+    wait_until_cleaned,
 )
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.kit_histories import Notebook
@@ -43,7 +43,7 @@ SCHEMA = {
 }
 
 
-def kept_in(kind: str, env: dict[str, str]) -> bytes:
+def read_store(kind: str, env: dict[str, str]) -> bytes:
     """Read all that Redis or the storage account holds now."""
     if kind == "redis":
         with contextlib.closing(Redis.from_url(env["DURABLE_AGENT_HOST_TURN_LOG"])) as client:
@@ -52,34 +52,34 @@ def kept_in(kind: str, env: dict[str, str]) -> bytes:
             ]
         return "\n".join(map(str, entries)).encode()
     with BlobServiceClient.from_connection_string(env["AzureWebJobsStorage"]) as service:
-        found = []
+        blobs = []
         for container in service.list_containers():
             client = service.get_container_client(container.name)
-            found += [client.download_blob(name).readall() for name in client.list_blob_names()]
-    return b"\n".join(found)
+            blobs += [client.download_blob(name).readall() for name in client.list_blob_names()]
+    return b"\n".join(blobs)
 
 
 @pytest.mark.parametrize("kind", ["redis", "blob"])
 def test_other_stores_and_traces_keep_nothing(
     practice_model: PracticeModel, model: PracticeModel, tmp_path: Path, kind
 ):
-    """A turn log elsewhere has what is said until the turn has ended; traces and events say it redacted."""
+    """A turn log in another store has the texts until the turn has ended; traces and events are redacted."""
     files, session = tmp_path / "files", uuid4().hex
-    told = {"LEDGER": str(tmp_path / "ledger"), "HOLDER": SAID["holder"], "IN_ERROR": SAID["error"]}
+    settings = {"LEDGER": str(tmp_path / "ledger"), "HOLDER": SECRETS["holder"], "IN_ERROR": SECRETS["error"]}
     (tmp_path / "service").mkdir()
     with Receiver() as receiver, turn_log_of(kind, tmp_path / "service") as env:
-        told |= receiver.environment(ENABLE_SENSITIVE_DATA="true", FILES=str(files)) | env
-        told |= {"DURABLE_AGENT_HOST_SEGMENTS": "blob"} if kind == "blob" else {}
-        with hosted(tmp_path / "data", practice_model, app=APP, **told) as host:
+        settings |= receiver.environment(ENABLE_SENSITIVE_DATA="true", FILES=str(files)) | env
+        settings |= {"DURABLE_AGENT_HOST_SEGMENTS": "blob"} if kind == "blob" else {}
+        with hosted(tmp_path / "data", practice_model, app=APP, **settings) as host:
             model.plan(*SPOKEN)
-            reader, events = streamed(host, "Teller", ASKED, session)
+            reader, events = run_streamed(host, "Teller", MESSAGE, session)
             assert reader.last is not None
             assert reader.names()[-1] == "turn.completed"
-            assert set(leaks(kept_in(kind, env))) >= {"arguments", "holder", "answer"}, "the search finds nothing"
+            assert set(leaks(read_store(kind, env))) >= {"arguments", "holder", "answer"}, "the search finds nothing"
             check_history(host, model, files)
-            wait_until_forgotten(host)
-            assert leaks(kept_in(kind, env)) == []
-            assert leaks(events + shown(host, "Teller", session)) == []
+            wait_until_cleaned(host)
+            assert leaks(read_store(kind, env)) == []
+            assert leaks(events + read_views(host, "Teller", session)) == []
             turn_id = reader.last.data["turn_id"]
             wait_until(lambda: any(span.name == "session commit" for span in receiver.spans(turn_id)))
             spans = "\n".join(map(str, receiver.spans(turn_id)))
@@ -96,10 +96,10 @@ def check_history(host: AgentHost, model: PracticeModel, files: Path) -> None:
     model.forget()
     model.plan(*SPOKEN, {"text": "Fine."})
     session = uuid4().hex
-    assert host.run("Filed", {"message": ASKED, "session_id": session}).status_code == 200
+    assert host.run("Filed", {"message": MESSAGE, "session_id": session}).status_code == 200
     assert set(leaks(sent(model))) >= {"message", "holder", "arguments"}
     assert f"The file says {MASK}." in stored(files).decode()
-    assert leaks(stored(files) + shown(host, "Filed", session)) == []
+    assert leaks(stored(files) + read_views(host, "Filed", session)) == []
     model.forget()
     model.plan({"text": "Fine."})
     assert host.run("Filed", {"message": "And now?", "session_id": session}).status_code == 200
@@ -109,8 +109,8 @@ def check_history(host: AgentHost, model: PracticeModel, files: Path) -> None:
 @pytest.fixture(scope="module")
 def _host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     folder = tmp_path_factory.mktemp("redaction-places")
-    told = {"LEDGER": str(folder / "ledger"), "HOLDER": SAID["holder"], "IN_ERROR": SAID["error"]}
-    with hosted(folder / "data", practice_model, app=APP, **told) as running:
+    settings = {"LEDGER": str(folder / "ledger"), "HOLDER": SECRETS["holder"], "IN_ERROR": SECRETS["error"]}
+    with hosted(folder / "data", practice_model, app=APP, **settings) as running:
         yield running
 
 
@@ -122,33 +122,33 @@ def host(_host: AgentHost, model: PracticeModel) -> AgentHost:
 
 def test_mcp_clients_get_it_redacted(host: AgentHost, model: PracticeModel):
     """The result of a tool call, and the problem of one that fails, say what is kept."""
-    model.plan(*SPOKEN, {"error": {"status": 400, "code": "bad", "message": f"{SAID['model error']} is not known"}})
-    results = [call(host, "Teller", query=ASKED, sessionId=(session := uuid4().hex)) for _ in range(2)]
+    model.plan(*SPOKEN, {"error": {"status": 400, "code": "bad", "message": f"{SECRETS['model error']} is not known"}})
+    results = [call(host, "Teller", query=MESSAGE, sessionId=(session := uuid4().hex)) for _ in range(2)]
     assert f"It is {MASK}, says {MASK}" in results[0]["content"][0]["text"]
     assert results[1]["isError"] is True
-    assert leaks(json.dumps(results).encode() + shown(host, "Teller", session)) == []
-    assert set(leaks(sent(model))) >= HEARD - {"answer", "citation", "logs"}
+    assert leaks(json.dumps(results).encode() + read_views(host, "Teller", session)) == []
+    assert set(leaks(sent(model))) >= MODEL_SECRETS - {"answer", "citation", "logs"}
 
 
-def test_structured_answers_and_forks_are_redacted(host: AgentHost, model: PracticeModel):
-    """A value says what its text says; a fork has the redacted conversation, and so has its model."""
-    model.plan({"text": json.dumps({"mail": SAID["answer"]})})
-    asked = {"message": ASKED, "session_id": (session := uuid4().hex), "response_format": SCHEMA}
-    answer = host.run("Teller", asked)
-    assert (answer.status_code, answer.json()["value"]) == (200, {"mail": MASK})
+def test_structured_responses_and_forks_are_redacted(host: AgentHost, model: PracticeModel):
+    """A structured value is redacted like its text; a fork and its model get the redacted conversation."""
+    model.plan({"text": json.dumps({"mail": SECRETS["answer"]})})
+    body = {"message": MESSAGE, "session_id": (session := uuid4().hex), "response_format": SCHEMA}
+    response = host.run("Teller", body)
+    assert (response.status_code, response.json()["value"]) == (200, {"mail": MASK})
     fork = host.post(f"/agents/Teller/sessions/{session}/fork", b"{}")
     assert fork.ok, fork.text
-    forked = fork.json()["session_id"]
+    fork_id = fork.json()["session_id"]
     model.forget()
     model.plan({"text": "Fine."})
-    again = host.run("Teller", {"message": "And now?", "session_id": forked})
+    again = host.run("Teller", {"message": "And now?", "session_id": fork_id})
     assert again.status_code == 200
-    assert leaks(answer.content + fork.content + again.content + shown(host, "Teller", forked)) == []
+    assert leaks(response.content + fork.content + again.content + read_views(host, "Teller", fork_id)) == []
     assert leaks(sent(model)) == []
     assert MASK.encode() in sent(model)
 
 
-def test_a_provider_that_saves_each_message_at_once_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_provider_that_saves_each_message_immediately_is_rejected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """It would be given what is not to be kept, so such an agent is not hosted with redaction."""
     monkeypatch.setenv("OPENAI_API_KEY", "practice")
     monkeypatch.setenv("OPENAI_MODEL", "practice")

@@ -13,9 +13,9 @@ def test_a_deleted_data_folder_is_a_503_at_once(practice_model: PracticeModel, t
         agent = host.get("/agents").json()["agents"][0]["name"]
         assert host.run(agent, {"message": "Hello", "session_id": "kept"}).ok
         shutil.rmtree(data)
-        answer = host.run(agent, {"message": "Hello again", "session_id": "kept"})
-        assert (answer.status_code, answer.headers.get("Retry-After")) == (503, "5"), answer.text
-        detail = answer.json()["detail"]  # the log is looked at first, unless it was writable less than a second ago
+        response = host.run(agent, {"message": "Hello again", "session_id": "kept"})
+        assert (response.status_code, response.headers.get("Retry-After")) == (503, "5"), response.text
+        detail = response.json()["detail"]  # the log is looked at first, unless it was writable less than a second ago
         assert "durable store" in detail or "turn log" in detail
         assert host.get(f"/agents/{agent}/sessions/kept").status_code in {500, 503}
         assert host.get("/health").status_code == 503
