@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, beginning, for_ever
-from tests.durable_agent_host.hostile_model import HostileModel, Send, hostile_model, pieces
+from tests.durable_agent_host.hostile_model import HostileModel, Send, hostile_model, parts_stream
 from tests.kit import AgentHost, hosted
 
 BOUNDS = {
@@ -52,4 +52,4 @@ def bounded_host(folder: Path, model: HostileModel, effects: Path, **more: str) 
 
 def endless(client: str, part: bytes) -> Send:
     """Write a stream that goes on with the same part for ever."""
-    return pieces(chain([beginning(client)], for_ever(part)))
+    return parts_stream(chain([beginning(client)], for_ever(part)))

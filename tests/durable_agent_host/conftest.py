@@ -113,5 +113,5 @@ def lives(model: PracticeModel, tmp_path: Path) -> Iterator[Callable[..., Lives]
         return started[-1]
 
     yield start
-    for one in started:
-        one.host.kill()
+    for life in started:
+        life.host.kill()

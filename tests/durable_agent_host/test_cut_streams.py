@@ -23,12 +23,12 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.providers.registry import provider_for
-from tests.durable_agent_host.bad_ends import BAD_ENDS, WHOLE, left_open
+from tests.durable_agent_host.bad_ends import CONNECTION_CLOSES, COMPLETE_STREAMS, keep_open
 from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
-    answer,
+    http_response,
     chat_chunk,
     events,
     hostile_model,
@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*is discouraged:DeprecationWarning"),  # Google's SDK subclasses aiohttp's
 ]
-NO_MORE = answer(b'{"error": {"message": "no more", "type": "invalid_request_error"}}', status=400)
+NO_MORE = http_response(b'{"error": {"message": "no more", "type": "invalid_request_error"}}', status=400)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def play(model: HostileModel, kind: str, *scripts: bytes | Send) -> TurnOutcome:
 def recorded(kind: str, folder: Path) -> list[bytes]:
     """Read the events of a recording as they were on the wire."""
     lines = [json.loads(line) for line in folder.read_text().splitlines()]
-    return [events(line["data"], named=kind != "gemini") for line in lines]
+    return [events(line["data"], with_names=kind != "gemini") for line in lines]
 
 
 def streams(kind: str) -> list[Path]:
@@ -172,7 +172,7 @@ def test_a_stream_of_chat_completions_that_says_it_failed_is_asked_for_again(mod
 
 def refused(status: int, body: Any, **headers: str) -> bytes:
     """Write a refusal."""
-    return answer(json.dumps(body).encode(), status=status, **headers)
+    return http_response(json.dumps(body).encode(), status=status, **headers)
 
 
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
@@ -235,14 +235,14 @@ AT_ONCE = {"trailing bytes", "broken chunk", "broken gzip"}
 """aiohttp, which Google's and Azure's SDKs use, gives nothing of what arrives in one piece with such an end."""
 
 
-@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize("kind", COMPLETE_STREAMS)
 def test_a_complete_answer_counts_however_its_connection_ends(model: HostileModel, kind: str):
     """It is not asked for again, and its tokens are counted once, as those of an answer that ends well."""
     model.by_path = AGENTS_ROUTES if kind == "agents" else {}
     try:
-        expected = play(model, kind, stream(WHOLE[kind]))
-        for name in BAD_ENDS.keys() - (AT_ONCE if kind in {"gemini", "agents"} else set()):
-            outcome = play(model, kind, BAD_ENDS[name](WHOLE[kind]))
+        expected = play(model, kind, stream(COMPLETE_STREAMS[kind]))
+        for name in CONNECTION_CLOSES.keys() - (AT_ONCE if kind in {"gemini", "agents"} else set()):
+            outcome = play(model, kind, CONNECTION_CLOSES[name](COMPLETE_STREAMS[kind]))
             assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), (name, outcome.error)
             found = (outcome.usage, outcome.entries[1]["messages"])
             assert found == (expected.usage, expected.entries[1]["messages"]), name
@@ -253,11 +253,11 @@ def test_a_complete_answer_counts_however_its_connection_ends(model: HostileMode
 @pytest.mark.parametrize("kind", ["openai-responses", "completions", "anthropic", "gemini"])
 def test_an_answer_that_is_cut_before_its_end_is_asked_for_again(model: HostileModel, kind: str):
     """A connection that fails before the last event leaves no answer, even if all of the text has come."""
-    whole = stream(WHOLE[kind])
-    parts = WHOLE[kind].split(b"\n\n")
+    whole = stream(COMPLETE_STREAMS[kind])
+    parts = COMPLETE_STREAMS[kind].split(b"\n\n")
     end = -4 if kind == "completions" else -2
     for name in ("longer length", "no last chunk", "reset", "broken flushed gzip"):
-        outcome = play(model, kind, BAD_ENDS[name](b"\n\n".join([*parts[:end], b""])), whole)
+        outcome = play(model, kind, CONNECTION_CLOSES[name](b"\n\n".join([*parts[:end], b""])), whole)
         assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), (name, outcome.error)
 
 
@@ -268,17 +268,17 @@ def test_a_complete_answer_is_not_kept_waiting_by_an_open_connection():
         with hostile_model() as server:
             server.by_path = AGENTS_ROUTES if kind == "agents" else {}
             closed = threading.Event()
-            outcome = play(server, kind, left_open(WHOLE[kind], closed))
+            outcome = play(server, kind, keep_open(COMPLETE_STREAMS[kind], closed))
             return kind, outcome.text, bool(outcome.usage), len(server.received), closed.wait(10)
 
-    with ThreadPoolExecutor(len(WHOLE)) as threads:
-        assert list(threads.map(turn, WHOLE)) == [(kind, "Hi", True, 1, True) for kind in WHOLE]
+    with ThreadPoolExecutor(len(COMPLETE_STREAMS)) as threads:
+        assert list(threads.map(turn, COMPLETE_STREAMS)) == [(kind, "Hi", True, 1, True) for kind in COMPLETE_STREAMS]
 
 
 NO_HTTP: dict[str, Callable[[bytes], bytes | Send]] = {
     "status line": lambda _: b"GARBAGE\r\n\r\n",
     "header": lambda _: b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
-    "chunk": BAD_ENDS["broken chunk"],
+    "chunk": CONNECTION_CLOSES["broken chunk"],
 }
 """What is no HTTP, before an answer and in its middle."""
 
@@ -286,7 +286,7 @@ NO_HTTP: dict[str, Callable[[bytes], bytes | Send]] = {
 @pytest.mark.parametrize("kind", ["openai-responses", "completions", "anthropic", "gemini"])
 def test_a_connection_that_breaks_http_is_asked_again(model: HostileModel, kind: str):
     """It is a broken connection and no refusal, whatever status the SDK's error has."""
-    whole = WHOLE[kind]
+    whole = COMPLETE_STREAMS[kind]
     for name, broken in NO_HTTP.items():
         outcome = play(model, kind, broken(whole[: whole.index(b"\n\n") + 2]), stream(whole))
         assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), (name, outcome.error)

@@ -70,7 +70,7 @@ async def test_no_block_of_a_provider_keeps_another_from_going_on(first):
         lab.plan({"items": list(items)})
         outcome = await lab.cold_turn(first, f"Question {number}")
         assert outcome.status == "completed"
-        lab.forget_refusals()
+        lab.clear_refusals()
     before = lab.session
     for second in [kind for kind in KINDS if kind != first]:
         lab.session = before
@@ -89,7 +89,7 @@ async def test_what_an_unfinished_move_has_changed_is_nothing(first, second):
     outcome = await lab.cold_turn(second, "Go on elsewhere")
     assert outcome.status == "failed"
     assert _entries(lab.document) == _entries(before)
-    lab.forget_refusals()
+    lab.clear_refusals()
     await turn(lab, first, "And here again")
 
 

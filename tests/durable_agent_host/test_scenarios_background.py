@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import requests
 
-from tests.durable_agent_host.hostile_model import HostileModel, answer, events, hostile_model, response_events, stream
+from tests.durable_agent_host.hostile_model import HostileModel, http_response, events, hostile_model, response_events, stream
 from tests.kit import Lives
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "providers"
 SPOKEN = response_events("Hello.", "resp_bg")
 WHOLE = stream(events(*SPOKEN))
-GONE = answer(b'{"error": {"message": "Response with id \'resp_bg\' not found.", "code": null}}', status=404)
+GONE = http_response(b'{"error": {"message": "Response with id \'resp_bg\' not found.", "code": null}}', status=404)
 
 
 def refusal(message: str) -> bytes:
     """A refusal of the request, in the service's form."""
     told = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
-    return answer(json.dumps({"error": told}).encode(), status=400)
+    return http_response(json.dumps({"error": told}).encode(), status=400)
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +97,8 @@ def test_an_answer_that_is_too_old_to_be_streamed_is_retrieved_whole(lives: Live
     model.play(
         stream(events(*SPOKEN[:4])),
         refusal("This response can no longer be streamed because it is more than 5 minutes old."),
-        answer(json.dumps(whole | {"status": "in_progress", "output": []}).encode()),
-        answer(json.dumps(whole).encode()),
+        http_response(json.dumps(whole | {"status": "in_progress", "output": []}).encode()),
+        http_response(json.dumps(whole).encode()),
         WHOLE,
     )
     assert lives.host.run("Background", "Hi", session_id="old").text == "Hello."

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.bad_ends import BAD_ENDS, WHOLE
+from tests.durable_agent_host.bad_ends import CONNECTION_CLOSES, COMPLETE_STREAMS
 from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
-from tests.durable_agent_host.hostile_answers import beginning, calling, for_ever, silence, words
+from tests.durable_agent_host.hostile_answers import beginning, tool_call_stream, for_ever, silence, text_event
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
-    answer,
+    http_response,
     chat_chunk,
     events,
-    pieces,
+    parts_stream,
     stream,
 )
 from tests.kit import AgentHost
@@ -31,10 +31,10 @@ def whole(*calls: tuple[str, str]) -> bytes:
     message = {"role": "assistant", "content": None, "tool_calls": asked}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     said = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    return answer(json.dumps(said).encode())
+    return http_response(json.dumps(said).encode())
 
 
-ASKS = stream(calling("Completions", [("call_outer", '{"task": "Talk."}')]))
+ASKS = stream(tool_call_stream("Completions", [("call_outer", '{"task": "Talk."}')]))
 AGENTS = (
     *((f"Over{client}", client, (ASKS,)) for client in CLIENTS),
     *((f"Team{client}", client, ()) for client in CLIENTS),
@@ -53,25 +53,25 @@ CALL = ("call_1", '{"words": 1}')
 LONG = json.dumps({"words": 1, "more": "x" * 30_000})
 BOMB = gzip.compress(b"\n\n" * 10_000_000)
 MISBEHAVIOURS: dict[str, tuple[Callable[[str], bytes | Send], str]] = {
-    "words": (lambda client: endless(client, words(client, "more " * 100) * 20), "MAX_ANSWER_BYTES"),
+    "words": (lambda client: endless(client, text_event(client, "more " * 100) * 20), "MAX_ANSWER_BYTES"),
     "silence": (lambda client: endless(client, silence(client) * 500), "MAX_ANSWER_BYTES"),
     "a line": (
-        lambda client: pieces(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))),
+        lambda client: parts_stream(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))),
         "MAX_LINE_BYTES",
     ),
     "a bomb": (lambda _: stream(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
     "calls at once": (
-        lambda client: stream(calling(client, [(f"call_{number}", CALL[1]) for number in range(100)])),
+        lambda client: stream(tool_call_stream(client, [(f"call_{number}", CALL[1]) for number in range(100)])),
         "MAX_CALLS_AT_ONCE",
     ),
-    "arguments": (lambda client: stream(calling(client, [("call_1", LONG)])), "MAX_ARGUMENT_BYTES"),
-    "a loop": (lambda client: stream(calling(client, [CALL])), "MAX_MODEL_CALLS"),
+    "arguments": (lambda client: stream(tool_call_stream(client, [("call_1", LONG)])), "MAX_ARGUMENT_BYTES"),
+    "a loop": (lambda client: stream(tool_call_stream(client, [CALL])), "MAX_MODEL_CALLS"),
 }
 
 
 WHOLE_ANSWERS = {
-    "spaces": (answer(b" " * 1_000_000), "MAX_ANSWER_BYTES"),
-    "a bomb": (answer(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
+    "spaces": (http_response(b" " * 1_000_000), "MAX_ANSWER_BYTES"),
+    "a bomb": (http_response(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
     "calls at once": (whole(*((f"call_{number}", CALL[1]) for number in range(100))), "MAX_CALLS_AT_ONCE"),
     "arguments": (whole(("call_1", LONG)), "MAX_ARGUMENT_BYTES"),
     "a loop": (whole(CALL), "MAX_MODEL_CALLS"),
@@ -203,7 +203,7 @@ def check_ends(  # noqa: PLR0917 - one turn
 def test_an_agent_within_an_agent_is_asked_again_by_its_sdk(host: AgentHost, model: HostileModel):
     """What is no bound is as without this host: the SDK makes a refused request again."""
     spoken = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
-    busy = answer(b'{"error": {"message": "busy"}}', status=503, retry_after_ms="1")
+    busy = http_response(b'{"error": {"message": "busy"}}', status=503, retry_after_ms="1")
     model.play(ASKS, busy, fallback=spoken)
     assert host.run("OverCompletions", {"message": "Good morning"}).status_code == 200
     assert len(model.received) == 4
@@ -212,10 +212,10 @@ def test_an_agent_within_an_agent_is_asked_again_by_its_sdk(host: AgentHost, mod
 @pytest.mark.parametrize(
     ("agent", "before", "whole_answer"),
     [
-        ("OverResponses", ASKS, WHOLE["openai-responses"]),
-        ("OverClaude", ASKS, WHOLE["anthropic"]),
-        ("OverGemini", ASKS, WHOLE["gemini"]),
-        ("OverAgents", ASKS, WHOLE["agents"]),
+        ("OverResponses", ASKS, COMPLETE_STREAMS["openai-responses"]),
+        ("OverClaude", ASKS, COMPLETE_STREAMS["anthropic"]),
+        ("OverGemini", ASKS, COMPLETE_STREAMS["gemini"]),
+        ("OverAgents", ASKS, COMPLETE_STREAMS["agents"]),
     ],
 )
 def test_a_complete_answer_within_an_agent_counts_however_its_connection_ends(
@@ -223,7 +223,7 @@ def test_a_complete_answer_within_an_agent_counts_however_its_connection_ends(
 ):
     """The answer is the tool's result, and no model is asked twice."""
     for end in ("longer length", "no last chunk", "reset"):
-        model.play(before, BAD_ENDS[end](whole_answer), fallback=stream(WHOLE["completions"]))
+        model.play(before, CONNECTION_CLOSES[end](whole_answer), fallback=stream(COMPLETE_STREAMS["completions"]))
         reply = host.run(agent, {"message": "Go"})
         assert (reply.status_code, len(model.received)) == (200, 3), (end, reply.text)
         assert json.loads(model.received[-1].body)["messages"][-1]["content"] == "Hi"

@@ -11,12 +11,12 @@ import pytest
 import requests
 
 from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
-from tests.durable_agent_host.hostile_answers import beginning, calling, for_ever, silence, words
+from tests.durable_agent_host.hostile_answers import beginning, tool_call_stream, for_ever, silence, text_event
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     chat_chunk,
     events,
-    pieces,
+    parts_stream,
     stream,
 )
 from tests.kit import AgentHost
@@ -67,7 +67,7 @@ def test_a_stream_without_an_end_costs_the_bytes_of_an_answer(
 ):
     """Whether the stream says something or only gives signs of life, it is read up to the bound, and once."""
     model.play(
-        fallback=endless(client, words(client, "more " * 100) * 20 if part == "words" else silence(client) * 500)
+        fallback=endless(client, text_event(client, "more " * 100) * 20 if part == "words" else silence(client) * 500)
     )
     assert "MAX_ANSWER_BYTES" in failed(host, client)
     assert len(model.received) == 1
@@ -76,7 +76,7 @@ def test_a_stream_without_an_end_costs_the_bytes_of_an_answer(
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_line_without_an_end_costs_the_bytes_of_a_line(host: AgentHost, model: HostileModel, client: str):
     """A line is held together up to its bound."""
-    model.play(fallback=pieces(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))))
+    model.play(fallback=parts_stream(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))))
     assert "MAX_LINE_BYTES" in failed(host, client)
 
 
@@ -110,7 +110,7 @@ def check_readers(host: AgentHost, turn: str) -> None:
 
 def drip(write: Callable[[bytes], None]) -> None:
     """Give a sign of life now and then."""
-    pieces(for_ever(b"\n\n", 0.05))(write)
+    parts_stream(for_ever(b"\n\n", 0.05))(write)
 
 
 def begin(host: AgentHost, client: str) -> str:
@@ -139,7 +139,7 @@ def test_a_stream_that_drips_ends_with_the_time_of_an_answer(model: HostileModel
 @pytest.mark.parametrize("client", CLIENTS)
 def test_hundreds_of_calls_at_once_run_no_tool(host: AgentHost, model: HostileModel, effects: Path, client: str):
     """An answer with more calls than the bound fails its turn before the first of them runs."""
-    model.play(fallback=stream(calling(client, [(f"call_{number}", '{"words": 1}') for number in range(200)])))
+    model.play(fallback=stream(tool_call_stream(client, [(f"call_{number}", '{"words": 1}') for number in range(200)])))
     assert "asked for 200 tool calls" in failed(host, client)
     assert effects.read_text() == ""
 
@@ -148,7 +148,7 @@ def test_hundreds_of_calls_at_once_run_no_tool(host: AgentHost, model: HostileMo
 def test_gigantic_arguments_run_no_tool(host: AgentHost, model: HostileModel, effects: Path, client: str):
     """A call whose arguments are longer than the bound fails its turn before it runs."""
     arguments = json.dumps({"words": 1, "more": "x" * 30_000})
-    model.play(fallback=stream(calling(client, [("call_1", arguments)])))
+    model.play(fallback=stream(tool_call_stream(client, [("call_1", arguments)])))
     assert "MAX_ARGUMENT_BYTES" in failed(host, client)
     assert effects.read_text() == ""
 
@@ -158,7 +158,7 @@ def test_a_loop_of_calls_ends_with_the_calls_of_a_turn(
     host: AgentHost, model: HostileModel, effects: Path, client: str
 ):
     """A model that asks for its tool again and again gets the bound's number of calls."""
-    model.play(fallback=stream(calling(client, [("call_1", '{"words": 1}')])))
+    model.play(fallback=stream(tool_call_stream(client, [("call_1", '{"words": 1}')])))
     assert "MAX_MODEL_CALLS" in failed(host, client)
     assert len(effects.read_text().split()) == BOUNDS["MODEL_CALLS"]
 
@@ -166,7 +166,7 @@ def test_a_loop_of_calls_ends_with_the_calls_of_a_turn(
 @pytest.mark.parametrize("client", CLIENTS)
 def test_all_answers_of_a_turn_count(host: AgentHost, model: HostileModel, effects: Path, client: str):
     """Answers that are each within the bound pass that of the turn together."""
-    sent = silence(client) * (200_000 // len(silence(client))) + calling(client, [("call_1", '{"words": 1}')])
+    sent = silence(client) * (200_000 // len(silence(client))) + tool_call_stream(client, [("call_1", '{"words": 1}')])
     model.play(fallback=stream(sent))
     assert "MAX_TURN_BYTES" in failed(host, client)
     assert effects.read_text().split() == ["said"] * 2
@@ -175,7 +175,7 @@ def test_all_answers_of_a_turn_count(host: AgentHost, model: HostileModel, effec
 def test_a_gigantic_result_is_not_for_the_model(host: AgentHost, model: HostileModel, effects: Path):
     """The tool has run once; the model is told that its result was too large, and goes on."""
     spoken = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
-    model.play(stream(calling("Completions", [("call_1", '{"words": 100000}')])), fallback=spoken)
+    model.play(stream(tool_call_stream("Completions", [("call_1", '{"words": 100000}')])), fallback=spoken)
     reply = host.run("Completions", {"message": "Say a lot", "session_id": "large-result"})
     assert reply.json()["response"] == "I see.", reply.text
     told = json.loads(model.received[-1].body)["messages"][-1]

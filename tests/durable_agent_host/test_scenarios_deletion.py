@@ -13,7 +13,7 @@ from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.turn_log.crash_points import UPKEEP_POINTS
 from tests.durable_agent_host.conftest import LAB, PEOPLE
-from tests.durable_agent_host.stored import bytes_of
+from tests.durable_agent_host.stored import read_file_bytes
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_fork_delete import delete, fork
 from tests.durable_agent_host.test_scenarios_retention import A_SECOND, RETENTION, maintain, maintained_until
@@ -27,7 +27,7 @@ WORD = "Hippopotamus"
 
 def files_with(data: Path, word: str) -> set[str]:
     """Name the files that say a word."""
-    return {path.name for path in data.rglob("*") if path.is_file() and word.encode() in bytes_of(path)}
+    return {path.name for path in data.rglob("*") if path.is_file() and word.encode() in read_file_bytes(path)}
 
 
 def instances(host: AgentHost) -> set[str]:

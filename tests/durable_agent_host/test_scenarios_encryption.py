@@ -17,7 +17,7 @@ import requests
 
 from durable_agent_host.turn_log.crash_points import KEY_POINTS
 from tests.contract.traces import text_in_blobs
-from tests.durable_agent_host.stored import bytes_of
+from tests.durable_agent_host.stored import read_file_bytes
 from tests.kit import AgentHost, PracticeModel, hosted, start_host
 from tests.kit_services import azurite, azurite_connection
 from tests.processes import StartError, wait_until
@@ -41,7 +41,7 @@ def found_in(folder: Path) -> list[str]:
     """Name the files of a folder that have a canary."""
     files = [file for file in folder.rglob("*") if file.is_file()]
     assert len(files) > 3
-    return [str(file) for file in files if any(canary in bytes_of(file) for canary in CANARIES)]
+    return [str(file) for file in files if any(canary in read_file_bytes(file) for canary in CANARIES)]
 
 
 def in_task_hub(host: AgentHost) -> str:

@@ -16,12 +16,12 @@ import requests
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
-    answer,
+    http_response,
     chat_chunk,
     events,
     hostile_model,
     messages_events,
-    pieces,
+    parts_stream,
     response_events,
     stream,
 )
@@ -44,10 +44,10 @@ WHOLE["Azure"] = WHOLE["Responses"]
 
 NO_ANSWER = {
     "nothing": stream(),
-    "a page": answer(b"<!doctype html><title>Sign in</title>", kind="text/html"),
+    "a page": http_response(b"<!doctype html><title>Sign in</title>", kind="text/html"),
     "a page as events": stream(b"<!doctype html>\n\n<title>Sign in</title>\n\n"),
-    "JSON of another shape": answer(b'{"status": "ok", "items": []}'),
-    "a list": answer(b"[]"),
+    "JSON of another shape": http_response(b'{"status": "ok", "items": []}'),
+    "a list": http_response(b"[]"),
     "events of another shape": stream(events({"status": "ok"})),
     "truncated JSON": stream(b'data: {"type": "response.cre\n\n'),
     "no content": b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n",
@@ -139,7 +139,7 @@ def test_the_conversation_stays_with_the_endpoint_that_the_app_has_named(
 ):
     """A redirect to another origin is an error: neither the words nor the key are sent there."""
     stranger.play(fallback=WHOLE[agent])
-    model.play(fallback=answer(b"", status=status, location=f"{stranger.url}/v1/steal?x=secret-in-url"))
+    model.play(fallback=http_response(b"", status=status, location=f"{stranger.url}/v1/steal?x=secret-in-url"))
     assert "redirects" in failed(host, agent, f"away-{status}")
     assert stranger.received == []
     assert len(model.received) == 1
@@ -148,7 +148,7 @@ def test_the_conversation_stays_with_the_endpoint_that_the_app_has_named(
 @pytest.mark.parametrize("agent", ["Responses", "Completions", "Claude"])
 def test_a_redirect_within_the_endpoint_is_followed(host: AgentHost, model: HostileModel, agent: str):
     """An endpoint may move its route: the request goes there as it was."""
-    model.play(answer(b"", status=308, location="/moved/here"), WHOLE[agent])
+    model.play(http_response(b"", status=308, location="/moved/here"), WHOLE[agent])
     assert host.run(agent, "Good morning", session_id="moved").text == "Hello."
     first, second = model.received
     assert second.path == "/moved/here"
@@ -158,7 +158,7 @@ def test_a_redirect_within_the_endpoint_is_followed(host: AgentHost, model: Host
 @pytest.mark.parametrize("agent", EVERY_CLIENT)
 def test_redirects_in_a_circle_are_not_followed_for_ever(host: AgentHost, model: HostileModel, agent: str):
     """The error says what to look at, and the call is not made again."""
-    model.play(fallback=answer(b"", status=307, location="/v1/loop"))
+    model.play(fallback=http_response(b"", status=307, location="/v1/loop"))
     assert "check" in failed(host, agent, "circle")
     assert len(model.received) <= 21
 
@@ -205,7 +205,7 @@ def test_a_stream_without_an_end_ends_with_the_turn_s_time(model: HostileModel, 
     """The turn fails when its time is over."""
     settings = {"MODEL_URL": model.url, "MODEL_KEY": KEY, "DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS": "3"}
     words = itertools.repeat(events(SPOKEN[3]) * 20)
-    model.play(pieces(slowly(itertools.chain([events(*SPOKEN[:3])], words))))
+    model.play(parts_stream(slowly(itertools.chain([events(*SPOKEN[:3])], words))))
     with hosted(tmp_path, None, app=APP, **settings) as host:
         started = host.run("Responses", {"message": "Talk", "session_id": "endless", "wait_for_response": False})
         url = f"{host.url}/api/agents/Responses/sessions/endless/turns/{started.headers['x-ms-turn-id']}"
@@ -245,7 +245,7 @@ def test_a_cancelled_turn_hangs_up_on_its_model(host: AgentHost, model: HostileM
 
 def until_gone(parts: Iterator[bytes], telling: threading.Event, hung_up: threading.Event) -> Send:
     """Stream parts until the client has gone; sets the one event after a few of them, and the other at the end."""
-    stream_of_parts = pieces(itertools.chain(itertools.islice(parts, 20), signalled(telling), parts))
+    stream_of_parts = parts_stream(itertools.chain(itertools.islice(parts, 20), signalled(telling), parts))
 
     def send(write: Callable[[bytes], None]) -> None:
         try:

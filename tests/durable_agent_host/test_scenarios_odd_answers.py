@@ -7,9 +7,9 @@ import pytest
 import requests
 
 from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
-from tests.durable_agent_host.hostile_answers import calling
+from tests.durable_agent_host.hostile_answers import tool_call_stream
 from tests.durable_agent_host.hostile_model import HostileModel, chat_chunk, events, stream
-from tests.durable_agent_host.service_rules import objection
+from tests.durable_agent_host.service_rules import find_violation
 from tests.durable_agent_host.test_scenarios_hostile_model import WHOLE
 from tests.kit import AgentHost
 
@@ -49,7 +49,7 @@ def said(host: AgentHost, agent: str, session: str, text: str = "Good morning") 
 def last_request(client: str, model: HostileModel) -> dict:
     """Give the last request, which the service accepts."""
     body = json.loads(model.received[-1].body)
-    assert objection(client, body) is None
+    assert find_violation(client, body) is None
     return body
 
 
@@ -73,7 +73,7 @@ def test_half_a_character_in_a_text_is_sent_back_as_the_replacement(host: AgentH
 @pytest.mark.parametrize("client", CLIENTS)
 def test_half_a_character_in_a_call_and_its_result_is_no_dead_end(host: AgentHost, model: HostileModel, client: str):
     """The running turn goes on after it, and so does the next one."""
-    asked = calling(client, [("call_X", '{"words": 1, "X": "X"}')])
+    asked = tool_call_stream(client, [("call_X", '{"words": 1, "X": "X"}')])
     model.play(in_half(asked), WHOLE[client], WHOLE[client])
     assert said(host, client, "half-call") == "Hello."
     assert said(host, client, "half-call", "And now?") == "Hello."
@@ -86,7 +86,7 @@ def test_a_result_that_no_reader_of_json_takes_is_sent_as_a_text(
     host: AgentHost, model: HostileModel, client: str, words: int, result: str
 ):
     """The model gets it to the letter, now and in the next turn."""
-    model.play(stream(calling(client, [("call_1", f'{{"words": {words}}}')])), WHOLE[client], WHOLE[client])
+    model.play(stream(tool_call_stream(client, [("call_1", f'{{"words": {words}}}')])), WHOLE[client], WHOLE[client])
     for text in ("Good morning", "And now?"):
         assert said(host, client, f"levels{words}", text) == "Hello."
         assert json.dumps(result) in json.dumps(last_request(client, model))
@@ -99,7 +99,7 @@ def test_arguments_of_many_levels_leave_the_conversation_whole(
 ):
     """From 101 levels on, the tool does not run and the model is told; the session has nothing to repair."""
     session, deep = f"deep{levels}", "[" * levels + "1" + "]" * levels
-    model.play(stream(calling(client, [("call_1", f'{{"words": 2, "deep": {deep}}}')])), WHOLE[client], WHOLE[client])
+    model.play(stream(tool_call_stream(client, [("call_1", f'{{"words": 2, "deep": {deep}}}')])), WHOLE[client], WHOLE[client])
     assert said(host, client, session) == "Hello."
     path = f"/agents/{client}/sessions/{session}"
     assert host.get(f"{path}/verify").json()["problems"] == []
@@ -114,7 +114,7 @@ def test_arguments_of_many_levels_leave_the_conversation_whole(
 def test_arguments_that_name_a_class_do_not_end_the_turn(host: AgentHost, model: HostileModel, client: str):
     """The tool does not run and the model is told, also where arguments are no text; the session goes on."""
     arguments = '{"words": 2, "more": {"__class__": "Fraction", "__module__": "fractions", "__data__": 4}}'
-    model.play(stream(calling(client, [("call_1", arguments)])), WHOLE[client], WHOLE[client])
+    model.play(stream(tool_call_stream(client, [("call_1", arguments)])), WHOLE[client], WHOLE[client])
     assert said(host, client, "named") == "Hello."
     assert "give the fields other names" in json.dumps(last_request(client, model))
     assert host.get(f"/agents/{client}/sessions/named/verify").json()["problems"] == []
@@ -136,7 +136,7 @@ def more_of(value: object) -> object:
 def test_arguments_that_are_no_text_and_have_no_room_fail_the_turn(host: AgentHost, model: HostileModel, levels: int):
     """The session goes on, whole."""
     deep = "[" * levels + "]" * levels
-    model.play(fallback=stream(calling("Gemini", [("call_1", f'{{"words": 2, "deep": {deep}}}')])))
+    model.play(fallback=stream(tool_call_stream("Gemini", [("call_1", f'{{"words": 2, "deep": {deep}}}')])))
     assert "nested more than 180 levels deep" in problem(host, "Gemini", f"no-room{levels}")
     model.play(fallback=WHOLE["Gemini"])
     assert said(host, "Gemini", f"no-room{levels}") == "Hello."
@@ -150,7 +150,7 @@ def test_numbers_that_json_lacks_in_arguments_are_no_dead_end(
 ):
     """The model is told where arguments are a text; elsewhere the turn fails with 502, and the session goes on."""
     session = f"number{number}"
-    model.play(stream(calling(client, [("call_1", f'{{"words": {number}}}')])), WHOLE[client], WHOLE[client])
+    model.play(stream(tool_call_stream(client, [("call_1", f'{{"words": {number}}}')])), WHOLE[client], WHOLE[client])
     if client == "Gemini":
         assert "cannot be stored" in problem(host, client, session)
     else:
@@ -163,7 +163,7 @@ def test_numbers_that_json_lacks_in_arguments_are_no_dead_end(
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_turn_that_ends_at_the_limit_of_iterations_is_no_dead_end(host: AgentHost, model: HostileModel, client: str):
     """The call that no tool has answered is sent with a result that says so."""
-    answers = [stream(calling(client, [(f"call_{number}", ARGUMENTS)])) for number in range(60)]
+    answers = [stream(tool_call_stream(client, [(f"call_{number}", ARGUMENTS)])) for number in range(60)]
     model.play(*answers)
     assert "limit" in said(host, client, "limit")
     model.play(fallback=WHOLE[client])
@@ -176,7 +176,7 @@ def test_a_turn_that_ends_at_the_limit_of_iterations_is_no_dead_end(host: AgentH
 @pytest.mark.parametrize("client", CLIENTS)
 def test_calls_that_share_an_id_have_their_results(host: AgentHost, model: HostileModel, client: str):
     """Within an answer and over turns, the service accepts them in the running turn and in the next one."""
-    asked = stream(calling(client, [("call_1", ARGUMENTS), ("call_1", '{"words": 3}')]))
+    asked = stream(tool_call_stream(client, [("call_1", ARGUMENTS), ("call_1", '{"words": 3}')]))
     model.play(asked, WHOLE[client], asked, WHOLE[client])
     for text in ("Good morning", "And now?"):
         assert said(host, client, "shared", text) == "Hello."
@@ -254,7 +254,7 @@ def problem(host: AgentHost, agent: str, session: str) -> str:
 @pytest.mark.parametrize("client", CLIENTS[:3])
 def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
     """In what is stored and in what is sent back, of the call and of its result."""
-    model.play(stream(calling(client, [("here", ARGUMENTS)]).replace(NAMED, b"12345")), WHOLE[client], WHOLE[client])
+    model.play(stream(tool_call_stream(client, [("here", ARGUMENTS)]).replace(NAMED, b"12345")), WHOLE[client], WHOLE[client])
     assert said(host, client, "number-id") == "Hello."
     assert said(host, client, "number-id", "And now?") == "Hello."
     sent = json.dumps(last_request(client, model))
@@ -267,7 +267,7 @@ def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel,
 @pytest.mark.parametrize("client", CLIENTS[:2])
 def test_a_number_for_a_name_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
     """The model is told that there is no such tool."""
-    asked = calling(client, [("call_1", ARGUMENTS)]).replace(b'"name": "say"', b'"name": 7')
+    asked = tool_call_stream(client, [("call_1", ARGUMENTS)]).replace(b'"name": "say"', b'"name": 7')
     model.play(stream(asked), WHOLE[client], WHOLE[client])
     assert said(host, client, "number-name") == "Hello."
     assert said(host, client, "number-name", "And now?") == "Hello."
@@ -279,7 +279,7 @@ def test_a_number_for_a_name_becomes_a_text(host: AgentHost, model: HostileModel
 @pytest.mark.parametrize("client", CLIENTS[:3])
 def test_an_id_that_is_neither_text_nor_number_fails_the_turn(host: AgentHost, model: HostileModel, client: str):
     """The problem names it and shows it."""
-    model.play(fallback=stream(calling(client, [("here", ARGUMENTS)]).replace(NAMED, b'["x"]')))
+    model.play(fallback=stream(tool_call_stream(client, [("here", ARGUMENTS)]).replace(NAMED, b'["x"]')))
     assert "id' is no text: ['x']" in problem(host, client, "list-id")
 
 

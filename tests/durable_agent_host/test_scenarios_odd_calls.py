@@ -9,9 +9,9 @@ import pytest
 import requests
 
 from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
-from tests.durable_agent_host.hostile_answers import calling
+from tests.durable_agent_host.hostile_answers import tool_call_stream
 from tests.durable_agent_host.hostile_model import HostileModel, stream
-from tests.durable_agent_host.service_rules import objection
+from tests.durable_agent_host.service_rules import find_violation
 from tests.durable_agent_host.test_scenarios_hostile_model import WHOLE
 from tests.kit import AgentHost, wait_until
 
@@ -43,12 +43,12 @@ def model(_model: HostileModel) -> HostileModel:
 
 def named(client: str, name: str) -> bytes:
     """Write an answer that calls a tool by a name."""
-    return stream(calling(client, [("call_1", ARGUMENTS)]).replace(b'"say"', json.dumps(name).encode()))
+    return stream(tool_call_stream(client, [("call_1", ARGUMENTS)]).replace(b'"say"', json.dumps(name).encode()))
 
 
 def unannounced(client: str) -> bytes:
     """Write an answer with arguments of a call whose beginning never came."""
-    asked = calling(client, [("call_1", ARGUMENTS)])
+    asked = tool_call_stream(client, [("call_1", ARGUMENTS)])
     if client == "Claude":
         return stream(b"".join(one + b"\n\n" for one in asked.split(b"\n\n") if b"content_block_start" not in one))
     return stream(asked.replace(b'"name": "say", ', b""))
@@ -58,7 +58,7 @@ ODD: list[tuple[str, str, bytes]] = [
     *((client, case, named(client, name)) for client in CLIENTS for case, name in NAMES.items()),
     *((client, "unannounced", unannounced(client)) for client in ("Completions", "Claude")),
     *(
-        ("Claude", f"input-{place}", stream(calling("Claude", [("call_1", text)])))
+        ("Claude", f"input-{place}", stream(tool_call_stream("Claude", [("call_1", text)])))
         for place, text in enumerate(["[1]", '"text"', "null", "7"])
     ),
 ]
@@ -77,7 +77,7 @@ def goes_on(host: AgentHost, model: HostileModel, client: str, session: str) -> 
 def sent(client: str, model: HostileModel) -> str:
     """Give the last request, which the service accepts and which has the call with its result."""
     body = json.loads(model.received[-1].body)
-    assert objection(client, body) is None
+    assert find_violation(client, body) is None
     text = json.dumps(body)
     assert any(kind in text for kind in ('"function_call"', '"tool_calls"', '"tool_use"', '"functionCall"'))
     assert "is not known" not in text

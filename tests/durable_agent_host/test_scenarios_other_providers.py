@@ -10,11 +10,11 @@ from agent_framework import Agent, AgentSession, FunctionTool
 
 from tests.durable_agent_host.scripted import (
     ScriptedService,
-    anthropic_answer,
+    anthropic_response,
     anthropic_call,
     anthropic_text,
-    chat_answer,
-    gemini_answer,
+    chat_response,
+    gemini_response,
     scripted_service,
 )
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, yes
@@ -47,7 +47,7 @@ class Site:
     def forget(self) -> None:
         """Wipe out what was written down and what was asked."""
         (self._folder / "ledger.txt").write_text("")
-        self.service.forget()
+        self.service.reset()
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def _site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 @pytest.fixture
 def site(_site: Site) -> Site:
     """The site, with nothing written down and nothing asked."""
-    _site.forget()
+    _site.reset()
     return _site
 
 
@@ -76,18 +76,18 @@ def calling(agent, name, arguments):
     text = json.dumps(arguments)
     pieces = text[:4], text[4:9], text[9:]
     if agent == "Claude":
-        return anthropic_answer(anthropic_text("I call."), anthropic_call("toolu_01", name, *pieces), stop="tool_use")
+        return anthropic_response(anthropic_text("I call."), anthropic_call("toolu_01", name, *pieces), stop="tool_use")
     if agent == "Chatter":
-        return chat_answer(*chat_call("call_1", name, *pieces), finish="tool_calls")
+        return chat_response(*chat_call("call_1", name, *pieces), finish="tool_calls")
     call = {"functionCall": {"id": "g1", "name": name, "args": arguments}, "thoughtSignature": "c2lnbmVk"}
-    return gemini_answer(call)
+    return gemini_response(call)
 
 
 def saying(agent, text):
     """The answer of an agent's service that is a text."""
     if agent == "Claude":
-        return anthropic_answer(anthropic_text(text))
-    return chat_answer({"content": text}) if agent == "Chatter" else gemini_answer({"text": text})
+        return anthropic_response(anthropic_text(text))
+    return chat_response({"content": text}) if agent == "Chatter" else gemini_response({"text": text})
 
 
 SERVED = {"Claude": "claude", "Chatter": "chat", "Gemini": "gemini"}
@@ -139,7 +139,7 @@ def problems(site: Site, agent, session):
 def test_reasoning_that_a_chat_service_wants_back_is_no_problem(site: Site):
     """Details of reasoning that come behind the text are sent with every request, and no repair takes them away."""
     details = [{"type": "reasoning.encrypted", "data": "sealed", "index": 0}]
-    site.service.play(chat_answer({"content": "Hi."}, {"reasoning_details": details}))
+    site.service.play(chat_response({"content": "Hi."}, {"reasoning_details": details}))
     site.service.play(*[saying("Chatter", "And on.")] * 2)
     session = "reasoned"
     assert site.host.run("Chatter", {"message": "hi", "session_id": session}).ok
@@ -156,7 +156,7 @@ def test_a_call_of_the_providers_own_tool_without_its_result_is_left_out(site: S
     """Anthropic refuses such a conversation for ever, so the call is not sent; the record keeps it until a repair."""
     opened, deltas = anthropic_call("srvtoolu_01", "web_search", '{"query":', '"x"}', kind=kind)
     opened |= {"server_name": "wiki"} if kind == "mcp_tool_use" else {}
-    site.service.play(anthropic_answer(anthropic_text("I search."), (opened, deltas)))
+    site.service.play(anthropic_response(anthropic_text("I search."), (opened, deltas)))
     site.service.play(saying("Claude", "And on."))
     session = f"open-{kind}"
     assert site.host.run("Claude", {"message": "search", "session_id": session}).ok
@@ -192,10 +192,10 @@ def searched_conversation(service: ScriptedService):
     look = {"functionCall": {"id": "f1", "name": "look_up", "args": {"word": "a"}}, "thoughtSignature": "c2lnbmVk"}
     metadata = {"functionCall": {"id": "f2", "name": "look_up", "args": {}}, "partMetadata": {"a": [1]}}
     service.play(
-        gemini_answer(SUMMARY, *search(1), {"text": "Let me see."}, look, metadata),
-        gemini_answer(*search(2), {"text": "Here."}),
-        gemini_answer({"text": "Twice:"}, *search(3), *search(4)),
-        gemini_answer({"text": "Bye."}),
+        gemini_response(SUMMARY, *search(1), {"text": "Let me see."}, look, metadata),
+        gemini_response(*search(2), {"text": "Here."}),
+        gemini_response({"text": "Twice:"}, *search(3), *search(4)),
+        gemini_response({"text": "Bye."}),
     )
 
 
@@ -219,7 +219,7 @@ async def live_bodies(service: ScriptedService):
     for text in TEXTS:
         await agent.run(text, stream=True, session=session).get_final_response()
     bodies = list(service.bodies)
-    service.forget()
+    service.reset()
     return bodies
 
 
@@ -272,7 +272,7 @@ def test_what_a_stored_part_repeats_of_its_content_is_not_stored(site: Site):
     """Answers of hosted tools are stored once, whatever their size."""
     answer = {"results": ["x" * 5000]}
     part = signed("toolResponse", 1, toolType="GOOGLE_SEARCH_WEB", response=answer)
-    site.service.play(gemini_answer(search(1)[0], part, {"text": "Here."}))
+    site.service.play(gemini_response(search(1)[0], part, {"text": "Here."}))
     assert site.host.run("Searcher", {"message": "search", "session_id": "large"}).ok
     assert json.dumps(site.host.state("Searcher", "large")).count("xxxxx") == 1000
 
@@ -294,7 +294,7 @@ def test_recorded_hosted_tools_go_back_as_the_service_accepted_them(site: Site):
         pytest.skip("no recordings")
     given = json.loads((folder / "01.response.json").read_text())["candidates"][0]["content"]["parts"]
     accepted = json.loads((folder / "02.request.json").read_text())["contents"][1]["parts"]
-    site.service.play(gemini_answer(*given), gemini_answer({"text": "4."}), gemini_answer({"text": "Bye."}))
+    site.service.play(gemini_response(*given), gemini_response({"text": "4."}), gemini_response({"text": "Bye."}))
     for text in ("first", "second"):
         assert site.host.run("Searcher", {"message": text, "session_id": "recorded"}).ok
     for body in site.service.bodies[1:]:

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from durable_agent_host.http.routes import ROUTES, Route
-from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, RELATIONS, ROWS, UNKNOWN, send, whole
+from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, RELATIONS, ROWS, UNKNOWN, send, describe_response
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Place
 from tests.kit import start_host
 from tests.processes import wait_until
@@ -83,7 +83,7 @@ def test_an_id_that_has_leaked_is_one_that_never_was(place: Keyed, relation: str
             never = {"session": nobodys, "turn": uuid4().hex, "file": "0" * 64}
             given, other = send(place.host, route, real, who), send(place.host, route, never, who)
             assert given.status_code == 404, (route.name, given.text)
-            assert whole(given, real) == whole(other, never)
+            assert describe_response(given, real) == describe_response(other, never)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(compare, [route for route in ASKED if route.name not in BEGINNERS]))
@@ -98,7 +98,7 @@ def test_no_session_is_begun_under_an_id_that_looks_marked(place: Keyed, relatio
     for route in (route for route in ASKED if route.name in BEGINNERS):
         one, other = (send(place.host, route, {"session": session}, who) for session in (place.leaked, nobodys))
         assert (one.status_code, other.status_code) == (400, 400), (route.name, one.text, other.text)
-        assert whole(one, {"session": place.leaked}) == whole(other, {"session": nobodys})
+        assert describe_response(one, {"session": place.leaked}) == describe_response(other, {"session": nobodys})
     source = f"source-{uuid4().hex}"
     assert send(place.host, RUN, {"session": source}, who).ok
     for session in (place.leaked, nobodys):

@@ -17,7 +17,7 @@ from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.workflow_routes import run_of
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
-from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, OWNER, RELATIONS, ROWS, UNKNOWN, send, whole
+from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, OWNER, RELATIONS, ROWS, UNKNOWN, send, describe_response
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -91,7 +91,7 @@ def test_a_strangers_answer_is_that_of_a_session_that_never_was(place: Place, ro
     begins = route.name in BEGINNERS and relation not in UNKNOWN
     for names in (never, real | {"session": "n0ne"}):
         other = send(place.host, READ if begins else route, names, who)
-        assert whole(given, real) == whole(other, names)
+        assert describe_response(given, real) == describe_response(other, names)
     assert given.status_code == (403 if relation in UNKNOWN else 404)
     assert place.host.state("Echo", "desk") == before
     assert place.host.state("Echo", "n0ne") is None
@@ -133,7 +133,7 @@ def test_a_turn_that_a_stranger_knows_is_in_no_session_of_his(place: Place, rout
     never = {"session": "bobs", "turn": uuid4().hex}
     given = send(place.host, route, known, who)
     assert given.status_code == 404
-    assert whole(given, known) == whole(send(place.host, route, never, who), never)
+    assert describe_response(given, known) == describe_response(send(place.host, route, never, who), never)
 
 
 def test_nobody_becomes_anonymous_by_a_name(place: Place):

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.durable_agent_host.hostile_answers import calling
+from tests.durable_agent_host.hostile_answers import tool_call_stream
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     chat_chunk,
@@ -69,7 +69,7 @@ def responding(*items: tuple[str, str], usage: dict[str, Any] | None) -> bytes:
 def test_a_text_counts_once_although_its_end_repeats_it(host: AgentHost, model: HostileModel, agent: str):
     """An answer within the budget is not stopped; that of an agent within leaves no room to read it once more."""
     texts = ["word " * 1600, "more " * 1600]
-    asked = [stream(calling("Responses", [("c1", '{"task": "Go."}')]))] if agent != "Responses" else []
+    asked = [stream(tool_call_stream("Responses", [("c1", '{"task": "Go."}')]))] if agent != "Responses" else []
     long = responding(*zip(texts, texts, strict=True), usage=reported(20, 4000))
     model.play(*asked, long, responding(("Done.", "Done."), usage=reported(20, 10)))
     answer = host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)})
@@ -80,7 +80,7 @@ def test_a_text_counts_once_although_its_end_repeats_it(host: AgentHost, model: 
 def test_arguments_count_once_although_their_end_repeats_them(host: AgentHost, model: HostileModel):
     """A service without figures is paid for what its model has said."""
     said = json.dumps({"words": 1, "why": "so " * 4000})
-    body = calling("Responses", [("c1", said)])
+    body = tool_call_stream("Responses", [("c1", said)])
     done = {"type": "response.function_call_arguments.done", "output_index": 0, "item_id": "fc_c1", "arguments": said}
     head, mark, tail = body.partition(b"event: response.output_item.done")
     model.play(stream(head + events(done | {"sequence_number": 9}) + mark + tail), responding(("Hi", "Hi"), usage=None))
@@ -136,7 +136,7 @@ def long_answer(client: str, figure: str) -> bytes:
 def test_an_answer_whose_figures_tell_nothing_is_estimated(host: AgentHost, model: HostileModel, client: str, figure):
     """By what it has said: figures that are none, or zero, do not let it pass for free."""
     kind = client.removeprefix("Over")
-    asked = [stream(calling(kind, [("c1", '{"task": "Go."}')]))] if kind != client else []
+    asked = [stream(tool_call_stream(kind, [("c1", '{"task": "Go."}')]))] if kind != client else []
     model.play(*asked, *[long_answer(kind, figure)] * 2)
     answer = host.run(client, {"message": "go", "session_id": (session := uuid4().hex)})
     assert answer.status_code == 200, answer.text

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import requests
 
-from tests.durable_agent_host.hostile_model import HostileModel, Received, answer, events, hostile_model, stream
+from tests.durable_agent_host.hostile_model import HostileModel, ReceivedRequest, http_response, events, hostile_model, stream
 from tests.durable_agent_host.hostile_model import response_events as spoken
-from tests.durable_agent_host.stored import bytes_of
+from tests.durable_agent_host.stored import read_file_bytes
 from tests.kit import AgentHost, hosted
 
 APP = Path(__file__).parent / "apps" / "providers"
@@ -62,10 +62,10 @@ def echo(model: HostileModel, status: int) -> Any:
     """Script a refusal that quotes all that it was sent, and all kinds of secrets beside."""
 
     def send(write: Any) -> None:
-        request: Received = model.received[-1]
+        request: ReceivedRequest = model.received[-1]
         keys = {name: value for name, value in request.headers.items() if "canary" in value}
         said = f"refused: {keys} {CANARIES} {FORMS}"
-        write(answer(json.dumps({"error": {"message": said, "type": "x", "code": "y"}}).encode(), status=status))
+        write(http_response(json.dumps({"error": {"message": said, "type": "x", "code": "y"}}).encode(), status=status))
 
     return send
 
@@ -84,7 +84,7 @@ def seen_of(host: AgentHost, agent: str, session: str, reply: requests.Response)
 def assert_nowhere(host: AgentHost, folder: Path, shown: str) -> None:
     """Look for every canary in what was shown, in the log and in every file."""
     places = {"shown": shown.encode(), "log": "".join(host.output).encode()}
-    places |= {str(path): bytes_of(path) for path in folder.rglob("*") if path.is_file()}
+    places |= {str(path): read_file_bytes(path) for path in folder.rglob("*") if path.is_file()}
     assert [(needle, place) for needle in NEEDLES for place, data in places.items() if needle.encode() in data] == []
 
 

@@ -9,8 +9,8 @@ import requests
 
 from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
 from tests.durable_agent_host.conftest import PEOPLE
-from tests.durable_agent_host.hostile_answers import calling
-from tests.durable_agent_host.hostile_model import Send, answer, stream
+from tests.durable_agent_host.hostile_answers import tool_call_stream
+from tests.durable_agent_host.hostile_model import Send, http_response, stream
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, pays, waiting_turn, yes
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
@@ -142,7 +142,7 @@ def seconds_of(step: dict) -> float:
 
 def test_a_model_call_tells_how_long_it_took(tmp_path: Path):
     """Also one that only calls a tool, one that is made again, and one that fails; the model takes its time."""
-    asked = calling("Completions", [("call_1", '{"words": 2}')])
+    asked = tool_call_stream("Completions", [("call_1", '{"words": 2}')])
 
     def slow(answer: bytes) -> Send:
         def send(write: Callable[[bytes], None]) -> None:
@@ -151,8 +151,8 @@ def test_a_model_call_tells_how_long_it_took(tmp_path: Path):
 
         return send
 
-    busy = answer(b'{"error": {"message": "busy"}}', status=429)
-    refused = answer(b'{"error": {"message": "no"}}', status=400)
+    busy = http_response(b'{"error": {"message": "busy"}}', status=429)
+    refused = http_response(b'{"error": {"message": "no"}}', status=400)
     with bounded_model() as model, bounded_host(tmp_path / "data", model, tmp_path / "effects.txt") as host:
         model.play(slow(stream(asked)), slow(busy), slow(stream(asked)), slow(refused))
         reply = host.run("Completions", {"message": "go"})

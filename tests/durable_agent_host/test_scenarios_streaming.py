@@ -35,8 +35,8 @@ def read_all(answer: requests.Response) -> Reader:
     """Read a stream to its end."""
     reader = Reader()
     for event in read_events(answer):
-        assert not reader.ended, "the terminal event is the last"
-        reader.take(event)
+        assert not reader.has_ended, "the terminal event is the last"
+        reader.add(event)
     return reader
 
 
@@ -181,7 +181,7 @@ def test_a_queued_turn_is_streamed_when_its_time_comes(lab: AgentHost, model: Pr
     with asked(lab, "Kept", "first", session="queue"), asked(lab, "Kept", "second", session="queue") as second:
         reader = read_all(second)
     assert (reader.names()[0], reader.text) == ("turn.started", "mine")
-    assert reader.ended
+    assert reader.has_ended
 
 
 def test_the_same_key_streams_the_same_turn(lab: AgentHost, model: PracticeModel):
@@ -292,7 +292,7 @@ def read_text(events: list[Event]) -> str:
     """Join the pieces of an answer."""
     reader = Reader()
     for event in events:
-        reader.take(event)
+        reader.add(event)
     return reader.text
 
 
@@ -314,12 +314,12 @@ def test_a_turn_is_followed_in_its_next_life(lives: Callable[..., Lives], model:
     reader = Reader()
     with asked(life.host, "Kept", "hi") as answer:
         for event in read_events(answer):
-            reader.take(event)
+            reader.add(event)
             if event.name == "message.delta":
                 break
     host = life.crash()
     for event in follow(events_url(host, answer), last_event_id=str(reader.events[-1].id)):
-        reader.take(event)
+        reader.add(event)
     assert "turn.restarted" in reader.names()
     assert reader.text == host.turn(answer)["response"] == "word " * 30
 
@@ -367,7 +367,7 @@ def test_readers_that_do_not_read_hold_nothing_up(lives: Callable[..., Lives], m
             stuck.enter_context(open_without_reading(events_url(host, answer)))
         reader, sizes = Reader(), []
         for event in read_events(answer):
-            reader.take(event)
+            reader.add(event)
             if event.name == "message.delta":
                 sizes.append(resident_bytes(host))
         assert reader.text == text

@@ -103,7 +103,7 @@ async def _turn(state: Any, text: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    asked = json.load(sys.stdin)
-    if asked["registered"]:
+    request = json.load(sys.stdin)
+    if request["registered"]:
         register_provider(TinyClient, TinyProvider())
-    json.dump(asyncio.run(_turn(asked["state"], asked["text"])), sys.stdout)
+    json.dump(asyncio.run(_turn(request["state"], request["text"])), sys.stdout)
