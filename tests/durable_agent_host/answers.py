@@ -11,7 +11,12 @@ JPEG = "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQ=="
 IMAGE = {"type": "image", "url": f"data:image/png;base64,{PNG}"}
 PATH = {"type": "file_path", "file_id": "file-2", "index": 0}
 FILE = {"type": "file_citation", "file_id": "file-1", "filename": "a.txt", "index": 3}
-CONTAINER_CITATION = {"type": "container_file_citation", "container_id": "cntr_1", "file_id": "cfile_1", "filename": "b.csv"}
+CONTAINER_CITATION = {
+    "type": "container_file_citation",
+    "container_id": "cntr_1",
+    "file_id": "cfile_1",
+    "filename": "b.csv",
+}
 CONTAINER_CITATION |= {"start_index": 0, "end_index": 4}
 TOKEN = {"token": "Hi", "bytes": [72, 105], "logprob": -0.1, "top_logprobs": []}
 
@@ -91,7 +96,13 @@ def image(number: int, result: str | None = PNG, **fields: Any) -> Json:
 
 TOOLS = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "dice", "error": None}
 TOOLS |= {"tools": [{"name": "roll", "input_schema": {"type": "object"}, "annotations": None, "description": None}]}
-APPROVAL_REQUEST = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "roll", "server_label": "dice", "arguments": '{"a":1}'}
+APPROVAL_REQUEST = {
+    "type": "mcp_approval_request",
+    "id": "mcpr_1",
+    "name": "roll",
+    "server_label": "dice",
+    "arguments": '{"a":1}',
+}
 GREP = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "grep", "input": "a+b"}
 GREP |= {"status": "completed"}
 LOCAL_SHELL = {"type": "local_shell_call", "id": "lsh_1", "call_id": "call_1", "status": "completed"}
@@ -113,12 +124,24 @@ CLICK |= {"pending_safety_checks": [{"id": "s", "code": "c", "message": "m"}]}
 PATCH = {"type": "apply_patch_call", "id": "apc_1", "call_id": "call_1", "status": "completed"}
 PATCH |= {"operation": {"type": "create_file", "path": "a", "diff": "+x"}}
 TOOL_SEARCH_OUTPUT = {"type": "tool_search_output", "id": "tso_1", "call_id": None, "execution": "server", "tools": []}
-TOOL_SEARCH_CALL = {"type": "tool_search_call", "id": "tsc_1", "call_id": None, "execution": "server", "status": "completed"}
+TOOL_SEARCH_CALL = {
+    "type": "tool_search_call",
+    "id": "tsc_1",
+    "call_id": None,
+    "execution": "server",
+    "status": "completed",
+}
 TOOL_SEARCH_CALL |= {"arguments": {"paths": ["a"]}}
 PROGRAM = {"type": "program", "id": "cm_1", "call_id": "call_0", "code": "await f()", "fingerprint": "fp"}
 PROGRAM_OUTPUT = {"type": "program_output", "id": "cmo_1", "call_id": "call_0", "result": "r", "status": "completed"}
 TELEPATHY = {"type": "telepathy_call", "id": "tp_1", "status": "completed", "thought": "x", "nested": {"a": [1]}}
-CALL_OUTPUT = {"type": "function_call_output", "id": "fco_1", "call_id": "call_1", "output": "ok", "status": "completed"}
+CALL_OUTPUT = {
+    "type": "function_call_output",
+    "id": "fco_1",
+    "call_id": "call_1",
+    "output": "ok",
+    "status": "completed",
+}
 
 OUTPUTS: dict[str, list[Json]] = {
     "code with logs and images between texts": [
@@ -160,7 +183,11 @@ OUTPUTS: dict[str, list[Json]] = {
         search(3, {"type": "find_in_page", "url": "https://e.com", "pattern": "p"}),
         search(4, {"type": "search", "query": "q", "sources": [{"type": "api", "name": "weather"}]}, "failed"),
         search(5, None),
-        message(1, text("see 1", link(0, 3), link(0, 3), link(1, 2, 2)), text("and", link(0, 1, 3), FILE, CONTAINER_CITATION)),
+        message(
+            1,
+            text("see 1", link(0, 3), link(0, 3), link(1, 2, 2)),
+            text("and", link(0, 1, 3), FILE, CONTAINER_CITATION),
+        ),
     ],
     "file searches": [
         find(1, ["a", "b"], [{"file_id": "f", "filename": "n", "score": 0.5, "text": "t", "attributes": {"k": 1}}]),
@@ -234,7 +261,9 @@ def build_events(body: Json) -> list[Json]:
 
 def _lane(item: Json, output_index: int) -> Iterator[Json]:
     kind = item["type"]
-    initial_item = {name: _INITIAL_FIELDS.get(kind, {}).get(name, value) for name, value in item.items() if name not in _LATE}
+    initial_item = {
+        name: _INITIAL_FIELDS.get(kind, {}).get(name, value) for name, value in item.items() if name not in _LATE
+    }
     yield {"type": "response.output_item.added", "output_index": output_index, "item": initial_item}
     for event in _inner(item, kind):
         id_field = {} if "command_index" in event else {"item_id": item["id"]}
@@ -313,7 +342,12 @@ def _part(location: Json, part: Json) -> Iterator[Json]:
         for number, delta in enumerate(deltas):
             yield delta | {"logprobs": [] if number else part["logprobs"]}
         for number, annotation in enumerate(part["annotations"]):
-            yield {"type": "output_text.annotation.added", **location, "annotation_index": number, "annotation": annotation}
+            yield {
+                "type": "output_text.annotation.added",
+                **location,
+                "annotation_index": number,
+                "annotation": annotation,
+            }
         yield done | {"logprobs": part["logprobs"]}
     elif part["type"] == "refusal":
         yield from _text_events("refusal", part["refusal"], location, "refusal")

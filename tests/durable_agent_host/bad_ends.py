@@ -129,7 +129,9 @@ CONNECTION_CLOSES: dict[str, Callable[[bytes], bytes | Send]] = {
     "trailing bytes": lambda body: stream_with_length(body + b"garbage", -7),
     "trailing event": lambda body: stream(body + b"data: {garbage\n\n"),
     "no last chunk": chunked_stream,
-    "broken chunk": lambda body: parts_stream([CHUNK % (len(body), body), b"no length\r\n"], transfer_encoding="chunked"),
+    "broken chunk": lambda body: parts_stream(
+        [CHUNK % (len(body), body), b"no length\r\n"], transfer_encoding="chunked"
+    ),
     "reset": reset,
     "gzip": lambda body: stream(gzip.compress(body), content_encoding="gzip"),
     "broken gzip": lambda body: stream(gzip.compress(body)[:-8] + bytes(8), content_encoding="gzip"),

@@ -243,7 +243,9 @@ async def replace_stream(context: ChatContext, call_next: CallNext) -> None:
 
     def loud(update: ChatResponseUpdate) -> ChatResponseUpdate:
         new_update = copy.copy(update)
-        new_update.contents = [Content.from_text(content.text.upper()) if content.text else content for content in update.contents]
+        new_update.contents = [
+            Content.from_text(content.text.upper()) if content.text else content for content in update.contents
+        ]
         return new_update
 
     context.stream_update_transforms.append(loud)
@@ -260,7 +262,9 @@ async def change_run(context: AgentContext, call_next: CallNext) -> None:
 @agent_middleware
 async def change_result(context: AgentContext, call_next: CallNext) -> None:
     """Write texts of the whole answer in capitals."""
-    context.stream_result_transforms.append(lambda response: [louder(message) for message in response.messages] and response)
+    context.stream_result_transforms.append(
+        lambda response: [louder(message) for message in response.messages] and response
+    )
     await call_next()
 
 
@@ -621,7 +625,11 @@ def supported_options(client: str) -> Mapping[str, Any]:
                 "thinking_config": {"thinking_budget": 100},
             }
         case _:
-            return common_options | {"max_tokens": 500, "metadata": {"team": "blue"}, "allow_multiple_tool_calls": False}
+            return common_options | {
+                "max_tokens": 500,
+                "metadata": {"team": "blue"},
+                "allow_multiple_tool_calls": False,
+            }
 
 
 POINTS: Mapping[str, Point] = {

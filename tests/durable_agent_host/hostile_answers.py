@@ -13,7 +13,9 @@ Calls = list[tuple[str, str]]
 AGENTS_ROUTES = {
     "/assistants/asst_1": http_response(json.dumps({"id": "asst_1", "object": "assistant", "tools": []}).encode()),
     "/threads": http_response(json.dumps({"id": "thread_1", "object": "thread"}).encode()),
-    "/thread_1/messages": http_response(json.dumps({"id": "msg_1", "object": "thread.message", "content": []}).encode()),
+    "/thread_1/messages": http_response(
+        json.dumps({"id": "msg_1", "object": "thread.message", "content": []}).encode()
+    ),
 }
 """What the Agents service is asked beside its runs."""
 
@@ -48,7 +50,9 @@ def text_event(client: str, text: str) -> bytes:
             return events({"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]})
         case _:
             delta = {"content": [{"index": 0, "type": "text", "text": {"value": text, "annotations": []}}]}
-            return _named_event("thread.message.delta", {"id": "msg_1", "object": "thread.message.delta", "delta": delta})
+            return _named_event(
+                "thread.message.delta", {"id": "msg_1", "object": "thread.message.delta", "delta": delta}
+            )
 
 
 def silence(client: str) -> bytes:
@@ -69,7 +73,9 @@ def _responses(calls: Calls) -> bytes:
     ]
     item_events: list[dict[str, Any]] = []
     for index, item in enumerate(items):
-        item_events.append({"type": "response.output_item.added", "output_index": index, "item": item | {"arguments": ""}})
+        item_events.append(
+            {"type": "response.output_item.added", "output_index": index, "item": item | {"arguments": ""}}
+        )
         location = {"output_index": index, "item_id": item["id"]}
         item_events.append({"type": "response.function_call_arguments.delta", **location, "delta": item["arguments"]})
         item_events.append(
@@ -115,7 +121,9 @@ def _agents(calls: Calls) -> bytes:
     run = {"id": "run_1", "object": "thread.run", "thread_id": "thread_1", "assistant_id": "asst_1"}
     action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": tool_calls}}
     pending_run = run | {"status": "requires_action", "required_action": action}
-    return _named_event("thread.run.created", run | {"status": "queued"}) + _named_event("thread.run.requires_action", pending_run)
+    return _named_event("thread.run.created", run | {"status": "queued"}) + _named_event(
+        "thread.run.requires_action", pending_run
+    )
 
 
 _TOOL_CALL_STREAMS: dict[str, Callable[[Calls], bytes]] = {

@@ -78,7 +78,11 @@ BEGINNERS = frozenset({"http-run", "http-import", "http-upload"})
 
 
 def send(
-    host: AgentHost, route: Route, names: Mapping[str, str], caller_headers: Mapping[str, str], row: RouteRequest | None = None
+    host: AgentHost,
+    route: Route,
+    names: Mapping[str, str],
+    caller_headers: Mapping[str, str],
+    row: RouteRequest | None = None,
 ) -> requests.Response:
     """Ask a route as somebody, as its row says."""
     row = row or ROWS[route.name] or RouteRequest()

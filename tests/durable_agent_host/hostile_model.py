@@ -46,7 +46,9 @@ class HostileModel:
         """Forget everything, and answer with these from now on."""
         self.received.clear()
         self.scripts[:] = scripts
-        self.fallback = fallback if fallback is not None else http_response(b'{"error":{"message":"no script"}}', status=400)
+        self.fallback = (
+            fallback if fallback is not None else http_response(b'{"error":{"message":"no script"}}', status=400)
+        )
 
 
 @contextlib.contextmanager
@@ -60,7 +62,9 @@ def hostile_model() -> Iterator[HostileModel]:
             if request is None:
                 return
             path = request.path.partition("?")[0]
-            fixed_response = next((response for suffix, response in model.by_path.items() if path.endswith(suffix)), None)
+            fixed_response = next(
+                (response for suffix, response in model.by_path.items() if path.endswith(suffix)), None
+            )
             if fixed_response is not None:
                 self.wfile.write(fixed_response)
                 return

@@ -212,7 +212,9 @@ def draw(chooser: random.Random, good: Sequence[RawRequest], count: int, shares:
     app_requests = [sent for sent in good if not sent.is_costly and sent.path[1] == "api"]
     groups = (costly, hosts, app_requests)
     weights = (shares.costly, shares.host, 1 - shares.costly - shares.host)
-    readers = [sent for sent in app_requests if sent.method == "GET" and "sessions" in sent.path and "events" not in sent.path]
+    readers = [
+        sent for sent in app_requests if sent.method == "GET" and "sessions" in sent.path and "events" not in sent.path
+    ]
     drawn: list[RawRequest] = []
     ids = list(FIRST_IDS)
     while len(drawn) < count:

@@ -176,4 +176,6 @@ class ProviderLab:
 
     def clear_refusals(self) -> None:
         """Leave out of the log what the model has refused until now."""
-        self.service.request_log.entries[:] = [entry for entry in self.service.request_log.entries if entry["status"] == 200]
+        self.service.request_log.entries[:] = [
+            entry for entry in self.service.request_log.entries if entry["status"] == 200
+        ]

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, yes
+from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn, allow
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
 from tests.kit import AgentHost, PracticeModel, hosted, start_host
@@ -282,8 +282,8 @@ def test_what_the_provider_of_the_model_asked_is_kept(host: AgentHost, model: Pr
     session = uuid4().hex
     model.plan({"item": ASK}, {"items": [{"item": CALL}, {"text": "Published."}]}, {"text": "It was page 7."})
     turn = host.run(agent, {"message": "publish", "session_id": session}).json()
-    assert approve(turn, yes(turn["pending_approvals"][0])).status_code == 200
-    assert wait_until(lambda: ended_turn(turn))["response"] == "Published."
+    assert approve(turn, allow(turn["pending_approvals"][0])).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Published."
     say(host, agent, session, "which page?")
     sent = model.requests()[-1]["body"]["input"]
     kinds = ["message", "mcp_approval_request", "mcp_approval_response", "mcp_call", "message", "message"]

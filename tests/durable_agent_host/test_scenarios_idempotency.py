@@ -10,7 +10,7 @@ import requests
 
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_cancel import start
-from tests.durable_agent_host.test_scenarios_crash import said
+from tests.durable_agent_host.test_scenarios_crash import role_texts
 from tests.durable_agent_host.test_scenarios_turns import SLOW
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
@@ -64,7 +64,7 @@ def test_clients_that_retry_through_a_crash_get_one_turn(lives, model: PracticeM
         assert len(set(answers)) == 1
     assert len(model.requests()) == 3
     assert (tmp_path / "ledger.txt").read_text() == "resting\nrested\n"
-    assert [role for role, _ in said(life.host.session("Rester", "s"))] == ["user", "assistant"]
+    assert [role for role, _ in role_texts(life.host.session("Rester", "s"))] == ["user", "assistant"]
 
 
 def test_the_answer_outlives_the_turns_record(people: AgentHost, model: PracticeModel):
@@ -139,7 +139,7 @@ def test_a_signal_that_comes_while_a_turn_runs_is_not_lost(people: AgentHost, mo
     last = start(people, "Talker", "three", session)
     (tmp_path / "go").touch()
     assert people.end_of_turn(last["turn_url"])["response"] == "last"
-    texts = [text for _, text in said(people.session("Talker", session)) if "slow" not in text]
+    texts = [text for _, text in role_texts(people.session("Talker", session)) if "slow" not in text]
     assert texts == ["one", "two", "signalled", "three", "last"]
     url = f"{people.url}/api/agents/Talker/sessions/{session}/turns/signal-{session}"
     assert people.end_of_turn(url)["response"] == "signalled"
@@ -179,4 +179,4 @@ def test_turns_behind_a_terminated_one_go_on(lives, model: PracticeModel, kill):
     ended = [host.end_of_turn(url) for url in urls]
     assert [turn["status"] for turn in ended] == ["failed", "completed", "completed"]
     assert [turn["response"] for turn in ended[1:]] == ["second", "third"]
-    assert [text for _, text in said(host.session("Talker", "s"))] == ["two", "second", "three", "third"]
+    assert [text for _, text in role_texts(host.session("Talker", "s"))] == ["two", "second", "three", "third"]

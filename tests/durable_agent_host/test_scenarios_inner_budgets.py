@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, waiting_turn, yes
-from tests.durable_agent_host.test_scenarios_budgets import COST_OF_USAGE, USAGE, told
+from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn, waiting_turn, allow
+from tests.durable_agent_host.test_scenarios_budgets import COST_OF_USAGE, USAGE, budget_error
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
@@ -89,7 +89,7 @@ def test_a_budget_ends_the_turn_within_an_agent(  # noqa: PLR0917 - fixtures and
 ):
     """The call that would cross it is not made; the turn fails with the figure, and the conversation is as it was."""
     model.plan(*steps, DONE)
-    detail = told(host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)}))
+    detail = budget_error(host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)}))
     assert limit in detail
     assert bought() == ["one"] * bought_then
     shown = host.session(agent, session)
@@ -115,7 +115,7 @@ def test_what_an_inner_agent_has_said_counts(host: AgentHost, model: PracticeMod
     assert tokens > 400 + 1000
     model.forget()
     model.plan(ASK, spoken)
-    assert "in the middle of the model's answer" in told(host.run("Tokens", {"message": "go"}))
+    assert "in the middle of the model's answer" in budget_error(host.run("Tokens", {"message": "go"}))
 
 
 def test_a_person_is_asked_within_an_agent(host: AgentHost, model: PracticeModel, bought):
@@ -125,8 +125,8 @@ def test_a_person_is_asked_within_an_agent(host: AgentHost, model: PracticeModel
     (call,) = turn["pending_approvals"]
     assert call["arguments"] == {"budget": "turn", "of": "model_calls", "limit": 3, "used": 3, "needed": 1}
     assert bought() == ["one"] * 2
-    assert approve(turn, yes(call)).status_code == 200
-    ended = wait_until(lambda: ended_turn(turn))
+    assert approve(turn, allow(call)).status_code == 200
+    ended = wait_until(lambda: read_ended_turn(turn))
     assert (ended["response"], bought()) == ("Done.", ["one"] * 2)
     assert "stopped before its work was done" in str(model.requests()[-1])
     assert (len(model.requests()), ended["spent"]["model_calls"]) == (4, 4)

@@ -10,7 +10,7 @@ import requests
 
 from tests.browser import CHROMIUM, Page, opened
 from tests.durable_agent_host.conftest import PEOPLE
-from tests.durable_agent_host.test_scenarios_approvals import pays
+from tests.durable_agent_host.test_scenarios_approvals import plan_payments
 from tests.durable_agent_host.test_scenarios_sessions import broken
 from tests.kit import AgentHost, PracticeModel, start_host
 
@@ -81,7 +81,7 @@ async def test_a_turn_is_seen_live_and_its_crash_is_told(place: Place, model: Pr
 
 async def test_a_person_approves_and_forks(place: Place, model: PracticeModel, tmp_path: Path):
     """A call runs with changed arguments; a fork runs with an edited message; the first session stays as it was."""
-    model.plan(pays(250), {"text": "Paid less."}, {"text": "Not paid at all."})
+    model.plan(plan_payments(250), {"text": "Paid less."}, {"text": "Not paid at all."})
     async with opened(place.url("Payer", "asks"), tmp_path / "browser") as page:
         await say(page, "pay 250")
         await page.until("messages", lambda text: "waits for you" in text)

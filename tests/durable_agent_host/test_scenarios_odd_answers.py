@@ -99,7 +99,9 @@ def test_arguments_of_many_levels_leave_the_conversation_whole(
 ):
     """From 101 levels on, the tool does not run and the model is told; the session has nothing to repair."""
     session, deep = f"deep{levels}", "[" * levels + "1" + "]" * levels
-    model.play(stream(tool_call_stream(client, [("call_1", f'{{"words": 2, "deep": {deep}}}')])), WHOLE[client], WHOLE[client])
+    model.play(
+        stream(tool_call_stream(client, [("call_1", f'{{"words": 2, "deep": {deep}}}')])), WHOLE[client], WHOLE[client]
+    )
     assert said(host, client, session) == "Hello."
     path = f"/agents/{client}/sessions/{session}"
     assert host.get(f"{path}/verify").json()["problems"] == []
@@ -254,7 +256,9 @@ def problem(host: AgentHost, agent: str, session: str) -> str:
 @pytest.mark.parametrize("client", CLIENTS[:3])
 def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
     """In what is stored and in what is sent back, of the call and of its result."""
-    model.play(stream(tool_call_stream(client, [("here", ARGUMENTS)]).replace(NAMED, b"12345")), WHOLE[client], WHOLE[client])
+    model.play(
+        stream(tool_call_stream(client, [("here", ARGUMENTS)]).replace(NAMED, b"12345")), WHOLE[client], WHOLE[client]
+    )
     assert said(host, client, "number-id") == "Hello."
     assert said(host, client, "number-id", "And now?") == "Hello."
     sent = json.dumps(last_request(client, model))

@@ -17,7 +17,7 @@ from tests.durable_agent_host.scripted import (
     gemini_response,
     scripted_service,
 )
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, yes
+from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn, allow
 from tests.kit import RECORDINGS, AgentHost, start_host
 from tests.processes import wait_until
 
@@ -103,8 +103,8 @@ def test_a_tool_that_a_person_approved_runs_with_the_arguments_that_were_shown(s
     assert waits.status_code == 202, waits.text
     (call,) = waits.json()["pending_approvals"]
     assert (call["name"], call["arguments"]) == ("convert", pair)
-    assert approve(waits.json(), yes(call)).status_code == 200
-    ended = wait_until(lambda: ended_turn(waits.json()))
+    assert approve(waits.json(), allow(call)).status_code == 200
+    ended = wait_until(lambda: read_ended_turn(waits.json()))
     assert (ended["status"], ended["response"].endswith("Done.")) == ("completed", True), ended
     assert ended["model"] == f"{SERVED[agent]}-served-1"
     assert site.called == [["convert", pair]]
@@ -257,8 +257,8 @@ async def test_the_hosted_tools_of_gemini_are_sent_back_by_a_new_process(site: S
             site.host.kill()
             site.start()
             turn["turn_url"] = turn["turn_url"].replace(turn["turn_url"].split("/api/")[0], site.host.url)
-            assert approve(turn, *map(yes, turn["pending_approvals"])).status_code == 200
-            assert wait_until(lambda turn=turn: ended_turn(turn))["status"] == "completed"
+            assert approve(turn, *map(allow, turn["pending_approvals"])).status_code == 200
+            assert wait_until(lambda turn=turn: read_ended_turn(turn))["status"] == "completed"
         else:
             assert answer.ok, answer.text
         if text != TEXTS[-1]:

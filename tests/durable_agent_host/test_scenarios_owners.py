@@ -17,7 +17,16 @@ from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.workflow_routes import run_of
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
-from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, OWNER, RELATIONS, ROWS, UNKNOWN, send, describe_response
+from tests.durable_agent_host.hostile_callers import (
+    BEGINNERS,
+    FILE,
+    OWNER,
+    RELATIONS,
+    ROWS,
+    UNKNOWN,
+    send,
+    describe_response,
+)
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 

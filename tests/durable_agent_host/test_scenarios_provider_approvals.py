@@ -3,7 +3,7 @@
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, yes
+from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn, deny, allow
 from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
@@ -43,8 +43,8 @@ def test_a_tool_of_the_provider_waits_for_a_person(people: AgentHost, model: Pra
     turn = waiting(people, agent)
     (call,) = turn["pending_approvals"]
     assert (call["name"], call["arguments"], len(model.requests())) == ("publish", {"page": 7}, 1)
-    assert approve(turn, yes(call)).status_code == 200
-    ended = wait_until(lambda: ended_turn(turn))
+    assert approve(turn, allow(call)).status_code == 200
+    ended = wait_until(lambda: read_ended_turn(turn))
     assert (ended["status"], ended["response"]) == ("completed", "Published."), ended
     assert (len(model.requests()), answers_sent(model)) == (2, [(call["call_id"], True)])
     later = people.run(agent, {"message": "which page?", "session_id": turn["session_id"]})
@@ -63,8 +63,8 @@ def test_arguments_of_the_provider_that_name_a_class_are_shown_as_text(people: A
     turn = waiting(people, "Talker")
     (call,) = turn["pending_approvals"]
     assert call["arguments"] == {"arguments": named}
-    assert approve(turn, yes(call)).status_code == 200
-    ended = wait_until(lambda: ended_turn(turn))
+    assert approve(turn, allow(call)).status_code == 200
+    ended = wait_until(lambda: read_ended_turn(turn))
     assert (ended["status"], ended["response"]) == ("completed", "Published."), ended
     (asked,) = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "mcp_approval_request"]
     assert asked["arguments"] == named
@@ -76,8 +76,8 @@ def test_a_denied_tool_of_the_provider_is_told_to_it(people: AgentHost, model: P
     model.plan({"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Not published."})
     turn = waiting(people, agent)
     first, second = turn["pending_approvals"]
-    assert approve(turn, no(first, "too early"), yes(second, arguments={"page": 8})).status_code == 200
-    ended = wait_until(lambda: ended_turn(turn))
+    assert approve(turn, deny(first, "too early"), allow(second, arguments={"page": 8})).status_code == 200
+    ended = wait_until(lambda: read_ended_turn(turn))
     assert (ended["status"], ended["response"]) == ("completed", "Not published."), ended
     assert answers_sent(model) == [(first["call_id"], False), (second["call_id"], False)]
 
@@ -90,7 +90,7 @@ def test_a_conversation_goes_on_after_a_cancel_of_what_the_provider_asked(
     model.plan({"item": ASK}, {"text": "Something else."})
     turn = waiting(people, agent)
     assert cancel(turn).status_code == 202
-    assert wait_until(lambda: ended_turn(turn))["status"] == "cancelled"
+    assert wait_until(lambda: read_ended_turn(turn))["status"] == "cancelled"
     later = people.run(agent, {"message": "something else", "session_id": turn["session_id"]})
     assert later.json()["response"] == "Something else.", later.text
     assert "mcp_approval_request" not in [item["type"] for item in model.requests()[-1]["body"]["input"]]
@@ -138,11 +138,11 @@ def test_a_service_that_keeps_the_conversation_gets_the_answers_alone(people: Ag
     session = people.run(agent, {"message": "hello"}).json()["session_id"]
     turn = people.run(agent, {"message": "publish", "session_id": session}).json()
     paid = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
+    turn = answer_all(turn, allow)
     first = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
+    turn = answer_all(turn, allow)
     second, third = (call["call_id"] for call in turn["pending_approvals"])
-    ended = answer_all(turn, yes, lambda call: no(call, "too early"))
+    ended = answer_all(turn, allow, lambda call: deny(call, "too early"))
     assert (ended["status"], ended["response"]) == ("completed", "Done."), ended
     assert sent_bodies(model) == [
         (None, [("user", "hello")]),
@@ -161,11 +161,11 @@ def test_a_host_that_keeps_the_conversation_sends_everything_once(people: AgentH
     session = people.run("Talker", {"message": "hello"}).json()["session_id"]
     turn = people.run("Talker", {"message": "publish", "session_id": session}).json()
     paid = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
+    turn = answer_all(turn, allow)
     first = turn["pending_approvals"][0]["call_id"]
-    turn = answer_all(turn, yes)
+    turn = answer_all(turn, allow)
     second, third = (call["call_id"] for call in turn["pending_approvals"])
-    assert answer_all(turn, yes, no)["response"] == "Done."
+    assert answer_all(turn, allow, deny)["response"] == "Done."
     before = [("user", "hello"), ("assistant", "Hello."), ("user", "publish")]
     called = [("function_call", paid), ("function_call_output", paid)]
     asked = [("mcp_approval_request", first), ("approve", first)]

@@ -18,7 +18,7 @@ from tests.durable_agent_host.hostile_model import (
     response_events,
     stream,
 )
-from tests.durable_agent_host.test_scenarios_budgets import spent, told
+from tests.durable_agent_host.test_scenarios_budgets import read_usage, budget_error
 from tests.kit import AgentHost, hosted
 
 APP = Path(__file__).parent / "apps" / "reported"
@@ -73,8 +73,8 @@ def test_a_text_counts_once_although_its_end_repeats_it(host: AgentHost, model: 
     long = responding(*zip(texts, texts, strict=True), usage=reported(20, 4000))
     model.play(*asked, long, responding(("Done.", "Done."), usage=reported(20, 10)))
     answer = host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)})
-    assert answer.status_code == 200 or (asked and "does not allow the next call" in told(answer)), answer.text
-    assert 4000 < spent(host, agent, session)["tokens"] < 5000
+    assert answer.status_code == 200 or (asked and "does not allow the next call" in budget_error(answer)), answer.text
+    assert 4000 < read_usage(host, agent, session)["tokens"] < 5000
 
 
 def test_arguments_count_once_although_their_end_repeats_them(host: AgentHost, model: HostileModel):
@@ -86,7 +86,7 @@ def test_arguments_count_once_although_their_end_repeats_them(host: AgentHost, m
     model.play(stream(head + events(done | {"sequence_number": 9}) + mark + tail), responding(("Hi", "Hi"), usage=None))
     answer = host.run("Responses", {"message": "go", "session_id": (session := uuid4().hex)})
     assert answer.status_code == 402, answer.text
-    assert 3000 < spent(host, "Responses", session)["tokens"] < 3500
+    assert 3000 < read_usage(host, "Responses", session)["tokens"] < 3500
 
 
 def test_the_cost_of_gemini_has_thoughts_and_what_its_tools_gave(host: AgentHost, model: HostileModel):
@@ -96,7 +96,7 @@ def test_the_cost_of_gemini_has_thoughts_and_what_its_tools_gave(host: AgentHost
     model.play(stream(events({"candidates": [said], "usageMetadata": usage | {"toolUsePromptTokenCount": 300}})))
     answer = host.run("Gemini", {"message": "go", "session_id": (session := uuid4().hex)})
     assert answer.status_code == 200, answer.text
-    figures = spent(host, "Gemini", session)
+    figures = read_usage(host, "Gemini", session)
     assert (figures["tokens"], figures["cost"]) == (1015, pytest.approx((310 * 10 + 705 * 100) / 1_000_000))
 
 
@@ -140,7 +140,7 @@ def test_an_answer_whose_figures_tell_nothing_is_estimated(host: AgentHost, mode
     model.play(*asked, *[long_answer(kind, figure)] * 2)
     answer = host.run(client, {"message": "go", "session_id": (session := uuid4().hex)})
     assert answer.status_code == 200, answer.text
-    figures = spent(host, client, session)
+    figures = read_usage(host, client, session)
     answers = len(asked) + 1
     assert figures["tokens"] > answers * 1250, figures
     assert figures["cost"] > answers * 1250 * 100 / 1_000_000

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 import requests
 
-from tests.durable_agent_host.hostile_model import HostileModel, ReceivedRequest, http_response, events, hostile_model, stream
+from tests.durable_agent_host.hostile_model import (
+    HostileModel,
+    ReceivedRequest,
+    http_response,
+    events,
+    hostile_model,
+    stream,
+)
 from tests.durable_agent_host.hostile_model import response_events as spoken
 from tests.durable_agent_host.stored import read_file_bytes
 from tests.kit import AgentHost, hosted

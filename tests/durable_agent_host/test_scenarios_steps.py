@@ -11,7 +11,13 @@ from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.hostile_answers import tool_call_stream
 from tests.durable_agent_host.hostile_model import Send, http_response, stream
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, pays, waiting_turn, yes
+from tests.durable_agent_host.test_scenarios_approvals import (
+    approve,
+    read_ended_turn,
+    plan_payments,
+    waiting_turn,
+    allow,
+)
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
 
@@ -33,14 +39,14 @@ def kinds(steps: list[dict]) -> list[str]:
 def test_a_turn_tells_its_steps(people: AgentHost, model: PracticeModel):
     """Waits with question and answer, attempts with what they found, calls with usage and results, retries, the end."""
     refused = {"error": {"status": 429, "code": "rate_limit", "message": "slow", "retry_after": 0.1}}
-    model.plan(pays(12.5), refused, {"text": "Paid."})
+    model.plan(plan_payments(12.5), refused, {"text": "Paid."})
     turn = waiting_turn(people)
     url, (call,) = turn["turn_url"], turn["pending_approvals"]
     before = steps_of(url)
     assert kinds(before) == ["wait:queue", "attempt", "model_call", "wait:person"]
     assert (before[1]["ended"], before[-1]["ended_at"]) == ("suspended", None)
-    assert approve(turn, yes(call, arguments={"amount": 3}, reason="less")).ok
-    wait_until(lambda: ended_turn(turn))
+    assert approve(turn, allow(call, arguments={"amount": 3}, reason="less")).ok
+    wait_until(lambda: read_ended_turn(turn))
     steps = steps_of(url)
     assert kinds(steps) == [*kinds(before), "attempt", "tool_call", "retry", "model_call", "end"]
     _, first, asked, wait, second, tool, retry, answered, end = steps
@@ -95,7 +101,7 @@ def test_sessions_are_found(people: AgentHost, model: PracticeModel):
     model.plan({"text": "Hello."}, times=3)
     for name in ("Find-one", "find-two", "other-find"):
         assert people.run("Talker", {"message": "hi", "session_id": name}).ok
-    model.plan(pays(1))
+    model.plan(plan_payments(1))
     waiting = waiting_turn(people, agent="Talker", session_id="find-waiting")
 
     def found(**query: str) -> list[str]:
