@@ -11,13 +11,13 @@ JPEG = "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQ=="
 IMAGE = {"type": "image", "url": f"data:image/png;base64,{PNG}"}
 PATH = {"type": "file_path", "file_id": "file-2", "index": 0}
 FILE = {"type": "file_citation", "file_id": "file-1", "filename": "a.txt", "index": 3}
-CONTAINER_CITATION = {
+CONTAINER_FILE = {
     "type": "container_file_citation",
     "container_id": "cntr_1",
     "file_id": "cfile_1",
     "filename": "b.csv",
 }
-CONTAINER_CITATION |= {"start_index": 0, "end_index": 4}
+CONTAINER_FILE |= {"start_index": 0, "end_index": 4}
 TOKEN = {"token": "Hi", "bytes": [72, 105], "logprob": -0.1, "top_logprobs": []}
 
 
@@ -96,7 +96,7 @@ def image(number: int, result: str | None = PNG, **fields: Any) -> Json:
 
 TOOLS = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "dice", "error": None}
 TOOLS |= {"tools": [{"name": "roll", "input_schema": {"type": "object"}, "annotations": None, "description": None}]}
-APPROVAL_REQUEST = {
+MCP_APPROVAL = {
     "type": "mcp_approval_request",
     "id": "mcpr_1",
     "name": "roll",
@@ -153,7 +153,7 @@ OUTPUTS: dict[str, list[Json]] = {
         code(3, "", []),
         code(4, "z", None),
         code(5, None, [logs("")]),
-        message(2, text("see b.csv", CONTAINER_CITATION), text("more", link(0, 2), FILE, PATH), phase="final_answer"),
+        message(2, text("see b.csv", CONTAINER_FILE), text("more", link(0, 2), FILE, PATH), phase="final_answer"),
     ],
     "code that failed": [code(1, "x" * 50, [logs("Traceback")], "failed"), code(2, "y", [], "incomplete")],
     "code with outputs of other kinds": [
@@ -176,7 +176,7 @@ OUTPUTS: dict[str, list[Json]] = {
         message(1, text("6")),
     ],
     "mcp tools that cannot be listed": [TOOLS | {"tools": [], "error": "no"}, message(1, text("none"))],
-    "mcp approval": [APPROVAL_REQUEST],
+    "mcp approval": [MCP_APPROVAL],
     "web searches": [
         search(1, {"type": "search", "query": "q", "sources": [{"type": "url", "url": "https://e.com"}]}),
         search(2, {"type": "open_page", "url": "https://e.com"}),
@@ -186,7 +186,7 @@ OUTPUTS: dict[str, list[Json]] = {
         message(
             1,
             text("see 1", link(0, 3), link(0, 3), link(1, 2, 2)),
-            text("and", link(0, 1, 3), FILE, CONTAINER_CITATION),
+            text("and", link(0, 1, 3), FILE, CONTAINER_FILE),
         ),
     ],
     "file searches": [
