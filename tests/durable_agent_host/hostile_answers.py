@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.durable_agent_host.hostile_model import http_response, chat_chunk, events, messages_events, response_events
+from tests.durable_agent_host.hostile_model import chat_chunk, events, http_response, messages_events, response_events
 
 Calls = list[tuple[str, str]]
 """Call ids, and arguments as the model writes them."""

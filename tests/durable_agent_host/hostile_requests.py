@@ -147,7 +147,7 @@ class RawRequest:
             return True
         return self.method == "DELETE" or (self.method == "POST" and any(part in BEGINNERS for part in self.path))
 
-    def of(self, new_id: str) -> "Sent":
+    def of(self, new_id: str) -> "RawRequest":
         """Give the same request of one session and turn."""
         path = tuple(new_id + part[2:] if part.startswith("ID") else part for part in self.path)
         headers = tuple((name, value.replace("ID", f"key {new_id.encode()!r}")) for name, value in self.headers)

@@ -23,15 +23,15 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.providers.registry import provider_for
-from tests.durable_agent_host.bad_ends import CONNECTION_CLOSES, COMPLETE_STREAMS, keep_open
+from tests.durable_agent_host.bad_ends import COMPLETE_STREAMS, CONNECTION_CLOSES, keep_open
 from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
-    http_response,
     chat_chunk,
     events,
     hostile_model,
+    http_response,
     messages_events,
     stream,
 )

@@ -11,9 +11,9 @@ import requests
 
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
-    http_response,
     events,
     hostile_model,
+    http_response,
     response_events,
     stream,
 )

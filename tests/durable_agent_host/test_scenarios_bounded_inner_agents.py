@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.bad_ends import CONNECTION_CLOSES, COMPLETE_STREAMS
+from tests.durable_agent_host.bad_ends import COMPLETE_STREAMS, CONNECTION_CLOSES
 from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
-from tests.durable_agent_host.hostile_answers import beginning, tool_call_stream, for_ever, silence, text_event
+from tests.durable_agent_host.hostile_answers import beginning, for_ever, silence, text_event, tool_call_stream
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
-    http_response,
     chat_chunk,
     events,
+    http_response,
     parts_stream,
     stream,
 )

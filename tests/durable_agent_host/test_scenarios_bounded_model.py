@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
-from tests.durable_agent_host.hostile_answers import beginning, tool_call_stream, for_ever, silence, text_event
+from tests.durable_agent_host.hostile_answers import beginning, for_ever, silence, text_event, tool_call_stream
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     chat_chunk,

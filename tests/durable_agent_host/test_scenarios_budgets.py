@@ -11,10 +11,10 @@ import pytest
 import requests
 
 from durable_agent_host.cli.main import main
-from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn, deny, waiting_turn, allow
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, deny, read_ended_turn, waiting_turn
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_idempotency import purge
-from tests.durable_agent_host.test_scenarios_journal import Doomed
+from tests.durable_agent_host.test_scenarios_journal import CrashingHost
 from tests.durable_agent_host.test_scenarios_turns import SLOW
 from tests.kit import AgentHost, Lives, PracticeModel, hosted
 from tests.processes import wait_until
@@ -344,7 +344,7 @@ def with_usage(document, figures):
 def test_a_kill_refunds_no_budget(tmp_path: Path, model: PracticeModel, point: str, calls: int, call_count: int):
     """Whenever the process dies, the service gets no more calls than the budget has, and those are counted."""
     model.plan(NEVER_ENDS, times=None)
-    doomed = Doomed(tmp_path, model, app=BUDGETS)
+    doomed = CrashingHost(tmp_path, model, app=BUDGETS)
     try:
         turn = doomed.run("Calls", point)
         assert (turn["status"], turn["error"]["type"]) == ("failed", "BudgetExceededError"), turn

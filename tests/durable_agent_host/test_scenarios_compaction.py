@@ -13,7 +13,7 @@ import pytest
 from durable_agent_host.codec.entity_state import document_digest
 from durable_agent_host.durable.app_secret import signal_purpose
 from tests.durable_agent_host.test_scenarios_fork_delete import command
-from tests.durable_agent_host.test_scenarios_journal import Doomed, without_ids
+from tests.durable_agent_host.test_scenarios_journal import CrashingHost, without_ids
 from tests.kit import AgentHost, PracticeModel, start_host
 from tests.processes import wait_until
 
@@ -77,7 +77,7 @@ def undisturbed(host: AgentHost, model: PracticeModel) -> list[dict[str, Any]]:
 )
 def test_a_journaled_summary_is_not_requested_again(point, summary_count, undisturbed, tmp_path, model):
     """The host is killed in the turn that sums up; what the model gets then is what it would have got."""
-    doomed = Doomed(tmp_path, model, APP)
+    doomed = CrashingHost(tmp_path, model, APP)
     try:
         script(model)
         talk(doomed.start(), "Summing", "s", range(2))

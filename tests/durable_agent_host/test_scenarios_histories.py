@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn, allow
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
 from tests.kit import AgentHost, PracticeModel, hosted, start_host

@@ -10,7 +10,7 @@ from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
 from tests.durable_agent_host.hostile_answers import tool_call_stream
 from tests.durable_agent_host.hostile_model import HostileModel, chat_chunk, events, stream
 from tests.durable_agent_host.service_rules import find_violation
-from tests.durable_agent_host.test_scenarios_hostile_model import WHOLE
+from tests.durable_agent_host.test_scenarios_hostile_model import COMPLETE_STREAMS
 from tests.kit import AgentHost
 
 CLIENTS = ("Responses", "Completions", "Claude", "Gemini")
@@ -61,10 +61,10 @@ def in_half(answer: bytes) -> bytes:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_half_a_character_in_a_text_is_sent_back_as_the_replacement(host: AgentHost, model: HostileModel, client: str):
     """The answer is stored to the letter, and the next turn goes on from it."""
-    spoken = WHOLE[client].partition(b"\r\n\r\n")[2].replace(b"Hello.", b"caf\\u00e9 X!")
+    spoken = COMPLETE_STREAMS[client].partition(b"\r\n\r\n")[2].replace(b"Hello.", b"caf\\u00e9 X!")
     if client == "Responses":  # whose text comes by the character
         spoken = spoken.replace(b'"delta": "H"', b'"delta": "caf\\u00e9 X!"')
-    model.play(in_half(spoken), WHOLE[client])
+    model.play(in_half(spoken), COMPLETE_STREAMS[client])
     assert said(host, client, "half-text").endswith("\ud83d!")
     assert said(host, client, "half-text", "And now?") == "Hello."
     assert "café \\ufffd!" in json.dumps(last_request(client, model), ensure_ascii=True).replace("\\u00e9", "é")
@@ -74,7 +74,7 @@ def test_half_a_character_in_a_text_is_sent_back_as_the_replacement(host: AgentH
 def test_half_a_character_in_a_call_and_its_result_is_no_dead_end(host: AgentHost, model: HostileModel, client: str):
     """The running turn goes on after it, and so does the next one."""
     asked = tool_call_stream(client, [("call_X", '{"words": 1, "X": "X"}')])
-    model.play(in_half(asked), WHOLE[client], WHOLE[client])
+    model.play(in_half(asked), COMPLETE_STREAMS[client], COMPLETE_STREAMS[client])
     assert said(host, client, "half-call") == "Hello."
     assert said(host, client, "half-call", "And now?") == "Hello."
     assert "\\ud83d" not in json.dumps(last_request(client, model))
@@ -86,7 +86,11 @@ def test_a_result_that_no_reader_of_json_takes_is_sent_as_a_text(
     host: AgentHost, model: HostileModel, client: str, words: int, result: str
 ):
     """The model gets it to the letter, now and in the next turn."""
-    model.play(stream(tool_call_stream(client, [("call_1", f'{{"words": {words}}}')])), WHOLE[client], WHOLE[client])
+    model.play(
+        stream(tool_call_stream(client, [("call_1", f'{{"words": {words}}}')])),
+        COMPLETE_STREAMS[client],
+        COMPLETE_STREAMS[client],
+    )
     for text in ("Good morning", "And now?"):
         assert said(host, client, f"levels{words}", text) == "Hello."
         assert json.dumps(result) in json.dumps(last_request(client, model))
@@ -100,7 +104,9 @@ def test_arguments_of_many_levels_leave_the_conversation_whole(
     """From 101 levels on, the tool does not run and the model is told; the session has nothing to repair."""
     session, deep = f"deep{levels}", "[" * levels + "1" + "]" * levels
     model.play(
-        stream(tool_call_stream(client, [("call_1", f'{{"words": 2, "deep": {deep}}}')])), WHOLE[client], WHOLE[client]
+        stream(tool_call_stream(client, [("call_1", f'{{"words": 2, "deep": {deep}}}')])),
+        COMPLETE_STREAMS[client],
+        COMPLETE_STREAMS[client],
     )
     assert said(host, client, session) == "Hello."
     path = f"/agents/{client}/sessions/{session}"
@@ -116,7 +122,9 @@ def test_arguments_of_many_levels_leave_the_conversation_whole(
 def test_arguments_that_name_a_class_do_not_end_the_turn(host: AgentHost, model: HostileModel, client: str):
     """The tool does not run and the model is told, also where arguments are no text; the session goes on."""
     arguments = '{"words": 2, "more": {"__class__": "Fraction", "__module__": "fractions", "__data__": 4}}'
-    model.play(stream(tool_call_stream(client, [("call_1", arguments)])), WHOLE[client], WHOLE[client])
+    model.play(
+        stream(tool_call_stream(client, [("call_1", arguments)])), COMPLETE_STREAMS[client], COMPLETE_STREAMS[client]
+    )
     assert said(host, client, "named") == "Hello."
     assert "give the fields other names" in json.dumps(last_request(client, model))
     assert host.get(f"/agents/{client}/sessions/named/verify").json()["problems"] == []
@@ -140,7 +148,7 @@ def test_arguments_that_are_no_text_and_have_no_room_fail_the_turn(host: AgentHo
     deep = "[" * levels + "]" * levels
     model.play(fallback=stream(tool_call_stream("Gemini", [("call_1", f'{{"words": 2, "deep": {deep}}}')])))
     assert "nested more than 180 levels deep" in problem(host, "Gemini", f"no-room{levels}")
-    model.play(fallback=WHOLE["Gemini"])
+    model.play(fallback=COMPLETE_STREAMS["Gemini"])
     assert said(host, "Gemini", f"no-room{levels}") == "Hello."
     assert host.get(f"/agents/Gemini/sessions/no-room{levels}/verify").json()["problems"] == []
 
@@ -152,7 +160,11 @@ def test_numbers_that_json_lacks_in_arguments_are_no_dead_end(
 ):
     """The model is told where arguments are a text; elsewhere the turn fails with 502, and the session goes on."""
     session = f"number{number}"
-    model.play(stream(tool_call_stream(client, [("call_1", f'{{"words": {number}}}')])), WHOLE[client], WHOLE[client])
+    model.play(
+        stream(tool_call_stream(client, [("call_1", f'{{"words": {number}}}')])),
+        COMPLETE_STREAMS[client],
+        COMPLETE_STREAMS[client],
+    )
     if client == "Gemini":
         assert "cannot be stored" in problem(host, client, session)
     else:
@@ -168,7 +180,7 @@ def test_a_turn_that_ends_at_the_limit_of_iterations_is_no_dead_end(host: AgentH
     answers = [stream(tool_call_stream(client, [(f"call_{number}", ARGUMENTS)])) for number in range(60)]
     model.play(*answers)
     assert "limit" in said(host, client, "limit")
-    model.play(fallback=WHOLE[client])
+    model.play(fallback=COMPLETE_STREAMS[client])
     assert said(host, client, "limit", "And now?") == "Hello."
     assert ("is not known" in json.dumps(last_request(client, model))) == (
         client != "Gemini"
@@ -179,7 +191,7 @@ def test_a_turn_that_ends_at_the_limit_of_iterations_is_no_dead_end(host: AgentH
 def test_calls_that_share_an_id_have_their_results(host: AgentHost, model: HostileModel, client: str):
     """Within an answer and over turns, the service accepts them in the running turn and in the next one."""
     asked = stream(tool_call_stream(client, [("call_1", ARGUMENTS), ("call_1", '{"words": 3}')]))
-    model.play(asked, WHOLE[client], asked, WHOLE[client])
+    model.play(asked, COMPLETE_STREAMS[client], asked, COMPLETE_STREAMS[client])
     for text in ("Good morning", "And now?"):
         assert said(host, client, "shared", text) == "Hello."
         last_request(client, model)
@@ -222,7 +234,7 @@ def no_number(word: str) -> None:
 def test_figures_that_count_nothing_are_as_none(host: AgentHost, model: HostileModel, client: str, figure: str):
     """The answer is the answer, and what is shown of the turn is JSON without the figures."""
     known, instead = USAGE[client]
-    spoken = WHOLE[client].partition(b"\r\n\r\n")[2]
+    spoken = COMPLETE_STREAMS[client].partition(b"\r\n\r\n")[2]
     model.play(stream(spoken.replace(known, instead.replace(b"#", figure.encode()))))
     session = f"usage-{len(figure)}-{figure.encode()[:2].hex()}"
     reply = host.run(client, {"message": "Good morning", "session_id": session})
@@ -257,7 +269,9 @@ def problem(host: AgentHost, agent: str, session: str) -> str:
 def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
     """In what is stored and in what is sent back, of the call and of its result."""
     model.play(
-        stream(tool_call_stream(client, [("here", ARGUMENTS)]).replace(NAMED, b"12345")), WHOLE[client], WHOLE[client]
+        stream(tool_call_stream(client, [("here", ARGUMENTS)]).replace(NAMED, b"12345")),
+        COMPLETE_STREAMS[client],
+        COMPLETE_STREAMS[client],
     )
     assert said(host, client, "number-id") == "Hello."
     assert said(host, client, "number-id", "And now?") == "Hello."
@@ -272,7 +286,7 @@ def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel,
 def test_a_number_for_a_name_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
     """The model is told that there is no such tool."""
     asked = tool_call_stream(client, [("call_1", ARGUMENTS)]).replace(b'"name": "say"', b'"name": 7')
-    model.play(stream(asked), WHOLE[client], WHOLE[client])
+    model.play(stream(asked), COMPLETE_STREAMS[client], COMPLETE_STREAMS[client])
     assert said(host, client, "number-name") == "Hello."
     assert said(host, client, "number-name", "And now?") == "Hello."
     sent = json.dumps(last_request(client, model))
@@ -289,7 +303,7 @@ def test_an_id_that_is_neither_text_nor_number_fails_the_turn(host: AgentHost, m
 
 def test_a_number_for_a_finish_reason_becomes_a_text(host: AgentHost, model: HostileModel):
     """It is shown as the service's word."""
-    spoken = WHOLE["Completions"].partition(b"\r\n\r\n")[2]
+    spoken = COMPLETE_STREAMS["Completions"].partition(b"\r\n\r\n")[2]
     model.play(stream(spoken.replace(b'"finish_reason": "stop"', b'"finish_reason": 5')))
     reply = host.run("Completions", {"message": "Good morning", "session_id": "reason"})
     url = f"{host.url}/api/agents/Completions/sessions/reason/turns/{reply.headers['x-ms-turn-id']}/steps"
@@ -311,7 +325,7 @@ def test_an_answer_that_cannot_be_read_is_a_sentence(
     host: AgentHost, model: HostileModel, client: str, known: bytes, instead: bytes
 ):
     """With the client's name, and the error's text behind it."""
-    spoken = WHOLE[client].partition(b"\r\n\r\n")[2]
+    spoken = COMPLETE_STREAMS[client].partition(b"\r\n\r\n")[2]
     assert known in spoken
     model.play(fallback=stream(spoken.replace(known, instead)))
     told = problem(host, client, f"unreadable-{len(instead)}")
@@ -341,7 +355,7 @@ def test_a_structured_answer_with_a_number_that_json_lacks_is_no_json(
     for line in requests.get(f"{turn}/events", timeout=60).text.splitlines():
         if line.startswith("data: "):
             json.loads(line.removeprefix("data: "), parse_constant=no_number)
-    model.play(fallback=WHOLE["Completions"])
+    model.play(fallback=COMPLETE_STREAMS["Completions"])
     assert said(host, "Completions", session, "And now?") == "Hello."
 
 

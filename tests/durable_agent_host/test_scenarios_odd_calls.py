@@ -12,7 +12,7 @@ from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
 from tests.durable_agent_host.hostile_answers import tool_call_stream
 from tests.durable_agent_host.hostile_model import HostileModel, stream
 from tests.durable_agent_host.service_rules import find_violation
-from tests.durable_agent_host.test_scenarios_hostile_model import WHOLE
+from tests.durable_agent_host.test_scenarios_hostile_model import COMPLETE_STREAMS
 from tests.kit import AgentHost, wait_until
 
 CLIENTS = ("Responses", "Completions", "Claude", "Gemini")
@@ -68,7 +68,7 @@ odd = pytest.mark.parametrize(("client", "case", "asked"), ODD, ids=[f"{client}-
 
 def goes_on(host: AgentHost, model: HostileModel, client: str, session: str) -> str:
     """Run a turn that succeeds, with a request that the service accepts; gives what was sent."""
-    model.play(WHOLE[client])
+    model.play(COMPLETE_STREAMS[client])
     reply = host.run(client, {"message": "And now?", "session_id": session})
     assert (reply.status_code, reply.json().get("response")) == (200, "Hello."), reply.text
     return sent(client, model)
@@ -89,7 +89,7 @@ def test_an_odd_call_is_sent_in_a_form_that_the_service_accepts(
     host: AgentHost, model: HostileModel, client: str, case: str, asked: bytes
 ):
     """In the running turn, with its result, and as the same text in the next one; the record has it as it came."""
-    model.play(asked, WHOLE[client])
+    model.play(asked, COMPLETE_STREAMS[client])
     session = f"odd-{case}"
     reply = host.run(client, {"message": "Good morning", "session_id": session})
     assert reply.status_code == 200, reply.text

@@ -7,11 +7,11 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_approvals import (
-    approve,
-    read_ended_turn,
-    plan_payments,
-    waiting_turn,
     allow,
+    approve,
+    plan_payments,
+    read_ended_turn,
+    waiting_turn,
 )
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until

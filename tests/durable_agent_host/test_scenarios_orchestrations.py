@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.conftest import PEOPLE
-from tests.durable_agent_host.test_scenarios_approvals import approve, deny, plan_payments, allow
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, deny, plan_payments
 from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until

@@ -10,14 +10,14 @@ from agent_framework import Agent, AgentSession, FunctionTool
 
 from tests.durable_agent_host.scripted import (
     ScriptedService,
-    anthropic_response,
     anthropic_call,
+    anthropic_response,
     anthropic_text,
     chat_response,
     gemini_response,
     scripted_service,
 )
-from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn, allow
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn
 from tests.kit import RECORDINGS, AgentHost, start_host
 from tests.processes import wait_until
 

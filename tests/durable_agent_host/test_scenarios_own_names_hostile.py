@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from durable_agent_host.http.routes import ROUTES, Route
-from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, RELATIONS, ROWS, UNKNOWN, send, describe_response
+from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, RELATIONS, ROWS, UNKNOWN, describe_response, send
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Place
 from tests.kit import start_host
 from tests.processes import wait_until

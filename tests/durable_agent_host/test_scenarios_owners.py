@@ -24,8 +24,8 @@ from tests.durable_agent_host.hostile_callers import (
     RELATIONS,
     ROWS,
     UNKNOWN,
-    send,
     describe_response,
+    send,
 )
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until

@@ -3,7 +3,7 @@
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, read_ended_turn, deny, allow
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, deny, read_ended_turn
 from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until

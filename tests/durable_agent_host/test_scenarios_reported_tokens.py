@@ -18,7 +18,7 @@ from tests.durable_agent_host.hostile_model import (
     response_events,
     stream,
 )
-from tests.durable_agent_host.test_scenarios_budgets import read_usage, budget_error
+from tests.durable_agent_host.test_scenarios_budgets import budget_error, read_usage
 from tests.kit import AgentHost, hosted
 
 APP = Path(__file__).parent / "apps" / "reported"

@@ -13,9 +13,9 @@ import requests
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     ReceivedRequest,
-    http_response,
     events,
     hostile_model,
+    http_response,
     stream,
 )
 from tests.durable_agent_host.hostile_model import response_events as spoken

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, allow
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve
 from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host
 from tests.processes import wait_until
 

@@ -12,11 +12,11 @@ from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.hostile_answers import tool_call_stream
 from tests.durable_agent_host.hostile_model import Send, http_response, stream
 from tests.durable_agent_host.test_scenarios_approvals import (
-    approve,
-    read_ended_turn,
-    plan_payments,
-    waiting_turn,
     allow,
+    approve,
+    plan_payments,
+    read_ended_turn,
+    waiting_turn,
 )
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until

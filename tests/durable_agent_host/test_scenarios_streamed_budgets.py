@@ -17,7 +17,7 @@ from durable_agent_host.model.journal_entry import (
 )
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.turn_log.journal import JournalState
-from tests.durable_agent_host.test_scenarios_budgets import BUDGETS, USAGE, read_usage, budget_error
+from tests.durable_agent_host.test_scenarios_budgets import BUDGETS, USAGE, budget_error, read_usage
 from tests.durable_agent_host.test_scenarios_cancel import cancel, characters_of, start
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
