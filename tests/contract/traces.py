@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.durable_agent_host.stored import decompress_parts
+from tests.durable_agent_host.stored_bytes import decompress_parts
 from tests.kit_services import azurite_connection
 
 

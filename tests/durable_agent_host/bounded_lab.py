@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, beginning, for_ever
 from tests.durable_agent_host.hostile_model import HostileModel, Send, hostile_model, parts_stream
+from tests.durable_agent_host.hostile_streams import AGENTS_ROUTES, beginning, for_ever
 from tests.kit import AgentHost, hosted
 
 BOUNDS = {

@@ -183,9 +183,9 @@ def exchange(port: int, sent: RawRequest) -> tuple[int, bytes]:
 
     A request that says another length than it has is not whole, and may get none.
     """
-    is_whole = not {"content-length", "transfer-encoding"} & {name for name, _ in sent.headers}
+    is_complete = not {"content-length", "transfer-encoding"} & {name for name, _ in sent.headers}
     response = b""
-    seconds = ANSWER_SECONDS if is_whole else PATIENCE_SECONDS
+    seconds = ANSWER_SECONDS if is_complete else PATIENCE_SECONDS
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection, suppress(ConnectionError):
         with suppress(ConnectionError):
             connection.sendall(sent.encode())
@@ -196,7 +196,7 @@ def exchange(port: int, sent: RawRequest) -> tuple[int, bytes]:
                     break
                 response += chunk
         except TimeoutError:
-            assert not is_whole, sent
+            assert not is_complete, sent
     status = response.partition(b"\r\n")[0].split()[1:2]
     return int(status[0]) if status else 0, response
 

@@ -29,10 +29,10 @@ class Outcome:
     statuses: Counter[int] = field(default_factory=Counter[int])
     failures: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
 
-    def record(self, sent: RawRequest, status: int, response: bytes, *, is_whole: bool = False) -> None:
+    def record(self, sent: RawRequest, status: int, response: bytes, *, is_complete: bool = False) -> None:
         """Note an answer."""
         self.statuses[status] += 1
-        if status in {HTTPStatus.INTERNAL_SERVER_ERROR, HANGS} or (is_whole and not status):
+        if status in {HTTPStatus.INTERNAL_SERVER_ERROR, HANGS} or (is_complete and not status):
             self.failures[sent.encode()[:2000]] = response[-600:]
 
 
@@ -60,7 +60,7 @@ def _play_part(port: int, requests: Iterable[RawRequest]) -> Outcome:
         if names & _FRAMING or sent.target.startswith("//") or b"\r" in sent.encode().partition(b"\r\n")[0]:
             outcome.record(sent, *exchange(port, sent))
         else:
-            outcome.record(sent, *connection.exchange(sent), is_whole=True)
+            outcome.record(sent, *connection.exchange(sent), is_complete=True)
     connection.close()
     return outcome
 

@@ -273,7 +273,7 @@ def test_an_invalid_turn_log_is_rejected(setting):
         choose_turn_log(Settings(turn_log=setting), {})
 
 
-def test_a_turn_log_without_a_storage_account_says_what_to_set():
+def test_a_turn_log_without_a_storage_account_is_rejected_with_a_hint():
     """Without the embedded host and without storage there is no place, and the sentence says what to set."""
     with pytest.raises(SettingError, match="AzureWebJobsStorage"):
         choose_turn_log(Settings(), {})

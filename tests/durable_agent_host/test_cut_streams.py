@@ -23,8 +23,7 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.providers.registry import provider_for
-from tests.durable_agent_host.bad_ends import COMPLETE_STREAMS, CONNECTION_CLOSES, keep_open
-from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES
+from tests.durable_agent_host.connection_closes import COMPLETE_STREAMS, CONNECTION_CLOSES, keep_open
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
@@ -35,6 +34,7 @@ from tests.durable_agent_host.hostile_model import (
     messages_events,
     stream,
 )
+from tests.durable_agent_host.hostile_streams import AGENTS_ROUTES
 from tests.kit import RECORDINGS
 
 pytestmark = [
@@ -253,8 +253,8 @@ def test_a_complete_response_is_accepted_regardless_of_how_its_connection_closes
         for name in CONNECTION_CLOSES.keys() - (AT_ONCE if kind in {"gemini", "agents"} else set()):
             outcome = play(model, kind, CONNECTION_CLOSES[name](COMPLETE_STREAMS[kind]))
             assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), (name, outcome.error)
-            committed = (outcome.usage, outcome.entries[1]["messages"])
-            assert committed == (expected_outcome.usage, expected_outcome.entries[1]["messages"]), name
+            usage_and_messages = (outcome.usage, outcome.entries[1]["messages"])
+            assert usage_and_messages == (expected_outcome.usage, expected_outcome.entries[1]["messages"]), name
     finally:
         model.by_path = {}
 

@@ -32,9 +32,9 @@ from tests.kit import AgentHost, PracticeModel, start_host, wait_until
 # --- a new provider: no source file --------------------------------------------------------------------------
 
 
-def tiny_turn(text: str, state: Any = None, *, registered: bool = True) -> dict[str, Any]:
+def tiny_turn(text: str, state: Any = None, *, is_registered: bool = True) -> dict[str, Any]:
     """Run a turn of the tiny provider's agent in a new process."""
-    request = json.dumps({"state": state, "text": text, "registered": registered})
+    request = json.dumps({"state": state, "text": text, "registered": is_registered})
     command = [sys.executable, "-m", "tests.durable_agent_host.tiny_provider"]
     return json.loads(subprocess.run(command, input=request, capture_output=True, text=True, check=True).stdout)
 

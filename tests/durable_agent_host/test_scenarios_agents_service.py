@@ -117,7 +117,7 @@ def test_tools_run_once_over_a_kill(lives: Lives, model: PracticeModel, effects:
     assert '"outputs": [{"type": "text", "text": "1\\n"}]' in json.dumps(response)
 
 
-def test_a_person_decides_while_the_run_waits(lives: Lives, model: PracticeModel, effects: Path):
+def test_a_person_decides_during_a_run(lives: Lives, model: PracticeModel, effects: Path):
     """The run takes the output when the approval is there, after a kill as well."""
     model.plan({"calls": [{"name": "careful", "arguments": {"line": "approved"}}]}, {"text": "It is done."})
     turn = start_turn(lives, "Worker", "Be careful.", "careful")

@@ -52,7 +52,7 @@ def outputs(model: PracticeModel):
     return [item["output"] for item in items if item["type"] == "function_call_output"]
 
 
-def test_a_tool_that_needs_approval_waits_and_continues(people: AgentHost, model: PracticeModel, book):
+def test_a_turn_continues_after_an_approval(people: AgentHost, model: PracticeModel, book):
     """The waiting client gets 202 with the call, nothing runs before the answer, and one model call follows it."""
     model.plan(plan_payments(12.5), {"text": "Paid."})
     turn = waiting_turn(people)
@@ -204,7 +204,7 @@ def test_only_pending_calls_can_be_decided(people: AgentHost, model: PracticeMod
     assert "completed" in late.json()["detail"]
 
 
-def test_a_turn_that_waits_for_a_person_can_be_cancelled(people: AgentHost, model: PracticeModel, book):
+def test_a_turn_pending_approval_can_be_cancelled(people: AgentHost, model: PracticeModel, book):
     """What it had produced stays, its calls have results, and the next turn is accepted."""
     model.plan({"items": [{"text": "I would pay."}, plan_payments(1)]}, {"text": "Never said."})
     turn = waiting_turn(people)
@@ -219,7 +219,7 @@ def test_a_turn_that_waits_for_a_person_can_be_cancelled(people: AgentHost, mode
     assert len(model.requests()) == 2
 
 
-def test_a_turn_that_waits_holds_its_session(people: AgentHost, model: PracticeModel, book):
+def test_a_turn_pending_approval_blocks_its_session(people: AgentHost, model: PracticeModel, book):
     """A turn behind it waits, and runs when the person has answered."""
     model.plan(plan_payments(1), {"text": "Paid."}, {"text": "Next."})
     turn = waiting_turn(people)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.bad_ends import COMPLETE_STREAMS, CONNECTION_CLOSES
 from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
-from tests.durable_agent_host.hostile_answers import beginning, for_ever, silence, text_event, tool_call_stream
+from tests.durable_agent_host.connection_closes import COMPLETE_STREAMS, CONNECTION_CLOSES
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
@@ -20,6 +19,7 @@ from tests.durable_agent_host.hostile_model import (
     parts_stream,
     stream,
 )
+from tests.durable_agent_host.hostile_streams import beginning, for_ever, silence, text_event, tool_call_stream
 from tests.kit import AgentHost
 
 CLIENTS = ("Responses", "Completions", "Claude", "Gemini", "Agents")

@@ -11,7 +11,6 @@ import pytest
 import requests
 
 from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
-from tests.durable_agent_host.hostile_answers import beginning, for_ever, silence, text_event, tool_call_stream
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     chat_chunk,
@@ -19,6 +18,7 @@ from tests.durable_agent_host.hostile_model import (
     parts_stream,
     stream,
 )
+from tests.durable_agent_host.hostile_streams import beginning, for_ever, silence, text_event, tool_call_stream
 from tests.kit import AgentHost
 from tests.processes import wait_until
 
@@ -62,7 +62,7 @@ def run_failing_turn(host: AgentHost, agent: str) -> str:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("part", ["words", "silence"])
-def test_an_endless_stream_ends_at_the_response_limit(host: AgentHost, model: HostileModel, client: str, part: str):
+def test_an_endless_stream_fails_at_the_response_limit(host: AgentHost, model: HostileModel, client: str, part: str):
     """Whether the stream says something or only gives signs of life, it is read up to the bound, and once."""
     model.play(
         fallback=endless(client, text_event(client, "more " * 100) * 20 if part == "words" else silence(client) * 500)
@@ -72,14 +72,14 @@ def test_an_endless_stream_ends_at_the_response_limit(host: AgentHost, model: Ho
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_an_endless_line_ends_at_the_line_limit(host: AgentHost, model: HostileModel, client: str):
+def test_an_endless_line_fails_at_the_line_limit(host: AgentHost, model: HostileModel, client: str):
     """A line is held together up to its bound."""
     model.play(fallback=parts_stream(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))))
     assert "MAX_LINE_BYTES" in run_failing_turn(host, client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_an_endless_event_ends_at_its_line_limit(host: AgentHost, model: HostileModel, client: str):
+def test_an_endless_event_fails_at_its_line_limit(host: AgentHost, model: HostileModel, client: str):
     """An event of ever more short lines, which SDKs copy once for each of them, is given up early."""
     model.play(fallback=endless(client, b"data: 1\n" * 2000))
     assert "event of more than 1000 lines" in run_failing_turn(host, client)
@@ -125,7 +125,7 @@ def test_stream_readers_of_a_turn_are_limited(host: AgentHost, model: HostileMod
     assert requests.post(f"{host.url}/api{turn}/cancel", timeout=60).ok
 
 
-def test_a_slow_stream_ends_at_the_response_timeout(model: HostileModel, effects: Path, tmp_path: Path):
+def test_a_slow_stream_fails_at_the_response_timeout(model: HostileModel, effects: Path, tmp_path: Path):
     """A sign of life now and then does not keep an answer open."""
     model.play(fallback=drip)
     with bounded_host(tmp_path, model, effects, DURABLE_AGENT_HOST_ANSWER_SECONDS="2") as host:
@@ -152,9 +152,7 @@ def test_gigantic_arguments_run_no_tool(host: AgentHost, model: HostileModel, ef
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_loop_of_calls_ends_with_the_calls_of_a_turn(
-    host: AgentHost, model: HostileModel, effects: Path, client: str
-):
+def test_a_loop_of_calls_stops_at_the_call_limit(host: AgentHost, model: HostileModel, effects: Path, client: str):
     """A model that asks for its tool again and again gets the bound's number of calls."""
     model.play(fallback=stream(tool_call_stream(client, [("call_1", '{"words": 1}')])))
     assert "MAX_MODEL_CALLS" in run_failing_turn(host, client)

@@ -20,7 +20,7 @@ from tests.kit import AgentHost, Lives, PracticeModel, hosted
 from tests.processes import wait_until
 
 BUDGETS = Path(__file__).parent / "apps" / "budgets"
-NEVER_ENDS = {"calls": [{"name": "buy", "arguments": {"what": "more"}}]}
+BUY_AGAIN = {"calls": [{"name": "buy", "arguments": {"what": "more"}}]}
 USAGE = {"input_tokens": 300, "output_tokens": 100, "total_tokens": 400, "input_tokens_details": {"cached_tokens": 100}}
 COST_OF_USAGE = (200 * 10 + 100 * 1 + 100 * 100) / 1_000_000
 
@@ -65,7 +65,7 @@ def read_usage(host: AgentHost, agent: str, session: str):
 
 def test_a_loop_of_model_calls_stops_at_the_budget(budgets: AgentHost, model: PracticeModel, purchases):
     """The third call is the last; the turn fails with the figure, and the conversation is as it was."""
-    model.plan(NEVER_ENDS, times=None)
+    model.plan(BUY_AGAIN, times=None)
     session = uuid4().hex
     detail = budget_error(budgets.run("Calls", {"message": "go", "session_id": session}))
     assert "budget of 3 model calls" in detail
@@ -123,10 +123,10 @@ def test_the_time_budget_stops_a_running_tool(budgets: AgentHost, model: Practic
     assert 1.5 <= read_usage(budgets, "Time", session)["seconds"] < 30
 
 
-def test_seconds_count_over_kills_and_waits(tmp_path: Path, model: PracticeModel):
+def test_seconds_count_across_kills_and_approvals(tmp_path: Path, model: PracticeModel):
     """A call that was cut off has taken its time, and so have the calls before a person was asked."""
-    slow = NEVER_ENDS | {"delay_milliseconds": 300}
-    model.plan(NEVER_ENDS, slow, {"text": "Done.", "delay_milliseconds": 500}, by_round=True)
+    slow = BUY_AGAIN | {"delay_milliseconds": 300}
+    model.plan(BUY_AGAIN, slow, {"text": "Done.", "delay_milliseconds": 500}, by_round=True)
     lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
     try:
         turn = waiting_turn(lives.host, agent="AskCalls", session_id="s")
@@ -148,7 +148,7 @@ def test_seconds_count_over_kills_and_waits(tmp_path: Path, model: PracticeModel
 
 def test_a_person_extends_the_budget(budgets: AgentHost, model: PracticeModel, purchases):
     """The turn waits with the figures, goes on after a yes from where it was, and asks again after as much again."""
-    model.plan(*[NEVER_ENDS] * 4, {"text": "Done."})
+    model.plan(*[BUY_AGAIN] * 4, {"text": "Done."})
     turn = waiting_turn(budgets, agent="AskCalls")
     (call,) = turn["pending_approvals"]
     assert call["name"] == "budget"
@@ -179,7 +179,7 @@ def test_prices_without_a_limit_count_the_cost(budgets: AgentHost, model: Practi
 def test_each_turn_and_each_model_call_has_its_cost(budgets: AgentHost, model: PracticeModel):
     """Turn, steps, session and list say it, and still do when the turn's orchestration was purged."""
     session, usage = uuid4().hex, {"usage": USAGE}
-    model.plan(NEVER_ENDS | usage, {"text": "Done."} | usage, {"text": "Done."} | usage)
+    model.plan(BUY_AGAIN | usage, {"text": "Done."} | usage, {"text": "Done."} | usage)
     first = budgets.turn(budgets.run("Free", {"message": "one", "session_id": session}))
     budgets.run("Free", {"message": "two", "session_id": session})
     path = f"/agents/Free/sessions/{session}"
@@ -343,16 +343,16 @@ def with_usage(document, figures):
 )
 def test_a_kill_refunds_no_budget(tmp_path: Path, model: PracticeModel, point: str, calls: int, call_count: int):
     """Whenever the process dies, the service gets no more calls than the budget has, and those are counted."""
-    model.plan(NEVER_ENDS, times=None)
-    doomed = CrashingHost(tmp_path, model, app=BUDGETS)
+    model.plan(BUY_AGAIN, times=None)
+    crashing_host = CrashingHost(tmp_path, model, app=BUDGETS)
     try:
-        turn = doomed.run("Calls", point)
+        turn = crashing_host.run("Calls", point)
         assert (turn["status"], turn["error"]["type"]) == ("failed", "BudgetExceededError"), turn
         assert len(model.requests()) == calls
         assert turn["spent"]["model_calls"] == call_count
-        assert len(doomed.traces) <= calls
+        assert len(crashing_host.traces) <= calls
     finally:
-        doomed.stop()
+        crashing_host.stop()
 
 
 def poll_allowing_more(turn):
@@ -365,7 +365,7 @@ def poll_allowing_more(turn):
 @pytest.mark.parametrize("is_allowed", [True, False])
 def test_a_budget_approval_survives_a_kill(tmp_path: Path, model: PracticeModel, is_allowed: bool):
     """A turn that waits at its limit waits in a new process, too, and goes on from where it was, or fails."""
-    model.plan(*[NEVER_ENDS] * 3, {"text": "Done."}, by_round=True)
+    model.plan(*[BUY_AGAIN] * 3, {"text": "Done."}, by_round=True)
     lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
     try:
         turn = waiting_turn(lives.host, agent="AskCalls", session_id="s")
@@ -421,10 +421,10 @@ IN_A_TOOL = {"calls": [{"name": "buy", "arguments": {"what": "sleep", "seconds":
         ("Calls", [IN_A_TOOL], (400, 1, 1)),
         (
             "Calls",
-            [NEVER_ENDS | {"usage": USAGE}, {"text": "It takes long. " * 50, "delay_milliseconds": 400}],
+            [BUY_AGAIN | {"usage": USAGE}, {"text": "It takes long. " * 50, "delay_milliseconds": 400}],
             (0, 2, 1),
         ),
-        ("AskCalls", [NEVER_ENDS | {"usage": USAGE}] * 2, (800, 2, 2)),
+        ("AskCalls", [BUY_AGAIN | {"usage": USAGE}] * 2, (800, 2, 2)),
     ],
     ids=["in a tool", "in a model call", "waits for a person"],
 )

@@ -144,7 +144,7 @@ def test_an_interrupting_turn_replaces_the_running_turn(people: AgentHost, model
     assert len(model.requests()[1]["body"]["input"]) == 3
 
 
-def test_a_turn_that_waits_for_a_person_is_interrupted(people: AgentHost, model: PracticeModel, book: Path):
+def test_a_turn_pending_approval_is_interrupted(people: AgentHost, model: PracticeModel, book: Path):
     """A turn that interrupts does not wait for the person whom the other one waits for."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 1}}]}, {"text": "Never mind."})
     pending_turn = people.run("Payer", {"message": "pay"}).json()

@@ -56,7 +56,7 @@ def texts(messages: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.fixture
-def undisturbed(host: AgentHost, model: PracticeModel) -> list[dict[str, Any]]:
+def expected_history(host: AgentHost, model: PracticeModel) -> list[dict[str, Any]]:
     """The requests of three turns that nothing happens to."""
     script(model)
     talk(host, "Summing", uuid4().hex, range(3))
@@ -75,18 +75,18 @@ def undisturbed(host: AgentHost, model: PracticeModel) -> list[dict[str, Any]]:
         ("turn.before_outcome", 1),
     ],
 )
-def test_a_journaled_summary_is_not_requested_again(point, summary_count, undisturbed, tmp_path, model):
+def test_a_journaled_summary_is_not_requested_again(point, summary_count, expected_history, tmp_path, model):
     """The host is killed in the turn that sums up; what the model gets then is what it would have got."""
-    doomed = CrashingHost(tmp_path, model, APP)
+    crashing_host = CrashingHost(tmp_path, model, APP)
     try:
         script(model)
-        talk(doomed.start(), "Summing", "s", range(2))
-        doomed.host.stop()
+        talk(crashing_host.start(), "Summing", "s", range(2))
+        crashing_host.host.stop()
         before = len(model.requests())
-        turn = doomed.run("Summing", point, message="question 2")
+        turn = crashing_host.run("Summing", point, message="question 2")
         assert turn["status"] == "completed", turn
         requests = model.requests()
-        expected_requests = undisturbed[before:]
+        expected_requests = expected_history[before:]
         assert sum(map(is_summary, expected_requests)) == 1
         assert sum(map(is_summary, requests[before:])) == summary_count
         sent_inputs = [without_ids(request["body"]["input"]) for request in requests[before:]]
@@ -94,9 +94,9 @@ def test_a_journaled_summary_is_not_requested_again(point, summary_count, undist
         assert [
             request_input for n, request_input in enumerate(sent_inputs) if request_input not in sent_inputs[:n]
         ] == expected_inputs
-        assert texts(context(doomed.host, "Summing", "s")["messages"]).count("A summary.") == 1
+        assert texts(context(crashing_host.host, "Summing", "s")["messages"]).count("A summary.") == 1
     finally:
-        doomed.stop()
+        crashing_host.stop()
 
 
 def test_the_context_is_available_next_to_the_conversation(host, model):

@@ -13,7 +13,7 @@ from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.turn_log.crash_points import UPKEEP_POINTS
 from tests.durable_agent_host.conftest import LAB, PEOPLE
-from tests.durable_agent_host.stored import read_file_bytes
+from tests.durable_agent_host.stored_bytes import read_file_bytes
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_fork_delete import delete, fork
 from tests.durable_agent_host.test_scenarios_retention import A_SECOND, RETENTION, maintain, maintained_until

@@ -17,7 +17,7 @@ import requests
 
 from durable_agent_host.turn_log.crash_points import KEY_POINTS
 from tests.contract.traces import text_in_blobs
-from tests.durable_agent_host.stored import read_file_bytes
+from tests.durable_agent_host.stored_bytes import read_file_bytes
 from tests.kit import AgentHost, PracticeModel, hosted, start_host
 from tests.kit_services import azurite, azurite_connection
 from tests.processes import StartError, wait_until
@@ -106,15 +106,15 @@ def approve(host: AgentHost, turn: dict[str, Any]) -> dict[str, Any]:
     return wait_until(poll)
 
 
-def test_an_encrypted_session_over_its_whole_lifetime(model: PracticeModel, tmp_path: Path):
+def test_an_encrypted_session_over_its_lifetime(model: PracticeModel, tmp_path: Path):
     """Turns, tools, approvals, files, forks, copies, kills and rotation: all is read, and nothing of it is stored."""
     data = tmp_path / "data"
     with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
         model.plan({"calls": [{"name": "look_up", "arguments": {"name": "canary-name"}}]}, {"text": "canary-found"})
-        look_response = host.run(
+        lookup_response = host.run(
             "Clerk", {"message": "canary-look", "session_id": "a"}, headers={"idempotency-key": "canary-1"}
         )
-        assert look_response.json()["message"] == "canary-look", look_response.text
+        assert lookup_response.json()["message"] == "canary-look", lookup_response.text
         for number in range(6):
             ask(host, model, "a", f"{number} " + "canary-filler " * 400)
         model.plan({"text": "canary-read"})
@@ -232,9 +232,9 @@ def test_plaintext_can_be_rejected(data: Path, model: PracticeModel):
             requests.delete(f"{host.url}/api/agents/Clerk/sessions/only-before", timeout=60),
         ]
         assert [response.status_code for response in responses] == [409] * len(responses), [
-            one.text for one in responses
+            response.text for response in responses
         ]
-        assert all(PLAINTEXT in one.json()["detail"] and "canary" not in one.text for one in responses)
+        assert all(PLAINTEXT in response.json()["detail"] and "canary" not in response.text for response in responses)
         assert model.requests() == []
         assert dict(rows(data)[1])["@dafx-clerk@only-before"] == dict(rows_before[1])["@dafx-clerk@only-before"]
         assert rows(data)[0] == rows_before[0]
@@ -246,14 +246,14 @@ def test_plaintext_can_be_rejected(data: Path, model: PracticeModel):
             body = {"message": "canary-ask", "session_id": session}
             assert host.run("Clerk", body, headers={"idempotency-key": "canary-9"}).ok
         list_items = host.get("/agents/Clerk/sessions").json()["sessions"]
-        assert {"before", "only-before", "one"} <= {one["session_id"] for one in list_items}
+        assert {"before", "only-before", "one"} <= {item["session_id"] for item in list_items}
     with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
         assert texts(host, "only-before") == texts_by_session["only-before"]
 
 
 @pytest.mark.parametrize("keys", [key(3), ""], ids=["other", "none"])
 @pytest.mark.parametrize("point", ["turn.after_open", "journal.model.after_append", "turn.after_outcome"])
-def test_a_running_turn_waits_for_a_lost_key(data: Path, model: PracticeModel, keys: str, point: str):
+def test_a_running_turn_pauses_without_its_key(data: Path, model: PracticeModel, keys: str, point: str):
     """A process without the key carries the turn no step further, and can be stopped; with the key it goes on."""
     model.plan({"text": "canary-answer"}, times=None)
     host = start_host(data, model, app=APP, **{KEYS: key(1), "DURABLE_AGENT_HOST_CRASH": point})

@@ -216,7 +216,7 @@ def test_health_is_open_and_counts_the_agents(lab: AgentHost):
     assert response.json()["agent_count"] == len(response.json()["agents"]) == 7
 
 
-def test_hosted_agents_are_listed(lab: AgentHost):
+def test_hosted_agents_are_in_the_list(lab: AgentHost):
     """The list names every agent with the URL to run it."""
     agents = {agent["name"]: agent for agent in lab.get("/agents").json()["agents"]}
     assert {"Instant", "Ledger", "Kept"} <= set(agents)

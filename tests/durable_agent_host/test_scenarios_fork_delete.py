@@ -22,8 +22,8 @@ def command(host, capsys, action, *arguments):
     capsys.readouterr()
     with pytest.raises(SystemExit) as exit_info:
         main(["sessions", action, "--url", host.url, *arguments])
-    captured = capsys.readouterr()
-    return exit_info.value.code, captured.out, captured.err
+    output = capsys.readouterr()
+    return exit_info.value.code, output.out, output.err
 
 
 def test_a_deleted_session_is_not_found(lab: AgentHost, capsys):

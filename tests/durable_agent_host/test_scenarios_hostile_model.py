@@ -201,11 +201,11 @@ def test_a_response_of_one_long_line_is_read_or_rejected(host: AgentHost, model:
     assert host.run("Responses", "Good morning", session_id="after-long-line").text == "Hello."
 
 
-def test_an_endless_stream_ends_at_the_turn_timeout(model: HostileModel, tmp_path: Path):
+def test_an_endless_stream_fails_at_the_turn_timeout(model: HostileModel, tmp_path: Path):
     """The turn fails when its time is over."""
     settings = {"MODEL_URL": model.url, "MODEL_KEY": KEY, "DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS": "3"}
     text_chunks = itertools.repeat(events(STREAM_EVENTS[3]) * 20)
-    model.play(parts_stream(paced(itertools.chain([events(*STREAM_EVENTS[:3])], text_chunks))))
+    model.play(parts_stream(with_pauses(itertools.chain([events(*STREAM_EVENTS[:3])], text_chunks))))
     with hosted(tmp_path, None, app=APP, **settings) as host:
         start_response = host.run("Responses", {"message": "Talk", "session_id": "endless", "wait_for_response": False})
         url = f"{host.url}/api/agents/Responses/sessions/endless/turns/{start_response.headers['x-ms-turn-id']}"
@@ -233,7 +233,7 @@ def test_a_cancelled_turn_closes_its_model_connection(host: AgentHost, model: Ho
         parts = itertools.chain(
             [events(*OPENING_EVENTS.get(agent, []))], itertools.repeat(events(TEXT_EVENTS[agent]) * 200)
         )
-        model.play(stream_until_closed(paced(parts), has_started, is_closed))
+        model.play(stream_until_closed(with_pauses(parts), has_started, is_closed))
         ids = {"session_id": f"hangs-up-{number}", "wait_for_response": False}
         start_response = host.run(agent, {"message": "Talk", **ids})
         url = (
@@ -266,7 +266,7 @@ def setting(event: threading.Event) -> Iterator[bytes]:
     yield from ()
 
 
-def paced(parts):
+def with_pauses(parts):
     """Give parts at a pace that a network has."""
     import time
 

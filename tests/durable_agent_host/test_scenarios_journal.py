@@ -38,15 +38,15 @@ class CrashingHost:
         host = self.start(point, **env)
         body = {"message": message, "session_id": session}
         headers = {"x-ms-wait-for-response": "false", "Idempotency-Key": uuid4().hex}
-        accepted: requests.Response | None = None
+        response: requests.Response | None = None
         with suppress(requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
-            accepted = host.run(agent, body, headers=headers)
+            response = host.run(agent, body, headers=headers)
         host.process.wait(60)
         host.kill()
         host = self.start(**env)
-        if accepted is None:  # the host died before its answer had left
-            accepted = host.run(agent, body, headers=headers)
-        turn_id = accepted.headers["x-ms-turn-id"]
+        if response is None:  # the host died before its answer had left
+            response = host.run(agent, body, headers=headers)
+        turn_id = response.headers["x-ms-turn-id"]
         return host.end_of_turn(f"{host.url}/api/agents/{agent}/sessions/{session}/turns/{turn_id}")
 
     @property
@@ -164,8 +164,8 @@ POINTS = {
 SHUFFLED_AGENTS = chooser("journal").sample(AGENTS, len(AGENTS))
 KILLS = [
     (agent, point)
-    for place, point in enumerate(POINTS)
-    for agent in (AGENTS if IS_LONG else [SHUFFLED_AGENTS[place % len(AGENTS)]])
+    for index, point in enumerate(POINTS)
+    for agent in (AGENTS if IS_LONG else [SHUFFLED_AGENTS[index % len(AGENTS)]])
 ]
 """One drawn kind of agent for each point, so that each kind is killed at two or more; in long runs all of them."""
 
@@ -358,17 +358,20 @@ def test_a_replayed_response_keeps_its_model_and_service_tier(crashing_host: Cra
 def test_calls_of_inner_agents_have_separate_keys(crashing_host: CrashingHost, model: PracticeModel, agent: str):
     """Each call has its own key, name and id, and its key again in the next attempt, whatever its place is there."""
     if agent == "Booker":
-        pass_on_calls = [{"calls": [call("booker", task=words)]} for words in ("book the rooms", "please book them")]
+        pass_on_calls = [{"calls": [call("booker", task=task)]} for task in ("book the rooms", "please book them")]
         model.plan(*pass_on_calls, {"text": "Passed."}, agent="Pass on.")
-    first = [call("book", room=room) for room in ("blue", "blue", "red")]
-    again = [call("book", room=room) for room in ("last", "red", "blue", "blue")]
+    first = [call("book", room=room_name) for room_name in ("blue", "blue", "red")]
+    again = [call("book", room=room_name) for room_name in ("last", "red", "blue", "blue")]
     steps = ({"calls": first}, {"calls": [call("book", room="last")]}, {"calls": again}, {"text": "Booked."})
     outer = [{"calls": [call("passing", task="book")]}] if agent == "Booker" else []
     model.plan(*outer, *steps, {"text": "Done."}, agent="Book.")
     turn = crashing_host.run(agent, "")
     assert turn["status"] == "completed", turn
     lines = [line.split() for line in crashing_host.traces]
-    keys = {attempt: sorted((room, key) for number, room, _, key, *_ in lines if number == attempt) for attempt in "12"}
+    keys = {
+        attempt: sorted((room_name, key) for number, room_name, _, key, *_ in lines if number == attempt)
+        for attempt in "12"
+    }
     assert (len(lines), keys["1"]) == (8, keys["2"])
     assert len({key for _, key in keys["1"]}) == 4
     assert {(name, turn_id) for _, _, name, _, _, turn_id in lines} == {("book", turn["turn_id"])}

@@ -37,17 +37,17 @@ AGENT = "/agents/Hostile"
 
 
 @pytest.fixture(scope="module")
-def _bounded(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+def _limited_host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     settings = {PREFIX + name: str(value) for name, value in SETTINGS.items()}
     with hosted(tmp_path_factory.mktemp("limits"), practice_model, app=APP, **settings) as running:
         yield running
 
 
 @pytest.fixture
-def bounded(_bounded: AgentHost, model: PracticeModel) -> AgentHost:
+def limited_host(_limited_host: AgentHost, model: PracticeModel) -> AgentHost:
     """A host whose settings of sizes and numbers are small."""
     del model
-    return _bounded
+    return _limited_host
 
 
 def run(host: AgentHost, body: Any, **headers: str) -> requests.Response:
@@ -133,36 +133,36 @@ LIMIT_CASES: dict[str, tuple[SendSized, int, int, str]] = {
 
 
 @pytest.mark.parametrize("limit", LIMIT_CASES)
-def test_requests_are_accepted_up_to_each_limit(bounded: AgentHost, limit: str):
+def test_requests_are_accepted_up_to_each_limit(limited_host: AgentHost, limit: str):
     """The largest size works; one more is refused with the status of the table and a sentence that names the limit."""
     send, max_size, status, limit_name = LIMIT_CASES[limit]
-    accepted_response = send(bounded, max_size)
+    accepted_response = send(limited_host, max_size)
     assert accepted_response.status_code in {200, 201}, accepted_response.text
-    rejection = send(bounded, max_size + 1)
+    rejection = send(limited_host, max_size + 1)
     assert (rejection.status_code, rejection.headers["content-type"]) == (status, "application/problem+json"), (
         rejection.text
     )
     problem = rejection.json()
     assert (problem["type"], problem["status"], problem["error"]) == ("about:blank", status, problem["detail"])
     assert limit_name in problem["detail"]
-    assert bounded.get("/health").ok
+    assert limited_host.get("/health").ok
 
 
-def test_ids_in_paths_are_limited(bounded: AgentHost):
+def test_ids_in_paths_are_limited(limited_host: AgentHost):
     """An id that could be one is looked for; a longer one is refused."""
     for path in (f"{AGENT}/sessions/%s", f"{AGENT}/sessions/s/turns/%s"):
-        assert bounded.get(path % ("i" * 128)).status_code == 404
-        rejection = bounded.get(path % ("i" * 129))
+        assert limited_host.get(path % ("i" * 128)).status_code == 404
+        rejection = limited_host.get(path % ("i" * 129))
         assert (rejection.status_code, "128" in rejection.json()["detail"]) == (400, True)
 
 
-def test_uploads_of_a_session_are_limited(bounded: AgentHost):
+def test_uploads_of_a_session_are_limited(limited_host: AgentHost):
     """A thousand that no message has used; the next one is refused, and nothing of them is lost."""
     for first, count in ((0, 300), (300, 300), (600, 300), (900, 100)):
-        assert upload_form(bounded, "many", count, first).status_code == 201
-    rejection = upload_form(bounded, "many", 1, 1000)
+        assert upload_form(limited_host, "many", count, first).status_code == 201
+    rejection = upload_form(limited_host, "many", 1, 1000)
     assert (rejection.status_code, "1000 uploads" in rejection.json()["detail"]) == (400, True)
-    assert len(bounded.get(f"{AGENT}/sessions/many/files").json()["files"]) == 1000
+    assert len(limited_host.get(f"{AGENT}/sessions/many/files").json()["files"]) == 1000
 
 
 def begin_body(host: AgentHost, path: str, size: int, sent_bytes: int, caller: str = "") -> socket.socket:
@@ -175,25 +175,25 @@ def begin_body(host: AgentHost, path: str, size: int, sent_bytes: int, caller: s
     return connection
 
 
-def test_incomplete_bodies_are_limited_in_memory(bounded: AgentHost):
+def test_incomplete_bodies_are_limited_in_memory(limited_host: AgentHost):
     """Uploads that stop in the middle make the next large one wait, and no short request; their end makes room."""
     path = f"{AGENT}/sessions/arriving/files?name=a.txt"
-    connections = [begin_body(bounded, path, 1_100_000, 1_000_000) for _ in range(2)]
+    connections = [begin_body(limited_host, path, 1_100_000, 1_000_000) for _ in range(2)]
     try:
-        wait_until(lambda: upload(bounded, "arriving", b"y" * 300_000).status_code == 429)
-        rejection = upload(bounded, "arriving", b"y" * 300_000)
+        wait_until(lambda: upload(limited_host, "arriving", b"y" * 300_000).status_code == 429)
+        rejection = upload(limited_host, "arriving", b"y" * 300_000)
         assert (rejection.status_code, rejection.headers["Retry-After"]) == (429, "5")
         assert "MAX_ARRIVING_BYTES" in rejection.json()["detail"]
-        assert upload(bounded, "arriving", b"y" * 60_000, "short.txt").status_code == 201
-        assert run(bounded, {"message": "hi", "session_id": "meanwhile"}).status_code == 200
+        assert upload(limited_host, "arriving", b"y" * 60_000, "short.txt").status_code == 201
+        assert run(limited_host, {"message": "hi", "session_id": "meanwhile"}).status_code == 200
         connections[0].sendall(b"x" * 100_000)
         assert connections[0].recv(12) == b"HTTP/1.1 201"
-        assert upload(bounded, "arriving", b"y" * 300_000, "later.txt").status_code == 201
+        assert upload(limited_host, "arriving", b"y" * 300_000, "later.txt").status_code == 201
     finally:
         for connection in connections:
             connection.close()
-    wait_until(lambda: upload(bounded, "arriving", b"y" * 1_100_000, "last.txt").status_code == 201)
-    names = {file["name"] for file in bounded.get(f"{AGENT}/sessions/arriving/files").json()["files"]}
+    wait_until(lambda: upload(limited_host, "arriving", b"y" * 1_100_000, "last.txt").status_code == 201)
+    names = {file["name"] for file in limited_host.get(f"{AGENT}/sessions/arriving/files").json()["files"]}
     assert names == {"a.txt", "short.txt", "later.txt", "last.txt"}
 
 
@@ -213,30 +213,30 @@ def test_incomplete_bodies_are_counted_by_principal(practice_model: PracticeMode
         wait_until(lambda: ask("ada@contoso").status_code == 200)
 
 
-def test_receipts_of_a_session_are_limited(bounded: AgentHost):
+def test_receipts_of_a_session_are_limited(limited_host: AgentHost):
     """An older turn is there as long as its orchestration; then those are left that the session remembers."""
     max_receipts = SETTINGS["MAX_RECEIPTS"]
     path = f"{AGENT}/sessions/remembered"
     turns = [
-        run(bounded, {"message": "hi", "session_id": "remembered"}).headers["x-ms-turn-id"]
+        run(limited_host, {"message": "hi", "session_id": "remembered"}).headers["x-ms-turn-id"]
         for _ in range(max_receipts + 2)
     ]
-    assert [turn["turn_id"] for turn in bounded.session("Hostile", "remembered")["turns"]] == turns[-max_receipts:]
-    assert all(bounded.get(f"{path}/turns/{turn}").ok for turn in turns)
+    assert [turn["turn_id"] for turn in limited_host.session("Hostile", "remembered")["turns"]] == turns[-max_receipts:]
+    assert all(limited_host.get(f"{path}/turns/{turn}").ok for turn in turns)
     for turn in turns:
-        assert requests.delete(f"{bounded.management}/instances/{turn}", timeout=60).ok
-    assert [bounded.get(f"{path}/turns/{turn}").status_code for turn in turns] == [404, 404] + [200] * max_receipts
+        assert requests.delete(f"{limited_host.management}/instances/{turn}", timeout=60).ok
+    assert [limited_host.get(f"{path}/turns/{turn}").status_code for turn in turns] == [404, 404] + [200] * max_receipts
 
 
-def test_stream_readers_of_a_turn_are_limited(bounded: AgentHost, model: PracticeModel):
+def test_stream_readers_of_a_turn_are_limited(limited_host: AgentHost, model: PracticeModel):
     """Whether they follow it or ask for it with its key, and however many come at once; one that leaves makes room."""
     max_readers = SETTINGS["MAX_STREAM_READERS"]
     model.plan({"text": "A slow answer. " * 1000, "chunk_characters": 4, "delay_milliseconds": 40})
     body = {"message": "hi", "session_id": "followed"}
     key = {"Idempotency-Key": "followed"}
     stream = key | {"Accept": "text/event-stream"}
-    url = f"{bounded.url}/api/agents/Reader/run"
-    start_response = bounded.run("Reader", body, headers=key | {"x-ms-wait-for-response": "false"})
+    url = f"{limited_host.url}/api/agents/Reader/run"
+    start_response = limited_host.run("Reader", body, headers=key | {"x-ms-wait-for-response": "false"})
     assert start_response.status_code == 202, start_response.text
     events = start_response.json()["turn_url"] + "/events"
 
@@ -274,33 +274,33 @@ def record_first_call(
     return call["request"], call["answer"]
 
 
-def test_model_calls_are_recorded_up_to_their_limits(bounded: AgentHost, model: PracticeModel):
+def test_model_calls_are_recorded_up_to_their_limits(limited_host: AgentHost, model: PracticeModel):
     """Beyond the bound of a body or of a turn the middle is left out; a long body has a URL instead of its JSON."""
-    sent, got = record_first_call(bounded, model, 600_000, 10_000, "within")
+    sent, got = record_first_call(limited_host, model, 600_000, 10_000, "within")
     assert (sent["complete"], got["complete"]) == (True, True)
-    sent, got = record_first_call(bounded, model, 800_000, 1000, "of-a-call")
+    sent, got = record_first_call(limited_host, model, 800_000, 1000, "of-a-call")
     assert (sent["complete"], got["complete"], sent["missing_characters"] > 0) == (False, True, True)
-    sent, got = record_first_call(bounded, model, 600_000, 200_000, "of-a-turn")
+    sent, got = record_first_call(limited_host, model, 600_000, 200_000, "of-a-turn")
     assert (sent["complete"], got["complete"], got["missing_characters"] > 0) == (True, False, True)
 
     max_bytes = 524_288
-    overhead = record_first_call(bounded, model, 1000, 10, "rest")[0]["bytes"] - 1000
-    full_body, _ = record_first_call(bounded, model, max_bytes - overhead, 10, "whole")
+    overhead = record_first_call(limited_host, model, 1000, 10, "rest")[0]["bytes"] - 1000
+    full_body, _ = record_first_call(limited_host, model, max_bytes - overhead, 10, "whole")
     assert (full_body["bytes"], full_body.get("too_large", False)) == (max_bytes, False)
     assert full_body["body"]["model"] == "practice"
-    large, _ = record_first_call(bounded, model, max_bytes - overhead + 1, 10, "large")
+    large, _ = record_first_call(limited_host, model, max_bytes - overhead + 1, 10, "large")
     assert (large["bytes"], large["body"], large["too_large"]) == (max_bytes + 1, None, True)
     assert requests.get(large["url"], timeout=60).json()["model"] == "practice"
 
 
-def test_forty_requests_of_an_attempt_are_recorded(bounded: AgentHost):
+def test_forty_requests_of_an_attempt_are_recorded(limited_host: AgentHost):
     """A client that asks its service more often within one try is answered, and the rest is not kept."""
     max_count = MOST_EXCHANGES
     for request_count, recorded_count in ((max_count, max_count), (max_count + 5, max_count)):
-        response = bounded.run("Asker", str(request_count))
+        response = limited_host.run("Asker", str(request_count))
         assert response.status_code == 200, response.text
         session, turn = response.headers["x-ms-session-id"], response.headers["x-ms-turn-id"]
-        calls = bounded.get(f"/agents/Asker/sessions/{session}/turns/{turn}/calls").json()["calls"]
+        calls = limited_host.get(f"/agents/Asker/sessions/{session}/turns/{turn}/calls").json()["calls"]
         assert [exchange["url"].rpartition("/")[2] for exchange in calls] == [
             f"asked-{number}" for number in range(recorded_count)
         ]
@@ -332,7 +332,7 @@ def test_the_start_and_end_of_a_large_body_are_recorded(
         assert (text.startswith("{"), text.endswith("}")) == (True, True)
 
 
-def test_lists_and_pages_are_limited(bounded: AgentHost):
+def test_lists_and_pages_are_limited(limited_host: AgentHost):
     """Fifty sessions in a list, a thousand messages in a page; a cursor leads to the others, and nothing is lost."""
     texts = [{"$type": "text", "text": "hi"}]
     pairs = [
@@ -346,19 +346,19 @@ def test_lists_and_pages_are_limited(bounded: AgentHost):
         for kind, role in (("request", "user"), ("response", "assistant"))
     ]
     long_document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": pairs}}
-    response = bounded.post("/agents/Strict/sessions/long/import", json.dumps(long_document).encode())
+    response = limited_host.post("/agents/Strict/sessions/long/import", json.dumps(long_document).encode())
     assert response.status_code == 201, response.text
-    newest = bounded.session("Strict", "long")
-    oldest = bounded.get(f"/agents/Strict/sessions/long?cursor={newest['previous']}").json()
+    newest = limited_host.session("Strict", "long")
+    oldest = limited_host.get(f"/agents/Strict/sessions/long?cursor={newest['previous']}").json()
     assert (len(newest["messages"]), len(oldest["messages"]), oldest["previous"]) == (1000, 2, None)
 
     short_document = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": pairs[:2]}}).encode()
     with ThreadPoolExecutor(4) as threads:
         list(
             threads.map(
-                lambda number: bounded.post(f"/agents/Strict/sessions/s{number}/import", short_document), range(50)
+                lambda number: limited_host.post(f"/agents/Strict/sessions/s{number}/import", short_document), range(50)
             )
         )
-    page = bounded.get("/agents/Strict/sessions").json()
-    last_page = bounded.get(f"/agents/Strict/sessions?cursor={page['cursor']}").json()
+    page = limited_host.get("/agents/Strict/sessions").json()
+    last_page = limited_host.get(f"/agents/Strict/sessions?cursor={page['cursor']}").json()
     assert (len(page["sessions"]), len(last_page["sessions"]), last_page["cursor"]) == (50, 1, None)

@@ -54,7 +54,7 @@ class Store:
         else:
             self._server.close()
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Let it serve again."""
         if self._lock is not None:
             self._lock.close()
@@ -164,7 +164,7 @@ def test_nothing_starts_without_the_turn_log(site, model: PracticeModel):
     )
     assert requests.get(f"{path}/turns/{turn}", timeout=60).json()["status"] == "completed"
 
-    store.give_back()
+    store.restore()
     wait_until(lambda: is_healthy(host))
     second_response = ask(host, "two", session, key)
     assert (second_response.status_code, second_response.json()["response"]) == (200, "noted")
@@ -199,7 +199,7 @@ def test_a_turn_without_its_log_is_rejected_and_can_be_retried(site, model: Prac
     assert (last.name, last.data["status"]) == ("turn.failed", 503)
     assert (len(model.requests()), ledger.read_text()) == (request_count, "")
 
-    store.give_back()
+    store.restore()
     wait_until(lambda: is_healthy(host))
     view = host.session("Worker", session)
     assert (view["message_count"], view["running_turn_id"], view["queued_turn_ids"]) == (0, None, [])

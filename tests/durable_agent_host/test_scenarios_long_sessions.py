@@ -69,7 +69,7 @@ def test_large_contents_travel_by_reference(lives, model):
     assert (turn["response"], turn["message"]) == ("a" * LARGE, text)
 
 
-def test_text_that_looks_like_a_reference_is_text(lives, model):
+def test_text_that_resembles_a_reference_is_text(lives, model):
     """What users and models say of references changes nothing of what is stored and sent."""
     life = lives(ROOT)
     placeholder_text = json.dumps(

@@ -7,8 +7,8 @@ import pytest
 import requests
 
 from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
-from tests.durable_agent_host.hostile_answers import tool_call_stream
 from tests.durable_agent_host.hostile_model import HostileModel, chat_chunk, events, stream
+from tests.durable_agent_host.hostile_streams import tool_call_stream
 from tests.durable_agent_host.service_rules import find_violation
 from tests.durable_agent_host.test_scenarios_hostile_model import COMPLETE_STREAMS
 from tests.kit import AgentHost

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from agent_framework import Agent, AgentSession, FunctionTool
 
-from tests.durable_agent_host.scripted import (
+from tests.durable_agent_host.scripted_service import (
     ScriptedService,
     anthropic_call,
     anthropic_response,

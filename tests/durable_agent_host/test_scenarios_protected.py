@@ -12,7 +12,7 @@ import requests
 
 from tests.durable_agent_host.crash.features import CANARY, OWNER, STRANGER
 from tests.durable_agent_host.crash.site import APP
-from tests.durable_agent_host.stored import read_all_bytes
+from tests.durable_agent_host.stored_bytes import read_all_bytes
 from tests.kit import AgentHost, PracticeModel, hosted
 
 KEYS = "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"

@@ -13,7 +13,7 @@ import requests
 
 from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
 from tests.durable_agent_host.sse_client import Reader, read_events
-from tests.durable_agent_host.stored import read_all_bytes
+from tests.durable_agent_host.stored_bytes import read_all_bytes
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
 

@@ -14,7 +14,7 @@ from redis import Redis
 from durable_agent_host import DurableAgentApp, redact_personal_data
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.providers.openai import chat_client_from_environment
-from tests.durable_agent_host.stored import read_all_bytes
+from tests.durable_agent_host.stored_bytes import read_all_bytes
 from tests.durable_agent_host.test_scenarios_mcp import call
 from tests.durable_agent_host.test_scenarios_redaction import (
     APP,

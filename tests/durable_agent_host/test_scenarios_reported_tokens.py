@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 
-from tests.durable_agent_host.hostile_answers import tool_call_stream
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     chat_chunk,
@@ -18,6 +17,7 @@ from tests.durable_agent_host.hostile_model import (
     response_events,
     stream,
 )
+from tests.durable_agent_host.hostile_streams import tool_call_stream
 from tests.durable_agent_host.test_scenarios_budgets import budget_error, read_usage
 from tests.kit import AgentHost, hosted
 

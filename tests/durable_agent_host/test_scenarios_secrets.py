@@ -19,7 +19,7 @@ from tests.durable_agent_host.hostile_model import (
     stream,
 )
 from tests.durable_agent_host.hostile_model import response_events as spoken
-from tests.durable_agent_host.stored import read_file_bytes
+from tests.durable_agent_host.stored_bytes import read_file_bytes
 from tests.kit import AgentHost, hosted
 
 APP = Path(__file__).parent / "apps" / "providers"

@@ -9,8 +9,8 @@ import requests
 
 from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
 from tests.durable_agent_host.conftest import PEOPLE
-from tests.durable_agent_host.hostile_answers import tool_call_stream
 from tests.durable_agent_host.hostile_model import Send, http_response, stream
+from tests.durable_agent_host.hostile_streams import tool_call_stream
 from tests.durable_agent_host.test_scenarios_approvals import (
     allow,
     approve,

@@ -11,7 +11,7 @@ from tests.durable_agent_host.crash import clients
 from tests.durable_agent_host.crash.oracle import Figures, Told, Witnesses, check_case, check_site, read_told
 from tests.durable_agent_host.crash.scenarios import Case
 from tests.durable_agent_host.crash.site import Site
-from tests.durable_agent_host.stored import read_all_bytes
+from tests.durable_agent_host.stored_bytes import read_all_bytes
 from tests.kit import PracticeModel
 
 CANARY = " canary.crash@example.com"

@@ -10,7 +10,7 @@ import pytest
 from openai import APIError, AsyncAzureOpenAI, AsyncOpenAI
 
 from durable_agent_host.providers.openai.client import with_fast_event_parsing
-from tests.durable_agent_host.answers import OUTPUTS, build_events, build_response_body
+from tests.durable_agent_host.openai_outputs import OUTPUTS, build_events, build_response_body
 from tests.durable_agent_host.stream.streams import recorded
 
 DELTA: dict[str, Any] = {

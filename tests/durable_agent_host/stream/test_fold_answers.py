@@ -12,7 +12,7 @@ from durable_agent_host.providers.openai.item_mapping import (
 )
 from durable_agent_host.providers.openai.item_types import item_type
 from durable_agent_host.stream.fold import fold_part, fold_updates, response_as_updates
-from tests.durable_agent_host.answers import OUTPUTS, TOKEN, build_events, build_response_body, message, text
+from tests.durable_agent_host.openai_outputs import OUTPUTS, TOKEN, build_events, build_response_body, message, text
 from tests.durable_agent_host.stream.comparing import comparable, contents_of, interleaved
 from tests.durable_agent_host.stream.streams import (
     cut_elsewhere,

@@ -66,7 +66,7 @@ def tool_call_stream(client: str, calls: Calls) -> bytes:
 
 
 def _responses(calls: Calls) -> bytes:
-    created, *_, completed = response_events("x")
+    created_event, *_, completed_event = response_events("x")
     items = [
         {"type": "function_call", "id": f"fc_{name}", "call_id": name, "name": "say", "arguments": arguments}
         for name, arguments in calls
@@ -81,8 +81,8 @@ def _responses(calls: Calls) -> bytes:
         item_events.append(
             {"type": "response.output_item.done", "output_index": index, "item": item | {"status": "completed"}}
         )
-    response = completed["response"] | {"output": [item | {"status": "completed"} for item in items]}
-    stream_events = [created, *item_events, completed | {"response": response}]
+    response = completed_event["response"] | {"output": [item | {"status": "completed"} for item in items]}
+    stream_events = [created_event, *item_events, completed_event | {"response": response}]
     return events(*(event | {"sequence_number": number} for number, event in enumerate(stream_events)))
 
 

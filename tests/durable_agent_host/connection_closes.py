@@ -100,7 +100,7 @@ def reset(body: bytes) -> Send:
     return send
 
 
-def keep_open(body: bytes, closed: threading.Event) -> Send:
+def keep_open(body: bytes, closed_by_client: threading.Event) -> Send:
     """Write a stream in chunks, and then comments for half a minute; notes whether the client has closed it before."""
 
     def send(write: Any) -> None:
@@ -110,7 +110,7 @@ def keep_open(body: bytes, closed: threading.Event) -> Send:
             try:
                 write(CHUNK % (3, b":\n\n"))
             except OSError:
-                closed.set()
+                closed_by_client.set()
                 return
 
     return send
