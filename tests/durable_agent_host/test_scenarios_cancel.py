@@ -44,7 +44,7 @@ def run_next_turn(host: AgentHost, model: PracticeModel, agent: str, session: st
     return model.requests()[-1]["body"]["input"]
 
 
-def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, model: PracticeModel, capsys):
+def test_a_turn_is_cancelled_while_it_streams(people: AgentHost, model: PracticeModel, capsys):
     """What was streamed stays as a valid transcript, the waiting client is told, and the session goes on."""
     model.plan({"text": "This is a long answer. " * 1000, **SLOW})
     session = f"s-{uuid4().hex}"
@@ -82,7 +82,7 @@ def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, mode
 
 
 @pytest.mark.parametrize("tool", ["rest", "block"])
-def test_a_turn_is_cancelled_in_the_middle_of_a_tool(people: AgentHost, model: PracticeModel, book: Path, tool):
+def test_a_turn_is_cancelled_while_a_tool_runs(people: AgentHost, model: PracticeModel, book: Path, tool):
     """The turn ends without the tool's end, its call has a result, and the next turn is accepted."""
     model.plan({"calls": [{"name": tool, "arguments": {"seconds": 600}}]}, {"text": "Never said."})
     turn = start(people, "Rester", "rest")

@@ -136,13 +136,13 @@ def test_a_failed_turn_leaves_no_trace_in_the_conversation(lives, model):
 def test_a_turn_costs_what_it_adds(lives, model):
     """What a turn stores does not depend on how it was streamed: one content a call, no chunk twice."""
     life = lives(ROOT)
-    answer_text = "word " * 400
-    model.plan({"text": answer_text, "chunk_characters": 4})
+    response_text = "word " * 400
+    model.plan({"text": response_text, "chunk_characters": 4})
     first = life.host.run("BugRepro", {"message": "Talk"})
-    assert first.json()["response"] == answer_text
+    assert first.json()["response"] == response_text
     stats = life.host.turn(first)["stats"]
     assert stats["chunks_streamed"] > 400
     assert stats["contents_stored"] == 1
-    assert stats["bytes_stored"] < 3 * len(answer_text)
+    assert stats["bytes_stored"] < 3 * len(response_text)
     messages = life.crash().session("BugRepro", first.json()["session_id"])["messages"]
-    assert [content["text"] for message in messages for content in message["contents"]] == ["Talk", answer_text]
+    assert [content["text"] for message in messages for content in message["contents"]] == ["Talk", response_text]

@@ -308,12 +308,16 @@ def test_no_file_contains_anything_of_a_deleted_session(
         )
         assert rejection.status_code == 409
         assert cancel(queued_turn).status_code == 202
-        answer = {"call_id": pending_call["call_id"], "approved": False, "reason": f"{WORD} said no ".ljust(9_000, "z")}
-        approval_response = requests.post(f"{pending_turn['turn_url']}/approvals", json=answer, timeout=30)
+        approval = {
+            "call_id": pending_call["call_id"],
+            "approved": False,
+            "reason": f"{WORD} said no ".ljust(9_000, "z"),
+        }
+        approval_response = requests.post(f"{pending_turn['turn_url']}/approvals", json=approval, timeout=30)
         assert approval_response.status_code == 200, approval_response.text
         assert host.end_of_turn(pending_turn["turn_url"])["response"].endswith(f"{WORD} paid")
         assert files_with(tmp_path, WORD) >= {"turn-log.sqlite-wal"}
-        answer = delete(host, "Payer", session)
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["erased"]["turns"] == 6
+        response = delete(host, "Payer", session)
+        assert response.status_code == 200, response.text
+        assert response.json()["erased"]["turns"] == 6
         wait_until(lambda: not files_with(tmp_path, WORD))

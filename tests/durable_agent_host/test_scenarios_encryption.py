@@ -135,10 +135,8 @@ def test_an_encrypted_session_over_its_lifetime(model: PracticeModel, tmp_path: 
     with hosted(data, model, app=APP, **{KEYS: f"{key(2)},{key(1)}"}) as host:
         model.plan({"text": "canary-sent"})
         assert approve(host, turn)["response"] == "canary-sent"
-        form_response = [
-            item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"
-        ]
-        assert form_response[-1]["output"].startswith("sent canary-other")
+        outputs = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
+        assert outputs[-1]["output"].startswith("sent canary-other")
         texts_before = texts(host, "a")
         assert {"canary-found", "canary-read", "canary-sent"} <= set(texts_before)
         assert any("is now wrapped by the key 'k2'" in line for line in host.output)

@@ -90,8 +90,8 @@ def test_no_request_breaks_the_host(practice_model: PracticeModel, tmp_path: Pat
             remaining_count -= len(requests)
             print(MUTATIONS - remaining_count, dict(outcome.statuses), f"{megabytes(host):.0f} MB", flush=True)
             assert not outcome.failures, "\n\n".join(
-                f"{sent!r}\n  {answer!r}\n{last_traceback(host)}"
-                for sent, answer in list(outcome.failures.items())[:20]
+                f"{sent!r}\n  {response!r}\n{last_traceback(host)}"
+                for sent, response in list(outcome.failures.items())[:20]
             )
             assert not memory_megabytes or megabytes(host) - memory_megabytes < MAX_GROWTH_MB
             memory_megabytes = memory_megabytes or megabytes(host)
