@@ -36,7 +36,7 @@ class AnthropicLab(Lab):
 
     @staticmethod
     def bare_client():
-        """Make a client that asks nobody."""
+        """Return a client that sends no requests."""
         return AnthropicClient(model="m", anthropic_client=anthropic.AsyncAnthropic(api_key="k"))
 
     async def expire_containers(self):

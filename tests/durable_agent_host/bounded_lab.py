@@ -51,5 +51,5 @@ def bounded_host(folder: Path, model: HostileModel, effects: Path, **more: str) 
 
 
 def endless(client: str, part: bytes) -> Send:
-    """Write a stream that goes on with the same part for ever."""
+    """Write an endless stream that repeats the same part."""
     return parts_stream(chain([beginning(client)], for_ever(part)))

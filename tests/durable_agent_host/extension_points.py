@@ -78,7 +78,7 @@ def fail(word: str) -> str:
 
 
 def greet(word: str, ctx: FunctionInvocationContext) -> str:
-    """Greet whoever the run is for."""
+    """Greet the person in the run's arguments."""
     return f"{word}, {ctx.kwargs.get('name')}"
 
 

@@ -74,7 +74,7 @@ ROWS: Mapping[str, RouteRequest | None] = {
 """Route → how it is asked; None for a route that is about no single session."""
 
 BEGINNERS = frozenset({"http-run", "http-import", "http-upload"})
-"""Routes that begin a session where there is none; of somebody else's they say what reading says of none."""
+"""Routes that create a missing session; for another caller's session they respond as if it did not exist."""
 
 
 def send(

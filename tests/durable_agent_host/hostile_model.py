@@ -136,7 +136,7 @@ def chat_chunk(text: str | None = None, finish: str | None = None) -> dict[str, 
 
 
 def response_events(text: str, response_id: str = "resp_1") -> list[dict[str, Any]]:
-    """Write the stream of a response of the Responses API that says a text."""
+    """Return the stream events of a response of the Responses API with a text."""
     item = {"id": f"msg_{response_id}", "type": "message", "role": "assistant", "status": "completed"}
     part = {"type": "output_text", "text": text, "annotations": []}
     response = {
@@ -165,7 +165,7 @@ def response_events(text: str, response_id: str = "resp_1") -> list[dict[str, An
 
 
 def messages_events(text: str) -> list[dict[str, Any]]:
-    """Write the stream of an answer of Anthropic's Messages API that says a text."""
+    """Return the stream events of a response of Anthropic's Messages API with a text."""
     message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": []}
     usage = {"input_tokens": 1, "output_tokens": 1}
     return [

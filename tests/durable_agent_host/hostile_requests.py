@@ -260,7 +260,7 @@ def _break_body(chooser: random.Random, sent: RawRequest) -> RawRequest:
 
 
 def _break_json(chooser: random.Random, sent: RawRequest) -> RawRequest:
-    """Replace a value somewhere in the body, or leave one out; a text that holds JSON is looked into."""
+    """Replace or remove a value somewhere in the body, also within a string that contains JSON."""
     try:
         value = json.loads(sent.body)
     except (ValueError, RecursionError):

@@ -17,7 +17,7 @@ AGENTS_ROUTES = {
         json.dumps({"id": "msg_1", "object": "thread.message", "content": []}).encode()
     ),
 }
-"""What the Agents service is asked beside its runs."""
+"""Responses of the Agents service to requests other than runs."""
 
 
 def _named_event(name: str, data: Any) -> bytes:

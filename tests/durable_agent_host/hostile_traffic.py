@@ -1,4 +1,4 @@
-"""Plays hostile requests over connections that stay open, and says what came of them."""
+"""Send hostile requests over persistent connections, and report the outcome."""
 
 import socket
 from collections import Counter

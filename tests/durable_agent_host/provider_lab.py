@@ -162,7 +162,7 @@ class ProviderLab:
 
     @property
     def refusals(self) -> list[Any]:
-        """The errors with which the model refused requests; that a thread is gone is no word on what was sent."""
+        """The errors of rejected requests, except those about a missing thread."""
         rejected_entries = [entry for entry in self.service.request_log.entries if entry["ended"] == "refused"]
         return [entry["error"] for entry in rejected_entries if entry["status"] != NOT_FOUND]
 

@@ -30,7 +30,7 @@ class ScriptedService:
         self._responses.clear()
 
     def play(self, *responses: Iterable[Any]) -> None:
-        """Script the next answers, each a list of events: dictionaries, or a text that is sent as it is."""
+        """Script the next responses, each a list of events: dictionaries, or strings that are sent unchanged."""
         self._responses += [list(events) for events in responses]
 
     def next_stream(self, body: Json) -> bytes | None:

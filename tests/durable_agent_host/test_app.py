@@ -93,7 +93,7 @@ def test_invalid_callbacks_are_rejected_at_start(arguments: dict[str, Any], mess
 
 @pytest.mark.parametrize(("name", "value"), [("ADOPT_SESSIONS", "nobody"), ("SESSION_NAMES", "own")])
 def test_owner_settings_require_identify(name: str, value: str):
-    """An app that was to tell its callers apart, and does not, opens its sessions to nobody by mistake."""
+    """Settings about owners without `identify` are rejected: no caller could use the sessions."""
     settings = Settings.from_environment({f"DURABLE_AGENT_HOST_{name}": value})
     with pytest.raises(RegistrationError, match=f"{name} is '{value}'.*give identify"):
         DurableAgentApp(agents=[Silent("Echo")], settings=settings)
@@ -112,7 +112,7 @@ def test_invalid_stores_and_keys_are_rejected_at_start(name: str, value: str, me
 
 @pytest.mark.parametrize("compaction", [SlidingWindowStrategy, "window"])
 def test_a_compaction_that_is_not_a_strategy_is_rejected(compaction):
-    """A class, or what cannot be called, is told at start."""
+    """A class, or an object that is not callable, is rejected at start."""
     with pytest.raises(RegistrationError, match="give an object of a strategy"):
         DurableAgentApp(agents=[Silent("Echo")], compaction=compaction)
 
@@ -126,7 +126,7 @@ def test_an_agent_without_visible_model_calls_cannot_be_compacted():
 
 
 def test_an_invalid_setting_is_rejected_at_start(monkeypatch):
-    """A wrong setting is told at start, and not in the middle of a turn."""
+    """An invalid setting is reported at start, not during a turn."""
     monkeypatch.setenv("DURABLE_AGENT_HOST_WAIT_SECONDS", "soon")
     with pytest.raises(SettingError, match="WAIT_SECONDS"):
         DurableAgentApp(agents=[Silent("Echo")])
@@ -209,7 +209,7 @@ def test_all_upstream_attributes_exist():
 
 
 def test_the_same_agent_twice_is_one_agent(caplog):
-    """An agent that is added again, as upstream lets an app do, is served once, and the log says so."""
+    """An agent that is added twice, as upstream allows, is served once, with a log line."""
     agent = Silent("Echo")
     app = DurableAgentApp(agents=[agent, agent], settings=Settings())
     assert set(app.agents) == {"Echo"}
@@ -260,7 +260,7 @@ def test_the_inspector_can_be_disabled():
     ],
 )
 def test_the_turn_log_is_chosen_without_touching_its_store(setting, environment, kind):
-    """The setting names the store; by default it is a file beside the embedded host's own, else the app's storage."""
+    """The setting selects the store; the default is the embedded host's data directory, else the app's storage."""
     assert type(choose_turn_log(Settings(turn_log=setting), environment)).__name__ == kind
 
 
@@ -274,7 +274,7 @@ def test_an_invalid_turn_log_is_rejected(setting):
 
 
 def test_a_turn_log_without_a_storage_account_is_rejected_with_a_hint():
-    """Without the embedded host and without storage there is no place, and the sentence says what to set."""
+    """Without the embedded host and without storage, the error names the setting."""
     with pytest.raises(SettingError, match="AzureWebJobsStorage"):
         choose_turn_log(Settings(), {})
 

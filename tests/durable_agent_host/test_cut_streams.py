@@ -1,4 +1,4 @@
-"""Streams that end too early, whoever the provider is: recorded answers over HTTP, cut at many places."""
+"""Streams of every provider that end too early: recorded responses over HTTP, cut at many positions."""
 
 import asyncio
 import json
@@ -166,7 +166,7 @@ def test_an_interrupted_chat_completions_stream_is_retried(model: HostileModel):
     ],
 )
 def test_a_chat_completions_stream_with_an_error_is_retried(model: HostileModel, failing):
-    """An error among the chunks, as OpenRouter and vLLM send it, is no end of an answer."""
+    """An error among the chunks, as OpenRouter and vLLM send it, does not complete a response."""
     complete_stream = stream(b"".join(CHUNKS) + LAST + events("[DONE]"))
     outcome = play(model, "completions", stream(CHUNKS[0] + events(failing)), complete_stream)
     assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 2), outcome.error
@@ -294,7 +294,7 @@ INVALID_HTTP: dict[str, Callable[[bytes], bytes | Send]] = {
 
 @pytest.mark.parametrize("kind", ["openai-responses", "completions", "anthropic", "gemini"])
 def test_invalid_http_is_retried(model: HostileModel, kind: str):
-    """It is a broken connection and no refusal, whatever status the SDK's error has."""
+    """It counts as a broken connection, regardless of the status of the SDK's error."""
     complete_stream = COMPLETE_STREAMS[kind]
     for name, break_stream in INVALID_HTTP.items():
         outcome = play(

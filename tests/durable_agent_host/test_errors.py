@@ -1,4 +1,4 @@
-"""What callers and logs are told of errors."""
+"""Error messages for callers and logs."""
 
 import pytest
 from agent_framework.exceptions import ChatClientException
@@ -32,7 +32,7 @@ def test_the_reason_of_a_failed_orchestration_has_no_stack(prefix: str, details:
 
 
 def test_the_reason_of_a_failed_orchestration_is_short():
-    """At most 600 characters, whatever the message has."""
+    """At most 600 characters, regardless of the message."""
     assert len(failure_reason("x\n" * 100_000)) == 600
 
 

@@ -108,7 +108,7 @@ def sent_items(model: HostileModel) -> Sequence[Mapping[str, Any]]:
 
 
 def test_a_row_keeps_replays_and_repairs_a_new_item(is_known: bool):
-    """An item that the framework knows nothing of is stored, sent back as the API takes it, and mended."""
+    """An item unknown to the framework is stored, sent back as the API accepts it, and repaired."""
     with hostile_model() as model:
         model.play(response_with_tape("One.", 1), response_with_tape("Two.", 2))
         entries = openai_turn(model.url, Session(), "turn-1")
@@ -130,7 +130,7 @@ SPANS = Path(__file__).parent / "apps" / "spans"
 
 
 def test_a_span_around_tool_calls_is_one_class(tmp_path: Path, model: PracticeModel):
-    """An observer measures a turn's calls; what is replayed after a SIGKILL and after an approval says so."""
+    """An observer measures a turn's calls; replays after a SIGKILL and after an approval are marked."""
     calls = [
         {"name": "linger", "arguments": {"seconds": 0.2}},
         {"name": "pay", "arguments": {"amount": 3}},

@@ -1,4 +1,4 @@
-"""A session that one provider began goes on with another, and comes back."""
+"""A session of one provider continues with another, and returns."""
 
 import json
 from itertools import permutations

@@ -175,7 +175,7 @@ def test_the_app_s_own_secrets_are_masked_however_they_are_quoted(secret):
 
 
 def test_credentials_that_a_request_forwards_are_masked():
-    """Of tool services, and the app's own; the conversation stays, whatever it says."""
+    """Those of tool services, and the app's own; the conversation is unchanged."""
     add_known_secrets(["own-secret-4713"])
     body = {
         "input": "my key is sk-proj-abcdEFGH1234, own-secret-4713",

@@ -22,7 +22,7 @@ ADOPTERS: dict[str, tuple[str, ...]] = {"anybody": CALLERS, "nobody": (), "role:
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data of an app that identified nobody."""
+    """The data of an app without `identify`."""
     data = tmp_path_factory.mktemp("before") / "data"
     with hosted(data, None, app=APP, LEDGER=str(data / "asked.txt"), NOBODY_IS_KNOWN="1") as host:
         for name in UNOWNED_SESSIONS:

@@ -1,4 +1,4 @@
-"""An agent in an activity of the app's own orchestration: journaled, folded, and gone on with after a crash."""
+"""An agent in an activity of the app's own orchestration: journaled, folded, and resumed after a crash."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -60,7 +60,7 @@ def inputs(model: PracticeModel) -> list[Any]:
 
 
 def test_an_orchestration_of_the_app_calls_an_agent_twice(app_lives: Lives, model: PracticeModel, tmp_path: Path):
-    """Each call is one activity; the second goes on with the conversation of the first, call ids and all."""
+    """Each call is one activity; the second continues the conversation of the first, call ids included."""
     script(model)
     start_orchestration(app_lives.host, "story")
     instance = wait_for_end(app_lives.host)
@@ -108,7 +108,7 @@ def test_finished_steps_are_not_repeated(model: PracticeModel, tmp_path: Path, l
 
 
 def test_a_person_approves_a_call_of_an_agent_in_an_activity(app_lives: Lives, model: PracticeModel, tmp_path: Path):
-    """The call returns what waits; called again with the answers it goes on, without asking the model again."""
+    """The call returns its pending calls; called again with approvals it continues, without another model call."""
     model.plan({"text": "It rains."}, user_text="Write about rain.")
     model.plan(
         {"calls": [call("pay", amount=3)]}, {"text": "Paid."}, by_round=True, times=None, user_text="Write about snow."

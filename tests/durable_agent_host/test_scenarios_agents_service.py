@@ -99,7 +99,7 @@ def test_a_run_is_attached_to_after_a_kill(lives: Lives, model: PracticeModel, e
 
 
 def test_tools_run_once_over_a_kill(lives: Lives, model: PracticeModel, effects: Path):
-    """A run that goes on with the outputs is attached to, and they are not submitted again."""
+    """A run that has its tool outputs is resumed, and they are not submitted again."""
     model.plan(
         {"calls": [{"name": "note", "arguments": {"line": "once"}}]},
         {"code": "print(1)", "logs": "1\n", "text": "Done, and slowly so.", "delay_milliseconds": 40},
@@ -219,7 +219,7 @@ def import_threads(lives: Lives, model: PracticeModel, *threads: str) -> subproc
 
 
 def test_threads_become_sessions_of_another_provider(lives: Lives, model: PracticeModel):
-    """With code, images, files and tools; taking them again changes nothing; the conversation goes on."""
+    """With code, images, files and tools; importing them again changes nothing; the conversation continues."""
     model.plan(
         {"calls": [{"name": "note", "arguments": {"line": "moved"}}]},
         {"code": "print(6 * 7)", "logs": "42\n", "image": True, "text": "It is 42.", "files": ["table.csv"]},

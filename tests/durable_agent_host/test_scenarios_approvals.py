@@ -1,4 +1,4 @@
-"""Tools that need a person: the turn waits without a process, and goes on with the answers."""
+"""Tools that need approval: the turn waits without a process, and continues after the decisions."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -104,7 +104,7 @@ def test_a_person_may_change_the_arguments(people: AgentHost, model: PracticeMod
 
 @pytest.mark.parametrize("together", [True, False])
 def test_several_calls_are_decided_in_any_order(people: AgentHost, model: PracticeModel, book, together):
-    """Calls are answered one by one, last first, or all at once; the turn goes on when all are."""
+    """Calls are decided one by one, last first, or all together; the turn continues when all are decided."""
     model.plan(plan_payments(1, 2, 3), {"text": "Done."})
     turn = waiting_turn(people)
     calls = turn["pending_approvals"]
@@ -168,7 +168,7 @@ def test_an_approval_does_not_apply_to_a_call_with_a_borrowed_id(people: AgentHo
 
 
 def test_of_concurrent_decisions_the_first_counts(people: AgentHost, model: PracticeModel, book):
-    """Of two people who answer differently at the same moment, one is told that the other was first."""
+    """Of two concurrent, different decisions, the later one is rejected."""
     model.plan(plan_payments(1, 2), {"text": "Done."})
     turn = waiting_turn(people)
     first, second = turn["pending_approvals"]
@@ -185,7 +185,7 @@ def test_of_concurrent_decisions_the_first_counts(people: AgentHost, model: Prac
 
 
 def test_only_pending_calls_can_be_decided(people: AgentHost, model: PracticeModel, book):
-    """An unknown call is a 404 that names those that wait; a turn that waits for nobody is a 409; nonsense a 400."""
+    """An unknown call is a 404 that names the pending calls; without pending calls it is a 409; invalid bodies are a 400."""
     model.plan(plan_payments(1), {"text": "Done."})
     turn = waiting_turn(people)
     (call,) = turn["pending_approvals"]
@@ -248,7 +248,7 @@ def test_a_retry_of_a_pending_turn_gets_its_pending_calls(people: AgentHost, mod
 
 
 def test_an_orchestration_approves_by_an_external_event(people: AgentHost, model: PracticeModel, book):
-    """The external event ``approval`` of the turn's instance takes the same answers, in nobody's name."""
+    """The external event ``approval`` of the turn's instance accepts the same approvals, without a principal."""
     model.plan(plan_payments(1), {"text": "Paid."})
     turn = waiting_turn(people)
     event_input = {"turn_id": turn["turn_id"], "answer": allow(turn["pending_approvals"][0], by={"principal": "boss"})}
@@ -259,7 +259,7 @@ def test_an_orchestration_approves_by_an_external_event(people: AgentHost, model
 
 
 def test_a_call_of_the_entity_cannot_wait_for_a_person(people: AgentHost, model: PracticeModel, book):
-    """An orchestration that calls the entity is told so, and nothing has run."""
+    """An orchestration that calls the entity gets an error, and no tool has run."""
     model.plan(plan_payments(1))
     session = f"s-{uuid4().hex}"
     payload = {"message": "pay", "correlationId": "c-1"}
@@ -319,7 +319,7 @@ def test_a_turn_without_its_log_does_not_start_again(lives, model: PracticeModel
 
 
 def test_undecided_calls_expire(lives, model: PracticeModel, tmp_path):
-    """When the time is over the calls are denied, the model is told, and a late answer is a 409."""
+    """After the timeout the calls are denied, the model gets the reason, and a late decision is a 409."""
     host = lives(PEOPLE, DURABLE_AGENT_HOST_APPROVAL_TIMEOUT_SECONDS="1.5").host
     model.plan(plan_payments(1, 2), {"text": "Nobody answered."})
     turn = waiting_turn(host)

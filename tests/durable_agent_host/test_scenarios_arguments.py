@@ -1,4 +1,4 @@
-"""Arguments of a tool that nobody can read: the model is told, and the turn goes on."""
+"""Unreadable tool arguments: the model gets an error, and the turn continues."""
 
 import pytest
 
@@ -16,7 +16,7 @@ UNREADABLE = {
 @pytest.mark.parametrize("kind", UNREADABLE)
 @pytest.mark.parametrize("agent", ["Ledger", "Thinker"])
 def test_arguments_that_cannot_be_read_are_the_tools_error(lab: AgentHost, model: PracticeModel, ledger, kind, agent):
-    """The tool does not run, the model is told so as its result, and both this turn and the next are answered."""
+    """The tool does not run, its result is an error, and both this turn and the next complete."""
     tool = {"Ledger": "charge", "Thinker": "look_up"}[agent]
     model.plan({"calls": [{"name": tool, "arguments": UNREADABLE[kind]}]}, {"text": "I see."})
     response = lab.run(agent, {"message": "use it"})

@@ -60,7 +60,7 @@ POST, GET = "POST /v1/responses", "GET /v1/responses/resp_bg"
 
 @pytest.mark.parametrize("event_count", [1, 2, 5, len(STREAM_EVENTS) - 1])
 def test_a_cut_background_stream_is_retrieved(lives: Lives, model: HostileModel, event_count: int):
-    """The service goes on making the answer, and gives it by its id; no second one is asked for."""
+    """The service continues the response and returns it by its id; no second one is requested."""
     model.play(
         stream(events(*STREAM_EVENTS[:event_count])), stream(events(*STREAM_EVENTS[:event_count])), COMPLETE_STREAM
     )

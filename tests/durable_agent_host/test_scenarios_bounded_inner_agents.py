@@ -26,7 +26,7 @@ CLIENTS = ("Responses", "Completions", "Claude", "Gemini", "Agents")
 
 
 def chat_completion(*calls: tuple[str, str]) -> bytes:
-    """Write an answer of Chat Completions that is no stream and calls the tool ``say``."""
+    """Return a chat completion without a stream that calls the tool ``say``."""
     tool_calls = [
         {"id": name, "type": "function", "function": {"name": "say", "arguments": text}} for name, text in calls
     ]

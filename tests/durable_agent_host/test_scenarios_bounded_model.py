@@ -94,7 +94,7 @@ def test_compressed_responses_count_uncompressed(host: AgentHost, model: Hostile
 
 
 def check_readers(host: AgentHost, turn: str) -> None:
-    """Follow a turn that runs with as many clients as may, and with one more, which is told when to come back."""
+    """Follow a running turn with the maximum of clients; one more gets a 429 with a retry delay."""
     with contextlib.ExitStack() as stack:
         url, reader_count = f"{host.url}/api{turn}/events", BOUNDS["STREAM_READERS"]
         readers = [stack.enter_context(requests.get(url, stream=True, timeout=60)) for _ in range(reader_count)]
@@ -118,7 +118,7 @@ def start_turn(host: AgentHost, client: str) -> str:
 
 
 def test_stream_readers_of_a_turn_are_limited(host: AgentHost, model: HostileModel):
-    """Who is one too many is told when to come back, and is let in when another has gone."""
+    """One client too many gets a retry delay, and is accepted when another has left."""
     model.play(fallback=drip)
     turn = start_turn(host, "Claude")
     check_readers(host, turn)
@@ -171,7 +171,7 @@ def test_all_responses_of_a_turn_count(host: AgentHost, model: HostileModel, eff
 
 
 def test_a_gigantic_result_is_not_sent_to_the_model(host: AgentHost, model: HostileModel, effects: Path):
-    """The tool has run once; the model is told that its result was too large, and goes on."""
+    """The tool has run once; the model gets an error about the size of its result, and continues."""
     text_stream = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
     model.play(stream(tool_call_stream("Completions", [("call_1", '{"words": 100000}')])), fallback=text_stream)
     response = host.run("Completions", {"message": "Say a lot", "session_id": "large-result"})

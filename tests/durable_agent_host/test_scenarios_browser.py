@@ -1,4 +1,4 @@
-"""The example's page in a real browser: text grows, and goes on after the host was killed."""
+"""The example's page in a real browser: text grows, and continues after the host was killed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Budgets: turns and sessions spend at most so much, are told so with the figures, or a person is asked."""
+"""Budgets limit turns and sessions; at the limit a turn fails with the figures, or a person is asked."""
 
 import json
 import time
@@ -52,7 +52,7 @@ def purchases(_ledger: Path):
 
 
 def budget_error(response: requests.Response) -> str:
-    """Give what the caller of a turn that has crossed a budget is told."""
+    """Return the problem detail of a turn that has exceeded a budget."""
     assert response.status_code == 402, response.text
     assert response.headers["content-type"] == "application/problem+json"
     return response.json()["detail"]
@@ -147,7 +147,7 @@ def test_seconds_count_across_kills_and_approvals(tmp_path: Path, model: Practic
 
 
 def test_a_person_extends_the_budget(budgets: AgentHost, model: PracticeModel, purchases):
-    """The turn waits with the figures, goes on after a yes from where it was, and asks again after as much again."""
+    """The turn waits with the figures, continues after an approval, and asks again after the same amount."""
     model.plan(*[BUY_AGAIN] * 4, {"text": "Done."})
     turn = waiting_turn(budgets, agent="AskCalls")
     (call,) = turn["pending_approvals"]
@@ -165,7 +165,7 @@ def test_a_person_extends_the_budget(budgets: AgentHost, model: PracticeModel, p
 
 
 def test_prices_without_a_limit_count_the_cost(budgets: AgentHost, model: PracticeModel):
-    """Without a limit a turn says what it cost; an answer that was refused by the service costs nothing."""
+    """Without a limit a turn reports its cost; a rejected model call costs nothing."""
     model.plan({"error": {"status": 400, "message": "no"}}, {"text": "Done.", "usage": USAGE})
     session = uuid4().hex
     assert budgets.run("Free", {"message": "one", "session_id": session}).status_code == 502
@@ -198,7 +198,7 @@ def test_each_turn_and_each_model_call_has_its_cost(budgets: AgentHost, model: P
 
 
 def test_without_prices_nothing_has_a_cost(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel, capsys):
-    """A budget counts tokens, and no route gives a cost that nobody set; the command shows the tokens."""
+    """A budget counts tokens, and no route has a cost without prices; the command displays the tokens."""
     (app := tmp_path / "app").mkdir()
     (app / "function_app.py").write_text(UNPRICED)
     (app / "host.json").write_text((BUDGETS / "host.json").read_text())
@@ -242,7 +242,7 @@ def list_sessions_by_command(host: AgentHost, capsys, *arguments: str) -> list[s
 
 
 def test_an_import_restores_the_usage(budgets: AgentHost, model: PracticeModel):
-    """An import goes on counting; one whose figures are no numbers is refused, and nothing is stored."""
+    """An import continues counting; one with invalid figures is rejected, and nothing is stored."""
     session = uuid4().hex
     model.plan({"text": "Done.", "usage": USAGE})
     assert budgets.run("Free", {"message": "one", "session_id": session}).ok
@@ -364,7 +364,7 @@ def poll_allowing_more(turn):
 
 @pytest.mark.parametrize("is_allowed", [True, False])
 def test_a_budget_approval_survives_a_kill(tmp_path: Path, model: PracticeModel, is_allowed: bool):
-    """A turn that waits at its limit waits in a new process, too, and goes on from where it was, or fails."""
+    """A turn at its limit stays pending in a new process, and resumes, or fails."""
     model.plan(*[BUY_AGAIN] * 3, {"text": "Done."}, by_round=True)
     lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
     try:
@@ -431,7 +431,7 @@ IN_A_TOOL = {"calls": [{"name": "buy", "arguments": {"what": "sleep", "seconds":
 def test_a_turn_that_an_operator_terminates_is_counted(
     budgets: AgentHost, model: PracticeModel, purchases, agent: str, *, steps, counts
 ):
-    """What it had spent until then counts for its session, and it spends no more; the next turn is told so."""
+    """Its usage counts for its session and does not grow; the next turn has the right total."""
     tokens, model_calls, tool_calls = counts
     model.plan(*steps)
     body = {"message": "go", "session_id": (session := uuid4().hex)}

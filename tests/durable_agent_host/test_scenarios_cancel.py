@@ -45,7 +45,7 @@ def run_next_turn(host: AgentHost, model: PracticeModel, agent: str, session: st
 
 
 def test_a_turn_is_cancelled_while_it_streams(people: AgentHost, model: PracticeModel, capsys):
-    """What was streamed stays as a valid transcript, the waiting client is told, and the session goes on."""
+    """The streamed text stays as a valid transcript, the waiting client gets a 409, and the session continues."""
     model.plan({"text": "This is a long answer. " * 1000, **SLOW})
     session = f"s-{uuid4().hex}"
     with ThreadPoolExecutor(1) as pool:
@@ -117,7 +117,7 @@ def test_a_queued_turn_is_cancelled(people: AgentHost, model: PracticeModel):
 
 
 def test_completed_and_unknown_turns_cannot_be_cancelled(people: AgentHost):
-    """A completed turn is a 409 that says so, an unknown one a 404."""
+    """A completed turn is a 409, an unknown one a 404."""
     response = people.run("Talker", {"message": "hi"})
     url = f"{people.url}/api/agents/Talker/sessions/{response.json()['session_id']}/turns"
     cancel_response = cancel({"turn_url": f"{url}/{response.json()['turn_id']}"})

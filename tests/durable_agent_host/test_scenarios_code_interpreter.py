@@ -60,7 +60,7 @@ def test_hundreds_of_deltas_are_one_call_and_one_result(lives, model: PracticeMo
 
 
 def test_a_follow_up_after_a_crash_continues_at_the_service(lives, model: PracticeModel):
-    """The next turn names the response before, and so goes on in the same container with the same files."""
+    """The next turn refers to the previous response, so it uses the same container with the same files."""
     life = lives(ROOT)
     first = life.host.run("Analyst", {"message": "Compare the weather stations"})
     assert first.status_code == 200, first.text

@@ -209,7 +209,7 @@ def test_a_repaired_session_rebuilds_its_context(host, model):
 
 
 def test_an_agent_without_compaction_has_the_full_conversation(host, model):
-    """So has one whose service keeps the conversation; the view says so."""
+    """The same holds for an agent whose service stores the conversation; the view has a flag for it."""
     model.plan({"text": "An answer."}, times=None)
     talk(host, "Kept", "k", range(2))
     view = context(host, "Kept", "k")

@@ -1,4 +1,4 @@
-"""A session or turn of which the task hub's file is damaged is told so on every route, and no other is affected."""
+"""A session or turn whose task hub row is damaged is reported on every route, and no other is affected."""
 
 import base64
 import re
@@ -52,7 +52,7 @@ def test_a_damaged_session_is_reported_and_preserved(practice_model: PracticeMod
 def test_a_session_with_a_damaged_turn_can_be_deleted(
     practice_model: PracticeModel, tmp_path: Path, settings, damage: str, column: str
 ):
-    """All that can be told to be its own is erased, and its id can be used again."""
+    """All data that is known to belong to it is erased, and its id can be used again."""
     with hosted(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         turns = [host.run(agent, "hello", session_id="torn").headers["x-ms-turn-id"] for _ in range(3)]

@@ -1,4 +1,4 @@
-"""What a deletion erases, and that it is finished whatever happens in the middle of it."""
+"""What a deletion erases, and that it completes after any interruption."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -96,7 +96,7 @@ def test_a_session_under_erasure_is_hidden_and_accepts_no_turn(lab: AgentHost):
 
 
 def test_an_unintended_erasure_does_nothing(lab: AgentHost, model: PracticeModel, tmp_path: Path):
-    """An expiry whose session was used meanwhile, one of a session in which a turn runs, and one that names none."""
+    """An expiry of a session that was used since, one of a session with a running turn, and one without a session."""
     session = f"s-{uuid4().hex[:8]}"
     assert lab.run("Kept", {"message": "one", "session_id": session}).ok
     erasure_input = {"agent": "Kept", "session_id": session}
@@ -116,7 +116,7 @@ def test_an_unintended_erasure_does_nothing(lab: AgentHost, model: PracticeModel
 
 
 def test_a_session_created_during_an_erasure_of_its_predecessor_stays(lab: AgentHost):
-    """Its first turn begins as soon as the head of the erased session is gone, before the erasure has seen that."""
+    """Its first turn starts as soon as the old head is deleted, before the erasure has noticed."""
 
     def run_until_accepted(session: str) -> str:
         while (
@@ -200,7 +200,7 @@ def test_an_erasure_whose_host_is_killed_is_finished(model: PracticeModel, tmp_p
 @pytest.mark.parametrize("point", ["batch.before_commit", "batch.after_commit"])
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_deletion_can_be_repeated_after_a_kill_at_the_entity_write(model: PracticeModel, tmp_path: Path, point, nth):
-    """Its mark may be written late, after the next attempt has read the session: nobody hears of a conflict."""
+    """Its mark may be written late, after the next attempt has read the session: no caller sees a conflict."""
     env, data = {"LEDGER": str(tmp_path / "ledger")}, tmp_path / "data"
     with hosted(data, model, app=LAB, **env) as host:
         grow(host, "s")
@@ -261,7 +261,7 @@ async def store_orphans(data: Path) -> None:
 
 
 def test_blobs_of_a_running_orchestration_stay_until_its_end(model: PracticeModel, tmp_path: Path):
-    """Its replay reads a long response again, also when the session is gone; a sweep takes that when it has ended."""
+    """Its replay reads a long response again, also after the session's deletion; a sweep deletes it afterwards."""
     hours = dict.fromkeys(("TURN_LOG_RETENTION_HOURS", "TURN_RETENTION_HOURS"), A_SECOND)
     settings = {
         f"DURABLE_AGENT_HOST_{name}": value for name, value in {**hours, "PIECE_GRACE_SECONDS": "0.001"}.items()

@@ -68,7 +68,7 @@ def test_no_user_content_is_logged_at_any_level_but_debug(edges: AgentHost):
 
 
 def test_a_value_that_json_cannot_hold_fails_its_own_turn_only(edges: AgentHost):
-    """The turn is a 502 that says where the value stands, the next one goes on, and others are not touched."""
+    """The turn is a 502 that names the position of the value, the next one runs, and others are unaffected."""
     session = f"s-{uuid4().hex}"
     assert edges.run("Odd", {"message": "first", "session_id": session}).ok
     response = edges.run("Odd", {"message": "unstorable", "session_id": session})
@@ -99,7 +99,7 @@ def test_a_type_error_about_streams_is_a_failure(edges: AgentHost, traces: Path)
 
 
 def test_a_link_without_a_media_type_is_preserved(edges: AgentHost, model: PracticeModel, traces: Path):
-    """An answer and a tool's result that have one are stored as they are, and the conversation goes on."""
+    """A response and a tool result that have one are stored unchanged, and the conversation continues."""
     session = f"s-{uuid4().hex}"
     assert edges.run("Odd", {"message": "link", "session_id": session}).ok
     link = edges.session("Odd", session)["messages"][-1]["contents"][-1]
@@ -116,7 +116,7 @@ def test_a_link_without_a_media_type_is_preserved(edges: AgentHost, model: Pract
 def test_the_upstream_callback_gets_updates_and_the_response(
     edges: AgentHost, model: PracticeModel, traces: Path, message
 ):
-    """It is told each piece as it comes and the answer once, by turn and session; what it raises harms nobody."""
+    """It gets each update and the response once, with turn and session; its exceptions have no effect."""
     model.plan({"text": "Listen to this.", "chunk_characters": 4})
     turn = edges.run("Linker", {"message": message}).json()
     assert turn["response"] == "Listen to this."

@@ -252,7 +252,7 @@ def test_plaintext_can_be_rejected(data: Path, model: PracticeModel):
 @pytest.mark.parametrize("keys", [key(3), ""], ids=["other", "none"])
 @pytest.mark.parametrize("point", ["turn.after_open", "journal.model.after_append", "turn.after_outcome"])
 def test_a_running_turn_pauses_without_its_key(data: Path, model: PracticeModel, keys: str, point: str):
-    """A process without the key carries the turn no step further, and can be stopped; with the key it goes on."""
+    """A process without the key does not advance the turn, and can be stopped; with the key it resumes."""
     model.plan({"text": "canary-answer"}, times=None)
     host = start_host(data, model, app=APP, **{KEYS: key(1), "DURABLE_AGENT_HOST_CRASH": point})
     with suppress(requests.RequestException):

@@ -33,7 +33,7 @@ def test_data_of_the_app_stays_with_its_session(lab: AgentHost):
 
 
 def test_data_of_the_app_is_copied_with_the_full_conversation(lab: AgentHost):
-    """A fork of the whole conversation and an import have it, the import says so, and a fork at a turn does not."""
+    """A full fork and an import have it, the import reports it, and a fork at a turn does not have it."""
     session = f"labelled-{uuid4().hex}"
     first = lab.run("Instant", {"message": "one", "session_id": session}).headers["x-ms-turn-id"]
     lab.run("Instant", {"message": "two", "session_id": session})
@@ -65,7 +65,7 @@ def test_data_of_the_app_is_copied_with_the_full_conversation(lab: AgentHost):
     ],
 )
 def test_an_operation_that_names_no_turn_changes_nothing(lab: AgentHost, operation: str, payload):
-    """Whoever may call entities cannot write what no reader can read; the session goes on."""
+    """Callers of the entity cannot write unreadable state; the session continues."""
     session = uuid4().hex
     assert lab.run("Instant", "hi", session_id=session).ok
     before = lab.state("Instant", session)

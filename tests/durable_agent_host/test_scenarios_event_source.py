@@ -31,7 +31,7 @@ SO_FAR = "JSON.stringify({ ...told, text: [...told.pieces.values()].join('') })"
 
 
 async def until(page: Page, is_reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Look at what the page was told until it is wanted."""
+    """Poll the state of the page until it is reached."""
     async with asyncio.timeout(60):
         while not is_reached(page_state := json.loads(await page.evaluate(SO_FAR))):
             await asyncio.sleep(0.02)

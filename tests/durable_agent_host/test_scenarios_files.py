@@ -137,7 +137,7 @@ def test_an_upload_is_used_by_later_messages(files: AgentHost, model: PracticeMo
 
 
 def test_a_file_of_another_session_is_not_found(files: AgentHost):
-    """The path of a session reaches its own files alone, also by an id that is right elsewhere."""
+    """The path of a session reaches only its own files, not those of another session by their id."""
     (file,) = upload(files, "mine", b"secret of mine").json()["files"]
     assert files.run("Reader", {"message": "hi", "session_id": "yours"}).ok
     for path in (
@@ -256,7 +256,7 @@ def test_a_file_has_an_etag_and_a_head(files: AgentHost):
 
 
 def test_files_of_a_session_without_turns_are_deleted(files: AgentHost):
-    """A deletion erases them and says so; once more, there is nothing to delete, and the name is free for a turn."""
+    """A deletion erases and reports them; a second one is a 404, and the id is free for a turn."""
     (file,) = upload(files, "unused", b"canary of a file", "a.txt").json()["files"]
     url = f"{files.url}/api/agents/Reader/sessions/unused"
     deletion = requests.delete(url, timeout=60)
@@ -340,7 +340,7 @@ def memory_of(host: AgentHost) -> int:
 
 @pytest.mark.parametrize("kind", ["file", "session"])
 def test_clients_that_do_not_read_cost_little_memory(files: AgentHost, kind: str):
-    """Forty clients of 7 MB each hold a fraction of it; health answers meanwhile, and all bytes arrive in the end."""
+    """Forty clients of 7 MB each cost a fraction of it; health responds, and all bytes arrive in the end."""
     session = f"unread-{kind}"
     body = os.urandom(7 << 20)
     if kind == "file":

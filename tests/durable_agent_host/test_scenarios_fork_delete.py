@@ -75,7 +75,7 @@ def test_forking_or_deleting_an_unknown_session_is_a_404(lab: AgentHost):
 
 
 def test_a_fork_is_a_session_of_its_own(lab: AgentHost, model: PracticeModel, capsys):
-    """It has the turns up to the one named, goes on from there, and neither session touches the other."""
+    """It has the turns up to the given one and continues from there; neither session affects the other."""
     session = f"forked-{uuid4().hex[:8]}"
     turns = [
         lab.run("Kept", {"message": f"number {number}", "session_id": session}).headers["x-ms-turn-id"]

@@ -90,7 +90,7 @@ def test_an_upload_that_does_not_fit_is_rejected_immediately(model: PracticeMode
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_host_starts_without_free_space(model: PracticeModel, disk: Path, is_killed: bool):
-    """With 0 bytes free and no reserve, what is stored is read, a deletion is refused; with room, all goes on."""
+    """With 0 bytes free and no reserve, reads work and a deletion is rejected; with free space, everything works."""
     lives = Lives(disk / "data", model, app=APP)
     host = lives.host
     assert host.run("Reader", {"message": "hi", "session_id": "large"}).status_code == 200
@@ -121,7 +121,7 @@ def test_a_host_starts_without_free_space(model: PracticeModel, disk: Path, is_k
 
 
 def test_tools_and_workflows_are_rejected_before_anything_runs(model: PracticeModel, disk: Path):
-    """On a full disk, a call of an MCP tool, a run of a workflow, and an answer to it or to a turn say what to do."""
+    """On a full disk, MCP tool calls, workflow runs, and responses to workflows and turns fail with a hint."""
     host = Lives(disk / "data", model, app=PEOPLE, NOBODY_IS_KNOWN="1", LEDGER=str(disk.parent / "asked.txt")).host
     instance_id = requests.post(f"{host.url}/api/workflow/shouting/run", json="hi", timeout=60).json()["instanceId"]
     url = f"{host.url}/api/workflow/shouting/status/{instance_id}"
@@ -150,7 +150,7 @@ def test_tools_and_workflows_are_rejected_before_anything_runs(model: PracticeMo
 def test_a_turn_interrupted_by_a_full_disk_completes_once_space_is_free(
     model: PracticeModel, disk: Path, tmp_path: Path
 ):
-    """Its caller is told that the disk is full; what was said before is read, and the turn completes by itself."""
+    """Its caller gets a 507; earlier messages are readable, and the turn completes by itself."""
     host = Lives(disk / "data", model, app=APP).host
     assert host.run("Reader", {"message": "before", "session_id": "s"}).ok
     model.plan({"text": "slow", "until_file": str(tmp_path / "go")}, times=None)

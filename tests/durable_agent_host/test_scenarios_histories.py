@@ -79,13 +79,13 @@ def run_turns(host: AgentHost, agent: str, session: str, *texts: str) -> list[st
 
 
 def plan_tool_call(model: PracticeModel) -> None:
-    """Have the first answers be a call and a text that follows it."""
+    """Plan a tool call, and a text that follows it."""
     model.plan({"calls": [{"name": "note", "arguments": {"text": "x"}}]}, {"text": "It is noted."})
 
 
 @pytest.mark.parametrize("agent", OWNERS)
 def test_delete_and_reset_clear_the_history(host: AgentHost, model: PracticeModel, agent):
-    """A session that was deleted or reset begins anew, with the provider, too; one that is gone is a 404."""
+    """A session that was deleted or reset starts anew, also at the provider; a deleted one is a 404."""
     session = uuid4().hex
     run_turns(host, agent, session, "one", "two")
     assert user_texts(model) == ["one", "two"]
@@ -104,7 +104,7 @@ def test_delete_and_reset_clear_the_history(host: AgentHost, model: PracticeMode
 
 @pytest.mark.parametrize("agent", OWNERS)
 def test_a_fork_has_the_messages(host: AgentHost, model: PracticeModel, agent):
-    """Whole or at a turn, the fork goes on with the provider's items of the original, and the original without it."""
+    """Full or at a turn, the fork continues with the provider's items, and the original without it."""
     session = uuid4().hex
     plan_tool_call(model)
     first, _ = run_turns(host, agent, session, "one", "two")
@@ -176,7 +176,7 @@ def test_an_export_is_complete_and_can_be_imported(host: AgentHost, model: Pract
 
 
 def test_unsupported_operations_of_a_provider_are_rejected(host: AgentHost, model: PracticeModel, folder: Path):
-    """Without clear(session_id) delete and reset say so, and leave all as it is; repair is refused with any owner."""
+    """Without clear(session_id) delete and reset fail and change nothing; repair is always rejected."""
     session = uuid4().hex
     run_turns(host, "Carved", session, "one")
     url = session_url(host, "Carved", session)

@@ -111,7 +111,7 @@ def run_failing_turn(host: AgentHost, agent: str, session: str) -> str:
     ],
 )
 def test_an_invalid_response_fails_the_turn(host: AgentHost, model: HostileModel, agent: str, response_name: str):
-    """Whatever comes with a 200, a turn is completed only when the provider says so."""
+    """After a 200, a turn completes only with the provider's completion event."""
     model.play(fallback=INVALID_RESPONSES[response_name])
     run_failing_turn(host, agent, f"no-{response_name.replace(' ', '-')}")
     assert len(model.received) in {1, 2}
@@ -157,7 +157,7 @@ def test_a_redirect_within_the_endpoint_is_followed(host: AgentHost, model: Host
 
 @pytest.mark.parametrize("agent", EVERY_CLIENT)
 def test_circular_redirects_are_not_followed_for_ever(host: AgentHost, model: HostileModel, agent: str):
-    """The error says what to look at, and the call is not made again."""
+    """The error has a hint, and the call is not repeated."""
     model.play(fallback=http_response(b"", status=307, location="/v1/loop"))
     assert "check" in run_failing_turn(host, agent, "circle")
     assert len(model.received) <= 21

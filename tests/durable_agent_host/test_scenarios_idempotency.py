@@ -88,7 +88,7 @@ def test_the_response_outlives_the_orchestration(people: AgentHost, model: Pract
 
 
 def test_a_deleted_response_is_not_produced_again(people: AgentHost, model: PracticeModel):
-    """After a reset and a purge the receipt still keeps the turn from running again, and the client is told: 410."""
+    """After a reset and a purge the receipt still prevents a second run, and the client gets a 410."""
     key = {"Idempotency-Key": uuid4().hex}
     first = people.run("Talker", BODY, headers=key).json()
     people.signal("Talker", first["session_id"], "reset", None)
@@ -147,7 +147,7 @@ def test_a_signal_during_a_running_turn_is_not_lost(people: AgentHost, model: Pr
 
 
 def test_an_entity_call_is_rejected_while_a_turn_runs(people: AgentHost, model: PracticeModel, tmp_path: Path):
-    """A caller waits for its answer now, so it is told that the session is busy, and its turn does not run later."""
+    """The caller expects an immediate reply, so it gets an error, and its turn does not run later."""
     model.plan({"text": "A slow answer. " * 5, "until_file": str(tmp_path / "go")})
     first = start(people, "Talker", "one")
     wait_until(model.requests)
@@ -162,7 +162,7 @@ def test_an_entity_call_is_rejected_while_a_turn_runs(people: AgentHost, model: 
 
 @pytest.mark.parametrize("kill", [False, True])
 def test_turns_queued_after_a_terminated_turn_run(lives, model: PracticeModel, kill):
-    """When an operator terminates the running turn, those that wait run, although nobody asks for a new one."""
+    """When an operator terminates the running turn, queued turns run without a new request."""
     model.plan({"text": "cut off " * 400, **SLOW}, {"text": "second"}, {"text": "third"})
     life = lives(PEOPLE, DURABLE_AGENT_HOST_LEASE_SECONDS="1")
     first = start(life.host, "Talker", "one", "s")

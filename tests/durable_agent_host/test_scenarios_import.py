@@ -78,7 +78,7 @@ def exercise_import(lab: AgentHost, agent: str, document: object) -> tuple[str, 
 @pytest.mark.sweep
 @pytest.mark.timeout(max(600, EACH * 4))
 def test_mutated_documents_are_rejected_with_a_path_or_usable(lab: AgentHost, model: PracticeModel):
-    """Of hundreds of changed exports none is taken and cannot be read, listed, verified, forked or gone on with."""
+    """Hundreds of mutated exports are either rejected, or can be read, listed, verified, forked and continued."""
     documents = live_sessions(lab, model) | {name: ("Instant", golden(name)) for name in GOLDEN}
     jobs = [
         (name, agent, change, mutant)
@@ -194,7 +194,7 @@ def test_an_import_reports_unverified_content(lab: AgentHost, capsys, tmp_path):
 @pytest.mark.parametrize("figure", [-1, 10**400])
 @pytest.mark.parametrize("name", ["tokens", "cost", "seconds"])
 def test_negative_usage_in_a_document_is_rejected(lab: AgentHost, name, figure):
-    """From what was spent the session's budget goes on: a figure below zero would be a budget without an end."""
+    """The session's budget continues from the imported usage: a negative figure would be an unlimited budget."""
     document, session_id = golden("session-v1"), f"spent-{uuid4().hex}"
     host_data = document["data"]["extensionData"]["durableAgentHost"]
     host_data["spent"] = {"tokens": 5, "model_calls": 1, name: figure}

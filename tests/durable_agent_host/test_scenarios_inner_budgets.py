@@ -54,7 +54,7 @@ def purchases(_ledger: Path):
     ],
 )
 def test_usage_of_inner_agents_counts(host: AgentHost, model: PracticeModel, agent: str, steps, purchases):
-    """Turn, session, usage, steps and metrics have all model calls, whoever has made them."""
+    """Turn, session, usage, steps and metrics include the model calls of all agents."""
     model.plan(*steps)
     calls, session = len(steps), uuid4().hex
     turn = host.turn(host.run(agent, {"message": "go", "session_id": session}))
@@ -124,7 +124,7 @@ def test_output_of_a_cancelled_inner_agent_counts(host: AgentHost, model: Practi
 
 
 def test_a_budget_approval_is_requested_within_an_agent(host: AgentHost, model: PracticeModel, purchases):
-    """The inner agent stops, its call has a result that says so, and the turn goes on after a yes."""
+    """The inner agent stops, its call has a result with the reason, and the turn continues after an approval."""
     model.plan(CALL_INNER_AGENT, BUY, BUY, DONE)
     turn = waiting_turn(host, agent="AskCalls")
     (call,) = turn["pending_approvals"]

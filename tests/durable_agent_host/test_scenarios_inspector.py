@@ -57,7 +57,7 @@ async def send_message(page: Page, text: str) -> None:
 
 
 async def test_a_live_turn_and_its_crash_are_displayed(site: InspectorSite, model: PracticeModel, tmp_path: Path):
-    """Text grows; the host dies in mid-answer and comes back; crash, replay and end are shown, lost text is gone."""
+    """Text grows; the host is killed and restarted; crash, replay and end are displayed, discarded text is removed."""
     model.plan(
         {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]},
         {"text": LONG_TEXT, "chunk_characters": 6, "delay_milliseconds": 60},
@@ -134,7 +134,7 @@ async def test_displayed_content_is_never_executed(site: InspectorSite, model: P
 
 
 def test_the_page_contains_no_data(site: InspectorSite):
-    """The page is the same for everybody, loads nothing from elsewhere, and forbids what it does not need."""
+    """The page is the same for all callers, loads nothing from other origins, and forbids what it does not need."""
     response = site.host.get("/inspector")
     assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
     policy = response.headers["content-security-policy"]

@@ -1,4 +1,4 @@
-"""A turn is killed at named points, and goes on from what it had done."""
+"""A turn is killed at named points, and resumes from its completed steps."""
 
 import json
 import re
@@ -198,7 +198,7 @@ def test_a_crash_does_not_change_what_is_stored(
 
 
 def test_a_call_that_was_running_is_in_doubt(crashing_host: CrashingHost, model: PracticeModel):
-    """What ran when the process died is told, run again, or asked about, as its tool declares; nothing else is."""
+    """A call that ran when the process died is reported, repeated, or decided by a person, as its tool declares."""
     host = crashing_host.start()
     names = {"fail": "linger", "retry": "linger_again", "ask": "linger_asked"}
     turns: dict[str, dict[str, Any]] = {}
@@ -306,7 +306,7 @@ def test_any_exception_of_a_tool_is_a_failed_call(impatient_host: CrashingHost, 
 
 
 def test_a_turn_has_a_timeout(crashing_host: CrashingHost, model: PracticeModel):
-    """A turn that takes too long fails and says so, its tools are told, and the conversation is as before."""
+    """A turn that takes too long fails with the reason, its tools are cancelled, and the conversation is unchanged."""
     host = crashing_host.start(DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS="1")
     plan_rounds(model, {"calls": [call("linger", text="a", seconds=60), call("dawdle", text="b", seconds=60)]})
     response = host.run("Worker", {"message": "go", "session_id": "s"})
@@ -356,7 +356,7 @@ def test_a_replayed_response_keeps_its_model_and_service_tier(crashing_host: Cra
 
 @pytest.mark.parametrize("agent", ["Booker", "Team"])
 def test_calls_of_inner_agents_have_separate_keys(crashing_host: CrashingHost, model: PracticeModel, agent: str):
-    """Each call has its own key, name and id, and its key again in the next attempt, whatever its place is there."""
+    """Each call has its own key, name and id, and the same key in the next attempt, regardless of its position."""
     if agent == "Booker":
         pass_on_calls = [{"calls": [call("booker", task=task)]} for task in ("book the rooms", "please book them")]
         model.plan(*pass_on_calls, {"text": "Passed."}, agent="Pass on.")

@@ -47,7 +47,7 @@ def run_next_turn(host: AgentHost, model: PracticeModel, agent: str) -> list[Any
 
 @AGENTS
 def test_a_batch_of_tools_is_cancelled(crashing_host: CrashingHost, model: PracticeModel, agent):  # noqa: F811
-    """Each call has a result: what it gave, or that its outcome is not known; tools are told."""
+    """Each call has a result: its own, or that its outcome is not known; tools are cancelled."""
     host = crashing_host.start()
     calls = [
         call("note", text="quick"),

@@ -1,4 +1,4 @@
-"""The turn log's store goes away and comes back: what clients are told meanwhile, and that nothing is half done."""
+"""The turn log's store is unavailable for a time: clients get errors, and nothing is half done."""
 
 import shutil
 import signal

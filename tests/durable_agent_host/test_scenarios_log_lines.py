@@ -57,7 +57,7 @@ def test_a_failed_turn_is_logged(crashing_host: CrashingHost, model: PracticeMod
 def test_a_stop_in_the_middle_of_a_turn_is_reported_without_a_traceback(
     crashing_host: CrashingHost, model: PracticeModel, accepts
 ):
-    """Who waits gets a 503 that says how to go on, a stream ends; the turn goes on in the host's next life, once."""
+    """A waiting client gets a 503 with a hint, a stream ends; the turn resumes in the next process, once."""
     text = "All of it. " * 40
     model.plan({"text": text, "delay_milliseconds": 100}, {"text": text}, user_text="go on")
     host = crashing_host.start()
@@ -85,7 +85,7 @@ def ask(host: AgentHost, body: dict[str, str], headers: dict[str, str]) -> reque
 
 
 def test_a_recovery_and_a_call_in_doubt_are_logged(crashing_host: CrashingHost, model: PracticeModel):
-    """After a crash one line says from what the turn goes on, and one for each call that is in doubt, what is done."""
+    """After a crash one line reports the recovery, and one each call in doubt, with its consequence."""
     plan_rounds(model, {"calls": [call("linger", text=CANARY, seconds=0)]}, {"text": f"{CANARY} is done"})
     turn = crashing_host.run("Worker", "journal.tool.after_intent", message=f"{CANARY} go")
     assert turn["status"] == "completed"

@@ -84,6 +84,6 @@ def test_every_session_route_reports_the_missing_key(lost: AgentHost, encrypted_
 
 
 def test_routes_without_session_data_respond(lost: AgentHost):
-    """Which agents there are is no secret of a conversation, and health says what is wrong."""
+    """The list of agents is not secret, and health reports the missing key."""
     assert requests.get(f"{lost.url}/api/agents", headers=OWNER, timeout=60).ok
     assert "EncryptionKeyError" in requests.get(f"{lost.url}/api/health", timeout=60).text

@@ -65,7 +65,7 @@ class SendsBlocks:
     """The override of the hosted client."""
 
     def prepare(self, message: Message) -> dict[str, Any]:
-        """Write the block of an answer beside its text."""
+        """Write the block of a response next to its text."""
         client: Any = super()
         blocks = [content.additional_properties.get(BLOCK) for content in message.contents]
         return client.prepare(message) | {"blocks": [block for block in blocks if block]}
