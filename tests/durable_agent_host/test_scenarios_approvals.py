@@ -185,7 +185,7 @@ def test_of_concurrent_decisions_the_first_counts(people: AgentHost, model: Prac
 
 
 def test_only_pending_calls_can_be_decided(people: AgentHost, model: PracticeModel, book):
-    """An unknown call is a 404 that names the pending calls; without pending calls it is a 409; invalid bodies are a 400."""
+    """An unknown call is a 404 that names the pending calls; without pending calls it is a 409; a bad body is a 400."""
     model.plan(plan_payments(1), {"text": "Done."})
     turn = waiting_turn(people)
     (call,) = turn["pending_approvals"]
