@@ -1,14 +1,21 @@
 """What a model that misbehaves may cost within a sub-agent or a workflow: the same, and the turn ends with it."""
 
-import gzip
 import json
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
+from tests.durable_agent_host.bounded_lab import (
+    BOMB,
+    BOUNDS,
+    CALL,
+    CLIENTS,
+    LONG_ARGUMENTS,
+    MISBEHAVIOURS,
+    bounded_host,
+    bounded_model,
+)
 from tests.durable_agent_host.connection_closes import COMPLETE_STREAMS, CONNECTION_CLOSES
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
@@ -16,13 +23,10 @@ from tests.durable_agent_host.hostile_model import (
     chat_chunk,
     events,
     http_response,
-    parts_stream,
     stream,
 )
-from tests.durable_agent_host.hostile_streams import beginning, for_ever, silence, text_event, tool_call_stream
+from tests.durable_agent_host.hostile_streams import tool_call_stream
 from tests.kit import AgentHost
-
-CLIENTS = ("Responses", "Completions", "Claude", "Gemini", "Agents")
 
 
 def chat_completion(*calls: tuple[str, str]) -> bytes:
@@ -51,31 +55,11 @@ EACH = ("words", "arguments")
 All of them, for each client, are in `test_scenarios_bounded_model`.
 """
 
-CALL = ("call_1", '{"words": 1}')
-LONG = json.dumps({"words": 1, "more": "x" * 30_000})
-BOMB = gzip.compress(b"\n\n" * 10_000_000)
-MISBEHAVIOURS: dict[str, tuple[Callable[[str], bytes | Send], str]] = {
-    "words": (lambda client: endless(client, text_event(client, "more " * 100) * 20), "MAX_ANSWER_BYTES"),
-    "silence": (lambda client: endless(client, silence(client) * 500), "MAX_ANSWER_BYTES"),
-    "a line": (
-        lambda client: parts_stream(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))),
-        "MAX_LINE_BYTES",
-    ),
-    "a bomb": (lambda _: stream(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
-    "calls at once": (
-        lambda client: stream(tool_call_stream(client, [(f"call_{number}", CALL[1]) for number in range(100)])),
-        "MAX_CALLS_AT_ONCE",
-    ),
-    "arguments": (lambda client: stream(tool_call_stream(client, [("call_1", LONG)])), "MAX_ARGUMENT_BYTES"),
-    "a loop": (lambda client: stream(tool_call_stream(client, [CALL])), "MAX_MODEL_CALLS"),
-}
-
-
 RESPONSES_WITHOUT_STREAM = {
     "spaces": (http_response(b" " * 1_000_000), "MAX_ANSWER_BYTES"),
     "a bomb": (http_response(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
     "calls at once": (chat_completion(*((f"call_{number}", CALL[1]) for number in range(100))), "MAX_CALLS_AT_ONCE"),
-    "arguments": (chat_completion(("call_1", LONG)), "MAX_ARGUMENT_BYTES"),
+    "arguments": (chat_completion(("call_1", LONG_ARGUMENTS)), "MAX_ARGUMENT_BYTES"),
     "a loop": (chat_completion(CALL), "MAX_MODEL_CALLS"),
 }
 """Of an agent that is not asked for a stream: who leads a group chat."""

@@ -1,16 +1,14 @@
 """What a model that misbehaves may cost: each bound by each client, and its setting in the problem."""
 
 import contextlib
-import gzip
 import json
 from collections.abc import Callable, Iterator
-from itertools import chain
 from pathlib import Path
 
 import pytest
 import requests
 
-from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
+from tests.durable_agent_host.bounded_lab import BOUNDS, CLIENTS, MISBEHAVIOURS, bounded_host, bounded_model, endless
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     chat_chunk,
@@ -18,11 +16,13 @@ from tests.durable_agent_host.hostile_model import (
     parts_stream,
     stream,
 )
-from tests.durable_agent_host.hostile_streams import beginning, for_ever, silence, text_event, tool_call_stream
+from tests.durable_agent_host.hostile_streams import for_ever, silence, tool_call_stream
 from tests.kit import AgentHost
 from tests.processes import wait_until
 
-CLIENTS = ("Responses", "Completions", "Claude", "Gemini", "Agents")
+CASES = MISBEHAVIOURS | {
+    "an event": (lambda client: endless(client, b"data: 1\n" * 2000), "event of more than 1000 lines"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -61,36 +61,18 @@ def run_failing_turn(host: AgentHost, agent: str) -> str:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("part", ["words", "silence"])
-def test_an_endless_stream_fails_at_the_response_limit(host: AgentHost, model: HostileModel, client: str, part: str):
-    """Whether the stream says something or only gives signs of life, it is read up to the bound, and once."""
-    model.play(
-        fallback=endless(client, text_event(client, "more " * 100) * 20 if part == "words" else silence(client) * 500)
-    )
-    assert "MAX_ANSWER_BYTES" in run_failing_turn(host, client)
-    assert len(model.received) == 1
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_an_endless_line_fails_at_the_line_limit(host: AgentHost, model: HostileModel, client: str):
-    """A line is held together up to its bound."""
-    model.play(fallback=parts_stream(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))))
-    assert "MAX_LINE_BYTES" in run_failing_turn(host, client)
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_an_endless_event_fails_at_its_line_limit(host: AgentHost, model: HostileModel, client: str):
-    """An event of ever more short lines, which SDKs copy once for each of them, is given up early."""
-    model.play(fallback=endless(client, b"data: 1\n" * 2000))
-    assert "event of more than 1000 lines" in run_failing_turn(host, client)
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_compressed_responses_count_uncompressed(host: AgentHost, model: HostileModel, client: str):
-    """Kilobytes of gzip that hold megabytes are given up after the bytes of an answer."""
-    bomb = gzip.compress(b"\n\n" * 10_000_000)
-    model.play(fallback=stream(bomb, content_encoding="gzip"))
-    assert "MAX_ANSWER_BYTES" in run_failing_turn(host, client)
+@pytest.mark.parametrize("misbehaviour", CASES)
+def test_a_misbehaving_model_fails_the_turn(
+    host: AgentHost, model: HostileModel, effects: Path, client: str, misbehaviour: str
+):
+    """The problem names the limit; the model is not called again, and no tool runs beyond the limit."""
+    make, limit = CASES[misbehaviour]
+    model.play(fallback=make(client))
+    assert limit in run_failing_turn(host, client)
+    is_loop = misbehaviour == "a loop"
+    assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] if is_loop else 0)
+    model_requests = [request for request in model.received if request.body]  # reading a cancelled run has no body
+    assert len(model_requests) == (BOUNDS["MODEL_CALLS"] if is_loop else 1)
 
 
 def check_readers(host: AgentHost, turn: str) -> None:
@@ -132,31 +114,6 @@ def test_a_slow_stream_fails_at_the_response_timeout(model: HostileModel, effect
         for client, turn in {client: start_turn(host, client) for client in CLIENTS}.items():
             failed_turn = host.end_of_turn(f"{host.url}/api{turn}")
             assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in failed_turn["error"]["message"], client
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_hundreds_of_calls_at_once_run_no_tool(host: AgentHost, model: HostileModel, effects: Path, client: str):
-    """An answer with more calls than the bound fails its turn before the first of them runs."""
-    model.play(fallback=stream(tool_call_stream(client, [(f"call_{number}", '{"words": 1}') for number in range(200)])))
-    assert "asked for 200 tool calls" in run_failing_turn(host, client)
-    assert effects.read_text() == ""
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_gigantic_arguments_run_no_tool(host: AgentHost, model: HostileModel, effects: Path, client: str):
-    """A call whose arguments are longer than the bound fails its turn before it runs."""
-    arguments = json.dumps({"words": 1, "more": "x" * 30_000})
-    model.play(fallback=stream(tool_call_stream(client, [("call_1", arguments)])))
-    assert "MAX_ARGUMENT_BYTES" in run_failing_turn(host, client)
-    assert effects.read_text() == ""
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_loop_of_calls_stops_at_the_call_limit(host: AgentHost, model: HostileModel, effects: Path, client: str):
-    """A model that asks for its tool again and again gets the bound's number of calls."""
-    model.play(fallback=stream(tool_call_stream(client, [("call_1", '{"words": 1}')])))
-    assert "MAX_MODEL_CALLS" in run_failing_turn(host, client)
-    assert len(effects.read_text().split()) == BOUNDS["MODEL_CALLS"]
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import os
-import re
 import select
 import socket
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from agent_framework import Content
 
 from durable_agent_host.codec.content import encode_content
 from practice_model.dialects.responses.items import PIXEL as PNG
+from tests.durable_agent_host.process_memory import read_memory_bytes
 from tests.kit import AgentHost, PracticeModel, hosted
 
 APP = Path(__file__).parent / "apps" / "files"
@@ -332,12 +332,6 @@ def test_a_path_as_a_file_id_in_a_document_is_not_found(files: AgentHost, model:
     connection.close()
 
 
-def memory_of(host: AgentHost) -> int:
-    """Bytes of memory that the host's process has now."""
-    status = Path(f"/proc/{host.process.pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
-
-
 @pytest.mark.parametrize("kind", ["file", "session"])
 def test_clients_that_do_not_read_cost_little_memory(files: AgentHost, kind: str):
     """Forty clients of 7 MB each cost a fraction of it; health responds, and all bytes arrive in the end."""
@@ -355,12 +349,12 @@ def test_clients_that_do_not_read_cost_little_memory(files: AgentHost, kind: str
         path = f"/sessions/{session}"
     full_response = files.get(f"/agents/Reader{path}")
     assert full_response.headers["content-length"] == str(len(full_response.content))
-    before = memory_of(files)
+    before = read_memory_bytes(files)
     clients = [request_without_reading(files, f"/api/agents/Reader{path}") for _ in range(40)]
     for client in clients:
         select.select([client], [], [], 60)  # the answer has begun
     assert files.get("/health").status_code == 200
-    assert memory_of(files) - before < 150 << 20
+    assert read_memory_bytes(files) - before < 150 << 20
     for client in clients:
         response = HTTPResponse(client)
         response.begin()

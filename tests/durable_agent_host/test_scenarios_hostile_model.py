@@ -25,6 +25,7 @@ from tests.durable_agent_host.hostile_model import (
     response_events,
     stream,
 )
+from tests.durable_agent_host.process_memory import read_memory_bytes
 from tests.kit import AgentHost, hosted
 
 APP = Path(__file__).parent / "apps" / "providers"
@@ -187,9 +188,9 @@ def test_a_compressed_response_is_decompressed_within_limits(host: AgentHost, mo
         stream(b"anything", content_encoding="br"),
     )
     assert host.run(agent, "Good morning", session_id="packed").text == "Hello."
-    before = resident_megabytes(host)
+    before = read_memory_bytes(host, is_peak=True)
     assert "DURABLE_AGENT_HOST_MAX_LINE_BYTES" in run_failing_turn(host, agent, "bomb")
-    assert resident_megabytes(host) - before < 400
+    assert read_memory_bytes(host, is_peak=True) - before < 400 << 20
     assert "compressed as 'br'" in run_failing_turn(host, agent, "br")
 
 
@@ -273,9 +274,3 @@ def with_pauses(parts):
     for part in parts:
         yield part
         time.sleep(0.01)
-
-
-def resident_megabytes(host: AgentHost) -> float:
-    """Read how much memory the host has used at most."""
-    lines = Path(f"/proc/{host.process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))

@@ -9,6 +9,7 @@ from durable_agent_host.http.routes import ROUTES
 from tests.durable_agent_host.hostile_requests import Shares, draw
 from tests.durable_agent_host.hostile_seeds import seeds
 from tests.durable_agent_host.hostile_traffic import play
+from tests.durable_agent_host.process_memory import read_memory_bytes
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.sweeps import chooser, count
 
@@ -17,13 +18,7 @@ BATCH = 50_000
 AT_ONCE = 4
 SHARES = Shares(costly=0.01, host=0.6)
 APP = Path(__file__).parent / "apps" / "hostile"
-MAX_GROWTH_MB = 150
-
-
-def megabytes(host: AgentHost) -> float:
-    """Read how much memory the host uses now."""
-    lines = Path(f"/proc/{host.process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+MAX_GROWTH_BYTES = 150 << 20
 
 
 def last_traceback(host: AgentHost) -> str:
@@ -83,18 +78,20 @@ def test_no_request_breaks_the_host(practice_model: PracticeModel, tmp_path: Pat
     with hosted(tmp_path / "data", practice_model, app=APP, DURABLE_AGENT_HOST_WAIT_SECONDS="1") as host:
         port = urlsplit(host.url).port or 0
         agent = host.get("/agents").json()["agents"][0]["name"]
-        remaining_count, memory_megabytes = MUTATIONS, 0.0
+        remaining_count, memory_bytes = MUTATIONS, 0
         while remaining_count > 0:
             requests = draw(draws, seeds(agent), min(remaining_count, BATCH), SHARES)
             outcome = play(port, requests, AT_ONCE)
             remaining_count -= len(requests)
-            print(MUTATIONS - remaining_count, dict(outcome.statuses), f"{megabytes(host):.0f} MB", flush=True)
+            print(
+                MUTATIONS - remaining_count, dict(outcome.statuses), f"{read_memory_bytes(host) >> 20} MB", flush=True
+            )
             assert not outcome.failures, "\n\n".join(
                 f"{sent!r}\n  {response!r}\n{last_traceback(host)}"
                 for sent, response in list(outcome.failures.items())[:20]
             )
-            assert not memory_megabytes or megabytes(host) - memory_megabytes < MAX_GROWTH_MB
-            memory_megabytes = memory_megabytes or megabytes(host)
+            assert not memory_bytes or read_memory_bytes(host) - memory_bytes < MAX_GROWTH_BYTES
+            memory_bytes = memory_bytes or read_memory_bytes(host)
         assert host.get("/health").ok
         assert not broken_sessions(host, agent)
         assert not last_traceback(host)

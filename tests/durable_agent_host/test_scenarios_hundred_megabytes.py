@@ -4,11 +4,11 @@ import base64
 import hashlib
 import json
 import random
-import re
 from pathlib import Path
 
 import requests
 
+from tests.durable_agent_host.process_memory import read_memory_bytes
 from tests.durable_agent_host.test_scenarios_sessions import command
 from tests.kit import ROOT, AgentHost
 
@@ -16,12 +16,6 @@ MEGABYTE = 1024 * 1024
 RESULTS = 9
 HEAD_BYTES = 32 * 1024
 AGENT = "BugRepro"
-
-
-def memory_of(host: AgentHost, field: str = "VmHWM") -> int:
-    """Bytes of memory that the host's process has used at most, or has now."""
-    status = Path(f"/proc/{host.process.pid}/status").read_text()
-    return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) * 1024
 
 
 def reset_peak_memory(host: AgentHost) -> None:
@@ -78,10 +72,10 @@ def test_a_session_of_a_hundred_megabytes_is_supported(lives, model, tmp_path, c
     write_large(before)
     assert before.stat().st_size > 100 * MEGABYTE
     assert host.run(AGENT, {"message": "warm up", "thread_id": "other"}).status_code == 200
-    start = memory_of(host)
+    start = read_memory_bytes(host, is_peak=True)
 
     def memory_grown() -> int:
-        growth = memory_of(host) - start
+        growth = read_memory_bytes(host, is_peak=True) - start
         reset_peak_memory(host)
         return growth
 
