@@ -67,6 +67,17 @@ async def later(_: Any) -> Any:
     """A function whose answer comes later."""
 
 
+REDACT = "agent 'Echo' cannot have its 'redact': .*"
+
+
+def _redaction(characters):
+    def hide(content):
+        return content
+
+    hide.held_characters = characters
+    return hide
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -83,10 +94,22 @@ async def later(_: Any) -> Any:
         ({"budgets": Budgets(turn=Budget(tokens=True))}, "tokens=True"),
         ({"http_auth_level": None}, "http_auth_level is None: give one of func.AuthLevel.FUNCTION"),
         ({"http_auth_level": "everybody"}, "http_auth_level is 'everybody'"),
+        ({"redact": lambda _: None}, REDACT + "it returned NoneType"),
+        ({"redact": lambda _: 1 / 0}, REDACT + "it raised ZeroDivisionError"),
+        ({"redact": _redaction("32")}, REDACT + "held_characters is '32'"),
+        ({"redact": _redaction(-1)}, REDACT + "held_characters is -1"),
+        ({"redact": _redaction(True)}, REDACT + "held_characters is True"),
+        ({"compaction": SlidingWindowStrategy}, "give an object of a strategy"),
+        ({"compaction": "window"}, "give an object of a strategy"),
+        ({"session_ttl": "1d"}, "session_ttl is '1d': give seconds or a timedelta"),
+        ({"session_ttl": True}, "session_ttl is True"),
+        ({"allowed_options": ["temperature"]}, "allowed_options is .*give a mapping"),
+        ({"budgets": Budgets(prices={"*": 3})}, r"the price of model '\*' is 3: give Price"),
+        ({"budgets": Budgets(prices={"*": Price("1", 1)})}, "give numbers of 0 or more"),
     ],
 )
-def test_invalid_callbacks_are_rejected_at_start(arguments: dict[str, Any], message: str):
-    """Not at the first request: an app with a slip in what protects it does not start."""
+def test_invalid_arguments_are_rejected_at_start(arguments: dict[str, Any], message: str):
+    """Not at the first request; the error names the argument and what to pass."""
     with pytest.raises(RegistrationError, match=message):
         DurableAgentApp(agents=[Agent(OpenAIChatClient(model="m", api_key="k"), name="Echo")], **arguments)
 
@@ -108,13 +131,6 @@ def test_invalid_stores_and_keys_are_rejected_at_start(name: str, value: str, me
     settings = Settings.from_environment({f"DURABLE_AGENT_HOST_{name}": value})
     with pytest.raises(SettingError, match=f"{name}.*{message}"):
         DurableAgentApp(agents=[Silent("Echo")], settings=settings)
-
-
-@pytest.mark.parametrize("compaction", [SlidingWindowStrategy, "window"])
-def test_a_compaction_that_is_not_a_strategy_is_rejected(compaction):
-    """A class, or an object that is not callable, is rejected at start."""
-    with pytest.raises(RegistrationError, match="give an object of a strategy"):
-        DurableAgentApp(agents=[Silent("Echo")], compaction=compaction)
 
 
 def test_an_agent_without_visible_model_calls_cannot_be_compacted():
@@ -234,17 +250,14 @@ def test_without_http_only_the_health_route_remains():
     assert {name for name in functions_of(app) if name.startswith("http-")} == {"http-health"}
 
 
-def test_without_health_there_is_no_health_route():
-    """The health route can be left out."""
-    app = DurableAgentApp(agents=[Silent("Echo")], enable_health_check=False, settings=Settings())
-    assert "http-health" not in functions_of(app)
-
-
-def test_the_inspector_can_be_disabled():
-    """The page is there with the agents' routes, unless the app says otherwise."""
-    assert "http-inspector" in functions_of(DurableAgentApp(agents=[Silent("Echo")], settings=Settings()))
-    app = DurableAgentApp(agents=[Silent("Echo")], enable_inspector=False, settings=Settings())
-    assert "http-inspector" not in functions_of(app)
+@pytest.mark.parametrize(
+    ("option", "function"), [("enable_health_check", "http-health"), ("enable_inspector", "http-inspector")]
+)
+def test_a_route_can_be_disabled(option, function):
+    """The health check and the inspector have a route unless the app disables them."""
+    assert function in functions_of(DurableAgentApp(agents=[Silent("Echo")], settings=Settings()))
+    app = DurableAgentApp(agents=[Silent("Echo")], settings=Settings(), **{option: False})
+    assert function not in functions_of(app)
 
 
 @pytest.mark.parametrize(
@@ -277,43 +290,3 @@ def test_a_turn_log_without_a_storage_account_is_rejected_with_a_hint():
     """Without the embedded host and without storage, the error names the setting."""
     with pytest.raises(SettingError, match="AzureWebJobsStorage"):
         choose_turn_log(Settings(), {})
-
-
-def _redaction(characters):
-    def hide(content):
-        return content
-
-    hide.held_characters = characters
-    return hide
-
-
-@pytest.mark.parametrize(
-    ("redact", "message"),
-    [
-        (lambda _: None, "it returned NoneType"),
-        (lambda _: 1 / 0, "it raised ZeroDivisionError"),
-        (_redaction("32"), "held_characters is '32'"),
-        (_redaction(-1), "held_characters is -1"),
-        (_redaction(True), "held_characters is True"),
-    ],
-)
-def test_an_invalid_redaction_is_rejected(redact, message):
-    """The app does not start with a function that would fail every turn, or hold back the wrong length."""
-    with pytest.raises(RegistrationError, match=f"agent 'Echo' cannot have its 'redact': .*{message}"):
-        DurableAgentApp(agents=[Silent("Echo")], redact=redact, settings=Settings())
-
-
-@pytest.mark.parametrize(
-    ("argument", "value", "message"),
-    [
-        ("session_ttl", "1d", "session_ttl is '1d': give seconds or a timedelta"),
-        ("session_ttl", True, "session_ttl is True"),
-        ("allowed_options", ["temperature"], "allowed_options is .*give a mapping"),
-        ("budgets", Budgets(prices={"*": 3}), r"the price of model '\*' is 3: give Price"),
-        ("budgets", Budgets(prices={"*": Price("1", 1)}), "give numbers of 0 or more"),
-    ],
-)
-def test_arguments_of_other_types_are_rejected_with_a_hint(argument, value, message):
-    """The sentence names the argument, and not a part of ours that stumbled over it."""
-    with pytest.raises(RegistrationError, match=message):
-        DurableAgentApp(agents=[Silent("Echo")], settings=Settings(), **{argument: value})

@@ -238,11 +238,17 @@ def test_a_call_that_was_running_is_in_doubt(crashing_host: CrashingHost, model:
     assert len(model.requests()) == 6
 
 
-def test_only_an_interrupted_stream_is_requested_again(impatient_host: CrashingHost, model: PracticeModel):
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"text": "The whole answer, at last.", "chunk_characters": 4, "break_after_events": 7},
+        {"text": "The whole", "fail": {"code": "server_error", "message": "the model broke"}},
+    ],
+)
+def test_only_an_interrupted_stream_is_requested_again(impatient_host: CrashingHost, model: PracticeModel, broken):
     """A connection that breaks in mid-answer costs one more model call; tools do not run again."""
     session = uuid4().hex
     host = impatient_host.host
-    broken = {"text": "The whole answer, at last.", "chunk_characters": 4, "break_after_events": 7}
     model.plan({"calls": [call("note", text="once")]}, broken, broken, {"text": "The whole answer, at last."})
     response = host.run("Worker", {"message": "go", "session_id": session})
     assert response.json()["response"] == "The whole answer, at last."
