@@ -366,18 +366,15 @@ def test_calls_of_inner_agents_have_separate_keys(crashing_host: CrashingHost, m
     if agent == "Booker":
         pass_on_calls = [{"calls": [call("booker", task=task)]} for task in ("book the rooms", "please book them")]
         model.plan(*pass_on_calls, {"text": "Passed."}, agent="Pass on.")
-    first = [call("book", room=room_name) for room_name in ("blue", "blue", "red")]
-    again = [call("book", room=room_name) for room_name in ("last", "red", "blue", "blue")]
+    first = [call("book", room=name) for name in ("blue", "blue", "red")]
+    again = [call("book", room=name) for name in ("last", "red", "blue", "blue")]
     steps = ({"calls": first}, {"calls": [call("book", room="last")]}, {"calls": again}, {"text": "Booked."})
     outer = [{"calls": [call("passing", task="book")]}] if agent == "Booker" else []
     model.plan(*outer, *steps, {"text": "Done."}, agent="Book.")
     turn = crashing_host.run(agent, "")
     assert turn["status"] == "completed", turn
     lines = [line.split() for line in crashing_host.traces]
-    keys = {
-        attempt: sorted((room_name, key) for number, room_name, _, key, *_ in lines if number == attempt)
-        for attempt in "12"
-    }
+    keys = {attempt: sorted((name, key) for number, name, _, key, *_ in lines if number == attempt) for attempt in "12"}
     assert (len(lines), keys["1"]) == (8, keys["2"])
     assert len({key for _, key in keys["1"]}) == 4
     assert {(name, turn_id) for _, _, name, _, _, turn_id in lines} == {("book", turn["turn_id"])}
