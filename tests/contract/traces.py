@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from tests.durable_agent_host.stored import unpacked
+from tests.durable_agent_host.stored_bytes import decompress_parts
 from tests.kit_services import azurite_connection
 
 
@@ -42,6 +42,6 @@ async def text_in_blobs(port: int, container: str, text: bytes) -> bool:
         async for blob in client.list_blobs(include=["deleted", "snapshots", "versions"]):
             if blob.size:
                 data = await (await client.get_blob_client(blob.name).download_blob()).readall()
-                if text in data or text in unpacked(data):
+                if text in data or text in decompress_parts(data):
                     return True
     return False

@@ -19,7 +19,7 @@ class AnthropicLab(Lab):
     """A practice model with fixed ids, and an agent that asks it by the Messages API."""
 
     provider = ANTHROPIC
-    usual_options = {"max_tokens": 1000}  # noqa: RUF012 - of the class, and read only
+    default_options = {"max_tokens": 1000}  # noqa: RUF012 - of the class, and read only
     recordings_folder: Path | None = None
 
     def __post_init__(self):
@@ -36,7 +36,7 @@ class AnthropicLab(Lab):
 
     @staticmethod
     def bare_client():
-        """Make a client that asks nobody."""
+        """Return a client that sends no requests."""
         return AnthropicClient(model="m", anthropic_client=anthropic.AsyncAnthropic(api_key="k"))
 
     async def expire_containers(self):

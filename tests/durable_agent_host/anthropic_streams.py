@@ -24,7 +24,7 @@ def recorded_streams() -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def played(events):
+def parse_updates(events):
     """The updates that the hosted client makes of events."""
     client = ANTHROPIC.adapt(AnthropicLab.bare_client())
     state = _AnthropicRequestState()
@@ -32,8 +32,8 @@ def played(events):
     for event in events:
         if event["type"] in {"ping", "error"}:
             continue
-        parsed = construct_type_unchecked(type_=BetaRawMessageStreamEvent, value=event)
-        update = client._process_stream_event(parsed, {}, request_state=state)
+        stream_event = construct_type_unchecked(type_=BetaRawMessageStreamEvent, value=event)
+        update = client._process_stream_event(stream_event, {}, request_state=state)
         updates += getattr(update, "updates", [update]) if update is not None else []
     return updates
 

@@ -34,25 +34,25 @@ class HttpxTransport(AsyncHttpTransport[Any, Any]):
         """Send a request; the answer is whole when it comes."""
         headers, form = dict(request.headers), request._files
         body = {"files": dict(form), "data": request._data} if form else {"content": request.content}
-        answer = await self._http.request(request.method, request.url, headers=headers, **body)
-        response = _Answer(
+        http_response = await self._http.request(request.method, request.url, headers=headers, **body)
+        response = _Response(
             request=request,
-            internal_response=answer,
-            status_code=answer.status_code,
-            headers=answer.headers,
-            reason=answer.reason_phrase,
-            content_type=answer.headers.get("content-type"),
-            stream_download_generator=_pieces,
+            internal_response=http_response,
+            status_code=http_response.status_code,
+            headers=http_response.headers,
+            reason=http_response.reason_phrase,
+            content_type=http_response.headers.get("content-type"),
+            stream_download_generator=_chunks,
         )
         if not stream:
             await response.read()
         return response
 
 
-class _Answer(AsyncHttpResponseImpl):
+class _Response(AsyncHttpResponseImpl):
     async def close(self) -> None:
         self._is_closed = True
 
 
-async def _pieces(*, response: Any, **_: Any) -> AsyncIterator[bytes]:
+async def _chunks(*, response: Any, **_: Any) -> AsyncIterator[bytes]:
     yield response._internal_response.content

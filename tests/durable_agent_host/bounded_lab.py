@@ -1,12 +1,21 @@
 """A host whose bounds of what models may send are small."""
 
 import contextlib
-from collections.abc import Iterator
+import gzip
+import json
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, beginning, for_ever
-from tests.durable_agent_host.hostile_model import HostileModel, Send, hostile_model, pieces
+from tests.durable_agent_host.hostile_model import HostileModel, Send, hostile_model, parts_stream, stream
+from tests.durable_agent_host.hostile_streams import (
+    AGENTS_ROUTES,
+    beginning,
+    for_ever,
+    silence,
+    text_event,
+    tool_call_stream,
+)
 from tests.kit import AgentHost, hosted
 
 BOUNDS = {
@@ -20,6 +29,8 @@ BOUNDS = {
     "STREAM_READERS": 2,
 }
 ANSWER_SECONDS = 120
+CLIENTS = ("Responses", "Completions", "Claude", "Gemini", "Agents")
+"""Agents of the app, each with another client."""
 
 
 @contextlib.contextmanager
@@ -51,5 +62,26 @@ def bounded_host(folder: Path, model: HostileModel, effects: Path, **more: str) 
 
 
 def endless(client: str, part: bytes) -> Send:
-    """Write a stream that goes on with the same part for ever."""
-    return pieces(chain([beginning(client)], for_ever(part)))
+    """Write an endless stream that repeats the same part."""
+    return parts_stream(chain([beginning(client)], for_ever(part)))
+
+
+CALL = ("call_1", '{"words": 1}')
+LONG_ARGUMENTS = json.dumps({"words": 1, "more": "x" * 30_000})
+BOMB = gzip.compress(b"\n\n" * 10_000_000)
+MISBEHAVIOURS: dict[str, tuple[Callable[[str], bytes | Send], str]] = {
+    "words": (lambda client: endless(client, text_event(client, "more " * 100) * 20), "MAX_ANSWER_BYTES"),
+    "silence": (lambda client: endless(client, silence(client) * 500), "MAX_ANSWER_BYTES"),
+    "a line": (
+        lambda client: parts_stream(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))),
+        "MAX_LINE_BYTES",
+    ),
+    "a bomb": (lambda _: stream(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
+    "calls at once": (
+        lambda client: stream(tool_call_stream(client, [(f"call_{number}", CALL[1]) for number in range(100)])),
+        "MAX_CALLS_AT_ONCE",
+    ),
+    "arguments": (lambda client: stream(tool_call_stream(client, [("call_1", LONG_ARGUMENTS)])), "MAX_ARGUMENT_BYTES"),
+    "a loop": (lambda client: stream(tool_call_stream(client, [CALL])), "MAX_MODEL_CALLS"),
+}
+"""Misbehaviour → the response of a client's model, and the limit that the problem names."""

@@ -23,18 +23,18 @@ class ChatLab(Lab):
         sdk = openai.AsyncOpenAI(api_key="k", base_url=f"http://{self.host}/v1", http_client=http, max_retries=0)
         return OpenAIChatCompletionClient(model=self.model, async_client=sdk)
 
-    def says(self, *, times: int = 1, **fields: Any) -> None:
+    def plan_message(self, *, times: int = 1, **fields: Any) -> None:
         """Script an answer with the fields of a message."""
         self.plan({"item": {"type": "chat.completion.message", **fields}}, times=times)
 
-    def streams(self, *deltas: dict[str, Any], finish: str = "stop", **beside: Any) -> None:
+    def streams(self, *deltas: dict[str, Any], finish: str = "stop", **fields: Any) -> None:
         """Script an answer by its deltas, each an event of its own."""
-        ended = [*({"delta": delta} for delta in deltas), {"delta": {}, "finish_reason": finish}]
-        chunks = [{"choices": [{"index": 0, "finish_reason": None, **choice}]} for choice in ended]
-        self.plan({"items": [{"item": {"type": "chat.completion.chunk", **chunk, **beside}} for chunk in chunks]})
+        choices = [*({"delta": delta} for delta in deltas), {"delta": {}, "finish_reason": finish}]
+        chunks = [{"choices": [{"index": 0, "finish_reason": None, **choice}]} for choice in choices]
+        self.plan({"items": [{"item": {"type": "chat.completion.chunk", **chunk, **fields}} for chunk in chunks]})
 
     @property
-    def said(self) -> list[list[dict[str, Any]]]:
+    def sent_messages(self) -> list[list[dict[str, Any]]]:
         """The messages of every request that the model got, without the names of their authors."""
         return [
             [{name: value for name, value in message.items() if name != "name"} for message in body["messages"]]

@@ -105,13 +105,13 @@ def lab(_lab: AgentHost, model: PracticeModel) -> AgentHost:
 @pytest.fixture
 def lives(model: PracticeModel, tmp_path: Path) -> Iterator[Callable[..., Lives]]:
     """Hosts that can crash, each on a data directory of its own."""
-    started: list[Lives] = []
+    hosts: list[Lives] = []
 
     def start(app: Path = LAB, **env: str) -> Lives:
-        folder = tmp_path / str(len(started))
-        started.append(Lives(folder, model, app=app, LEDGER=str(tmp_path / "ledger.txt"), **env))
-        return started[-1]
+        folder = tmp_path / str(len(hosts))
+        hosts.append(Lives(folder, model, app=app, LEDGER=str(tmp_path / "ledger.txt"), **env))
+        return hosts[-1]
 
     yield start
-    for one in started:
-        one.host.kill()
+    for life in hosts:
+        life.host.kill()

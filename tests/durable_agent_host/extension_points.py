@@ -78,7 +78,7 @@ def fail(word: str) -> str:
 
 
 def greet(word: str, ctx: FunctionInvocationContext) -> str:
-    """Greet whoever the run is for."""
+    """Greet the person in the run's arguments."""
     return f"{word}, {ctx.kwargs.get('name')}"
 
 
@@ -149,37 +149,37 @@ class OnFunction(FunctionMiddleware):
 
 def text_of(result: Any) -> str:
     """Read the result of a tool."""
-    return "".join(str(getattr(one, "text", one)) for one in result) if isinstance(result, list) else str(result)
+    return "".join(str(getattr(item, "text", item)) for item in result) if isinstance(result, list) else str(result)
 
 
 def on_agent(name: str) -> Any:
     """Make the middleware as a decorated function."""
 
     @agent_middleware
-    async def run_is_asked(context: AgentContext, call_next: CallNext) -> None:
+    async def on_run(context: AgentContext, call_next: CallNext) -> None:
         await OnAgent(name).process(context, call_next)
 
-    return run_is_asked
+    return on_run
 
 
 def on_chat(name: str, **options: Any) -> Any:
     """Make the middleware as a decorated function."""
 
     @chat_middleware
-    async def call_is_made(context: ChatContext, call_next: CallNext) -> None:
+    async def on_model_call(context: ChatContext, call_next: CallNext) -> None:
         await OnChat(name, **options).process(context, call_next)
 
-    return call_is_made
+    return on_model_call
 
 
 def on_function(name: str) -> Any:
     """Make the middleware as a decorated function."""
 
     @function_middleware
-    async def tool_is_called(context: FunctionInvocationContext, call_next: CallNext) -> None:
+    async def on_tool_call(context: FunctionInvocationContext, call_next: CallNext) -> None:
         await OnFunction(name).process(context, call_next)
 
-    return tool_is_called
+    return on_tool_call
 
 
 @function_middleware
@@ -197,14 +197,14 @@ async def stop_at_tools(context: FunctionInvocationContext, call_next: CallNext)
 
 
 @function_middleware
-async def answer_for_tools(context: FunctionInvocationContext, call_next: CallNext) -> None:
+async def replace_tool_result(context: FunctionInvocationContext, call_next: CallNext) -> None:
     """Answer instead of the tool."""
     trace(f"answer > {context.function.name}")
     context.result = "from the cache"
 
 
 @chat_middleware
-async def answer_for_model(context: ChatContext, call_next: CallNext) -> None:
+async def replace_model_response(context: ChatContext, call_next: CallNext) -> None:
     """Answer instead of the model, when the tool has answered."""
     if any(content.type == "function_result" for content in context.messages[-1].contents):
         trace("cache > call")
@@ -231,9 +231,9 @@ async def pass_arguments(context: AgentContext, call_next: CallNext) -> None:
     """Give the run options, arguments for its tools, and middleware of its own."""
     context.options = {**(context.options or {}), "temperature": 0.25}
     context.function_invocation_kwargs = {**(context.function_invocation_kwargs or {}), "name": "Ada"}
-    added = [OnFunction("run-function"), OnChat("run-chat")]
-    through = dict(context.client_kwargs or {})
-    context.client_kwargs = through | {"middleware": [*(through.get("middleware") or ()), *added]}
+    middleware = [OnFunction("run-function"), OnChat("run-chat")]
+    client_kwargs = dict(context.client_kwargs or {})
+    context.client_kwargs = client_kwargs | {"middleware": [*(client_kwargs.get("middleware") or ()), *middleware]}
     await call_next()
 
 
@@ -242,9 +242,11 @@ async def replace_stream(context: ChatContext, call_next: CallNext) -> None:
     """Write texts of the answer in capitals, in new objects."""
 
     def loud(update: ChatResponseUpdate) -> ChatResponseUpdate:
-        changed = copy.copy(update)
-        changed.contents = [Content.from_text(one.text.upper()) if one.text else one for one in update.contents]
-        return changed
+        new_update = copy.copy(update)
+        new_update.contents = [
+            Content.from_text(content.text.upper()) if content.text else content for content in update.contents
+        ]
+        return new_update
 
     context.stream_update_transforms.append(loud)
     await call_next()
@@ -260,7 +262,9 @@ async def change_run(context: AgentContext, call_next: CallNext) -> None:
 @agent_middleware
 async def change_result(context: AgentContext, call_next: CallNext) -> None:
     """Write texts of the whole answer in capitals."""
-    context.stream_result_transforms.append(lambda response: [louder(one) for one in response.messages] and response)
+    context.stream_result_transforms.append(
+        lambda response: [louder(message) for message in response.messages] and response
+    )
     await call_next()
 
 
@@ -292,7 +296,7 @@ class Book(ContextProvider):
     async def before_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
         """Add it."""
         state["runs"] = state.get("runs", 0) + 1
-        trace(f"{self.source_id} before run {state['runs']}: {[one.text for one in context.input_messages]}")
+        trace(f"{self.source_id} before run {state['runs']}: {[message.text for message in context.input_messages]}")
         context.extend_instructions(self.source_id, f"Use {self.source_id}, run {state['runs']}.")
         context.extend_messages(self.source_id, [Message("user", [f"From {self.source_id}: it has nine pages."])])
         context.extend_tools(self.source_id, [tool(hidden, name=f"of_{self.source_id}")])
@@ -301,8 +305,8 @@ class Book(ContextProvider):
 
     async def after_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
         """Note what was said."""
-        said = [message.text for message in context.response.messages if message.text]
-        trace(f"{self.source_id} after run {state['runs']}: {said}")
+        texts = [message.text for message in context.response.messages if message.text]
+        trace(f"{self.source_id} after run {state['runs']}: {texts}")
 
 
 class Notes(HistoryProvider):
@@ -310,23 +314,23 @@ class Notes(HistoryProvider):
 
     def __init__(self, *, loads: bool = False) -> None:
         super().__init__("notes", load_messages=loads)
-        self.kept: dict[str, list[Message]] = {}
+        self.messages_by_session: dict[str, list[Message]] = {}
 
     async def get_messages(self, session_id: str | None, *, state: Any = None, **kwargs: Any) -> list[Message]:
         """Give what was kept."""
-        return list(self.kept.get(str(session_id), ()))
+        return list(self.messages_by_session.get(str(session_id), ()))
 
     async def save_messages(
         self, session_id: str | None, messages: Sequence[Message], *, state: Any = None, **kwargs: Any
     ) -> None:
         """Keep messages."""
-        self.kept.setdefault(str(session_id), []).extend(messages)
-        trace(f"notes: {[(one.role, one.text.strip()) for one in messages]}")
+        self.messages_by_session.setdefault(str(session_id), []).extend(messages)
+        trace(f"notes: {[(message.role, message.text.strip()) for message in messages]}")
 
 
 async def newest_question(messages: list[Message]) -> bool:
     """Leave out what was said before the newest question."""
-    last = max((place for place, message in enumerate(messages) if message.role == "user"), default=0)
+    last = max((index for index, message in enumerate(messages) if message.role == "user"), default=0)
     for message in messages[:last]:
         if message.role != "system":
             message.additional_properties[EXCLUDED_KEY] = True
@@ -421,10 +425,10 @@ def agents_sdk(url: str, *headers: tuple[str, str]) -> AgentsClient:
 @cache
 def project(url: str) -> Project:
     """Make the SDK's client."""
-    made = Project("https://example.services.ai.azure.com/api/projects/p", Credential())
-    made.model_url = url
-    CLOSING.append(made.close)
-    return made
+    client = Project("https://example.services.ai.azure.com/api/projects/p", Credential())
+    client.model_url = url
+    CLOSING.append(client.close)
+    return client
 
 
 def responses(url: str, headers: Mapping[str, str], **more: Any) -> Any:
@@ -455,8 +459,8 @@ def agents(url: str, headers: Mapping[str, str], **more: Any) -> Any:
 
 def foundry(url: str, headers: Mapping[str, str], **more: Any) -> Any:
     """Make a client of Foundry."""
-    named = {"default_headers": dict(headers)} if headers else {}
-    return FoundryChatClient(project_client=project(url), model="practice", **named, **more)
+    header_options = {"default_headers": dict(headers)} if headers else {}
+    return FoundryChatClient(project_client=project(url), model="practice", **header_options, **more)
 
 
 CLIENTS: Mapping[str, Callable[..., Any]] = {
@@ -514,14 +518,14 @@ class Point:
         """Make the agent."""
 
         def new_client(**more: Any) -> Any:
-            made = CLIENTS[client](url, self.headers or {}, **more)
+            chat_client = CLIENTS[client](url, self.headers or {}, **more)
             for attribute, value in self.attributes().items():
-                setattr(made, attribute, value)
-            return made
+                setattr(chat_client, attribute, value)
+            return chat_client
 
-        own = self.options(client) if callable(self.options) else self.options
+        point_options = self.options(client) if callable(self.options) else self.options
         more = dict(self.agent())
-        options = {**OPTIONS.get(client, {}), **(own or {})}
+        options = {**OPTIONS.get(client, {}), **(point_options or {})}
         arguments = {"name": name, "tools": [look_up, fail, greet, linger], "default_options": options} | more
         if self.make is not None:
             return self.make(new_client, arguments)
@@ -539,9 +543,9 @@ def with_expert(new_client: Callable[..., Any], arguments: dict[str, Any]) -> An
         context_providers=[Book("shelf", [on_function("shelf-function"), OnChat("shelf-chat")])],
         default_options=arguments["default_options"] | {"temperature": 0.75},
     )
-    asked = expert.as_tool(name="ask_expert", arg_name="word", arg_description="A word.")
+    expert_tool = expert.as_tool(name="ask_expert", arg_name="word", arg_description="A word.")
     middleware = [OnFunction("outer-function"), OnChat("outer-chat"), OnAgent("outer-agent")]
-    return Agent(new_client(), "Ask the expert.", **arguments | {"tools": [asked], "middleware": middleware})
+    return Agent(new_client(), "Ask the expert.", **arguments | {"tools": [expert_tool], "middleware": middleware})
 
 
 def limits(**configuration: Any) -> Callable[[], Mapping[str, Any]]:
@@ -551,7 +555,7 @@ def limits(**configuration: Any) -> Callable[[], Mapping[str, Any]]:
 
 def everywhere() -> Mapping[str, Any]:
     """Give the agent middleware of every kind, in both forms."""
-    made = [
+    middleware = [
         OnAgent("agent-1"),
         on_chat("chat-1"),
         OnFunction("function-1"),
@@ -563,21 +567,21 @@ def everywhere() -> Mapping[str, Any]:
         Book("first", [OnFunction("first-function"), OnChat("first-chat")]),
         Book("second", [on_chat("second-chat"), on_function("second-function")]),
     ]
-    return {"middleware": made, "context_providers": books}
+    return {"middleware": middleware, "context_providers": books}
 
 
 def on_client() -> Mapping[str, Any]:
     """Give the client middleware of every kind, in both forms."""
-    made = [OnChat("client-chat-1"), on_function("client-function-1"), OnFunction("client-function-2")]
-    return {"middleware": [*made, on_chat("client-chat-2")]}
+    middleware = [OnChat("client-chat-1"), on_function("client-function-1"), OnFunction("client-function-2")]
+    return {"middleware": [*middleware, on_chat("client-chat-2")]}
 
 
-def usual_options(client: str) -> Mapping[str, Any]:
+def supported_options(client: str) -> Mapping[str, Any]:
     """Return options that the client's service knows."""
-    known: dict[str, Any] = {"temperature": 0.5, "top_p": 0.5}
+    common_options: dict[str, Any] = {"temperature": 0.5, "top_p": 0.5}
     match client:
         case "responses" | "foundry":
-            return known | {
+            return common_options | {
                 "max_tokens": 500,
                 "user": "ada",
                 "metadata": {"team": "blue"},
@@ -588,7 +592,7 @@ def usual_options(client: str) -> Mapping[str, Any]:
                 "extra_headers": {"x-from-options": "yes"},
             }
         case "chat":
-            return known | {
+            return common_options | {
                 "max_tokens": 500,
                 "user": "ada",
                 "metadata": {"team": "blue"},
@@ -611,7 +615,7 @@ def usual_options(client: str) -> Mapping[str, Any]:
                 "additional_beta_flags": ["a-beta-2026-01-01"],
             }
         case "gemini":
-            return known | {
+            return common_options | {
                 "max_tokens": 500,
                 "seed": 7,
                 "stop": ["END"],
@@ -621,7 +625,11 @@ def usual_options(client: str) -> Mapping[str, Any]:
                 "thinking_config": {"thinking_budget": 100},
             }
         case _:
-            return known | {"max_tokens": 500, "metadata": {"team": "blue"}, "allow_multiple_tool_calls": False}
+            return common_options | {
+                "max_tokens": 500,
+                "metadata": {"team": "blue"},
+                "allow_multiple_tool_calls": False,
+            }
 
 
 POINTS: Mapping[str, Point] = {
@@ -638,8 +646,8 @@ POINTS: Mapping[str, Point] = {
     "guard-of-client": Point(client=lambda: {"middleware": [guard]}),
     "guard-of-provider": Point(lambda: {"context_providers": [Book("book", [guard])]}),
     "termination": Point(lambda: {"middleware": [stop_at_tools]}, turns=1),
-    "cached-tool": Point(lambda: {"middleware": [answer_for_tools]}),
-    "cached-answer": Point(lambda: {"middleware": [answer_for_model]}, turns=1),
+    "cached-tool": Point(lambda: {"middleware": [replace_tool_result]}),
+    "cached-answer": Point(lambda: {"middleware": [replace_model_response]}, turns=1),
     "changed-stream": Point(lambda: {"middleware": [change_stream]}),
     "replaced-stream": Point(lambda: {"middleware": [replace_stream]}),
     "changed-run": Point(lambda: {"middleware": [change_run]}),
@@ -651,7 +659,7 @@ POINTS: Mapping[str, Point] = {
     "history-per-call": Point(
         lambda: {"context_providers": [Notes(loads=True)], "require_per_service_call_history_persistence": True}
     ),
-    "options": Point(options=usual_options, headers={"x-team": "blue"}),
+    "options": Point(options=supported_options, headers={"x-team": "blue"}),
     "tool-arguments": Point(options={"additional_function_arguments": {"name": "Ada"}}, tool="greet"),
     "tool-choice-required": Point(options={"tool_choice": "required"}),
     "tool-choice-named": Point(options={"tool_choice": {"mode": "required", "required_function_name": "look_up"}}),

@@ -66,12 +66,12 @@ class GeminiLab:
     @property
     def calls(self) -> list[dict[str, Any]]:
         """The requests that were answered, with their answers."""
-        return [one for one in self.service.request_log.entries if one["status"] == 200]
+        return [entry for entry in self.service.request_log.entries if entry["status"] == 200]
 
     @property
     def contents(self) -> list[list[dict[str, Any]]]:
         """The contents of every request, in one form."""
-        return [plain(one["body"]["contents"]) for one in self.service.request_log.entries]
+        return [plain(entry["body"]["contents"]) for entry in self.service.request_log.entries]
 
 
 def plain(value: Any, name: str = "") -> Any:
@@ -79,7 +79,7 @@ def plain(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         return {camel(key): value[key] if key == "args" else plain(value[key], camel(key)) for key in value}
     if isinstance(value, list):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if name in {"thoughtSignature", "data"} and isinstance(value, str):
         return value.replace("-", "+").replace("_", "/")
     return value

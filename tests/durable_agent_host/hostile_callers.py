@@ -28,7 +28,7 @@ UNKNOWN = frozenset({"anonymous", "key only", "platform's header, which the app 
 """Those who are not identified: they are sent away before anything is read."""
 
 
-class Asked(NamedTuple):
+class RouteRequest(NamedTuple):
     """How a route is asked.
 
     Attributes:
@@ -43,57 +43,61 @@ class Asked(NamedTuple):
 
 
 _JSON = {"content-type": "application/json"}
-ROWS: Mapping[str, Asked | None] = {
-    "http-run": Asked(b"SECRET of a stranger", {"session_id": "{session}"}),
+ROWS: Mapping[str, RouteRequest | None] = {
+    "http-run": RouteRequest(b"SECRET of a stranger", {"session_id": "{session}"}),
     "http-agents": None,
     "http-metrics": None,
     "http-sessions": None,
     "http-health": None,
-    "http-session": Asked(),
-    "http-export": Asked(),
-    "http-import": Asked(b'{"schemaVersion": "1.1.0", "data": {"conversationHistory": []}}', {}, _JSON),
-    "http-verify": Asked(),
-    "http-repair": Asked(),
-    "http-fork": Asked(b"{}", {}, _JSON),
-    "http-context-reset": Asked(),
-    "http-delete": Asked(),
-    "http-files": Asked(),
-    "http-upload": Asked(b"SECRET of a stranger", {"name": "s.txt"}),
-    "http-file": Asked(),
-    "http-file-head": Asked(),
-    "http-turn": Asked(),
-    "http-steps": Asked(),
-    "http-calls": Asked(),
-    "http-call": Asked(),
-    "http-call-body": Asked(),
-    "http-turn-test": Asked(),
-    "http-events": Asked(),
-    "http-cancel": Asked(),
-    "http-approvals": Asked(b'{"call_id": "call_1", "approved": true}', {}, _JSON),
+    "http-session": RouteRequest(),
+    "http-export": RouteRequest(),
+    "http-import": RouteRequest(b'{"schemaVersion": "1.1.0", "data": {"conversationHistory": []}}', {}, _JSON),
+    "http-verify": RouteRequest(),
+    "http-repair": RouteRequest(),
+    "http-fork": RouteRequest(b"{}", {}, _JSON),
+    "http-context-reset": RouteRequest(),
+    "http-delete": RouteRequest(),
+    "http-files": RouteRequest(),
+    "http-upload": RouteRequest(b"SECRET of a stranger", {"name": "s.txt"}),
+    "http-file": RouteRequest(),
+    "http-file-head": RouteRequest(),
+    "http-turn": RouteRequest(),
+    "http-steps": RouteRequest(),
+    "http-calls": RouteRequest(),
+    "http-call": RouteRequest(),
+    "http-call-body": RouteRequest(),
+    "http-turn-test": RouteRequest(),
+    "http-events": RouteRequest(),
+    "http-cancel": RouteRequest(),
+    "http-approvals": RouteRequest(b'{"call_id": "call_1", "approved": true}', {}, _JSON),
 }
 """Route → how it is asked; None for a route that is about no single session."""
 
 BEGINNERS = frozenset({"http-run", "http-import", "http-upload"})
-"""Routes that begin a session where there is none; of somebody else's they say what reading says of none."""
+"""Routes that create a missing session; for another caller's session they respond as if it did not exist."""
 
 
 def send(
-    host: AgentHost, route: Route, names: Mapping[str, str], who: Mapping[str, str], row: Asked | None = None
+    host: AgentHost,
+    route: Route,
+    names: Mapping[str, str],
+    caller_headers: Mapping[str, str],
+    row: RouteRequest | None = None,
 ) -> requests.Response:
     """Ask a route as somebody, as its row says."""
-    row = row or ROWS[route.name] or Asked()
+    row = row or ROWS[route.name] or RouteRequest()
     path = route.template.format(**{"agent": "Echo", "call": "1.0", "body": "request"} | names)
     query = {name: value.format(**names) for name, value in row.query.items()}
-    headers = {**row.headers, **who}
+    headers = {**row.headers, **caller_headers}
     return requests.request(
         route.method, f"{host.url}/api/{path}", params=query, data=row.body, headers=headers, timeout=60
     )
 
 
-def whole(answer: requests.Response, names: Mapping[str, str]) -> str:
+def describe_response(response: requests.Response, names: Mapping[str, str]) -> str:
     """Give all that an answer says, with the ids that were asked for as words."""
-    headers = sorted((name.lower(), value) for name, value in answer.headers.items() if name.lower() != "date")
-    said = repr((answer.status_code, headers, answer.content))
+    headers = sorted((name.lower(), value) for name, value in response.headers.items() if name.lower() != "date")
+    text = repr((response.status_code, headers, response.content))
     for name, value in names.items():
-        said = said.replace(value, f"<{name}>")
-    return said
+        text = text.replace(value, f"<{name}>")
+    return text

@@ -15,7 +15,7 @@ Send = Callable[[Callable[[bytes], None]], None]
 
 
 @dataclass
-class Received:
+class ReceivedRequest:
     """One request as it came over the wire."""
 
     method: str
@@ -39,14 +39,16 @@ class HostileModel:
     url: str
     scripts: list[bytes | Send] = field(default_factory=list)
     fallback: bytes | Send = b""
-    received: list[Received] = field(default_factory=list)
+    received: list[ReceivedRequest] = field(default_factory=list)
     by_path: dict[str, bytes] = field(default_factory=dict)
 
     def play(self, *scripts: bytes | Send, fallback: bytes | Send | None = None) -> None:
         """Forget everything, and answer with these from now on."""
         self.received.clear()
         self.scripts[:] = scripts
-        self.fallback = fallback if fallback is not None else answer(b'{"error":{"message":"no script"}}', status=400)
+        self.fallback = (
+            fallback if fallback is not None else http_response(b'{"error":{"message":"no script"}}', status=400)
+        )
 
 
 @contextlib.contextmanager
@@ -60,9 +62,11 @@ def hostile_model() -> Iterator[HostileModel]:
             if request is None:
                 return
             path = request.path.partition("?")[0]
-            known = next((one for end, one in model.by_path.items() if path.endswith(end)), None)
-            if known is not None:
-                self.wfile.write(known)
+            fixed_response = next(
+                (response for suffix, response in model.by_path.items() if path.endswith(suffix)), None
+            )
+            if fixed_response is not None:
+                self.wfile.write(fixed_response)
                 return
             model.received.append(request)
             script = model.scripts.pop(0) if model.scripts else model.fallback
@@ -92,7 +96,7 @@ def hostile_model() -> Iterator[HostileModel]:
             server.shutdown()
 
 
-def _read(stream: Any) -> Received | None:
+def _read(stream: Any) -> ReceivedRequest | None:
     line = stream.readline().decode("latin-1").split()
     if len(line) < 2:
         return None
@@ -100,10 +104,10 @@ def _read(stream: Any) -> Received | None:
     while header := stream.readline().decode("latin-1").strip():
         name, _, value = header.partition(":")
         headers[name.lower()] = value.strip()
-    return Received(line[0], line[1], headers, stream.read(int(headers.get("content-length", "0"))))
+    return ReceivedRequest(line[0], line[1], headers, stream.read(int(headers.get("content-length", "0"))))
 
 
-def answer(body: bytes, *, status: int = 200, kind: str = "application/json", **headers: str) -> bytes:
+def http_response(body: bytes, *, status: int = 200, kind: str = "application/json", **headers: str) -> bytes:
     """Give an answer with a length, after which the connection is closed."""
     more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     head = f"HTTP/1.1 {status} Status\r\ncontent-type: {kind}\r\nconnection: close\r\n{more}"
@@ -112,17 +116,17 @@ def answer(body: bytes, *, status: int = 200, kind: str = "application/json", **
 
 def stream(body: bytes = b"", **headers: str) -> bytes:
     """Give an event stream that ends when the connection is closed in good order."""
-    return answer(body, kind="text/event-stream", **headers)
+    return http_response(body, kind="text/event-stream", **headers)
 
 
-def events(*data: Any, named: bool = True) -> bytes:
+def events(*data: Any, with_names: bool = True) -> bytes:
     """Write server-sent events; with the name that their type gives them."""
-    written = b""
-    for one in data:
-        name = f"event: {one['type']}\n" if named and isinstance(one, dict) and "type" in one else ""
-        shown = one if isinstance(one, str) else json.dumps(one)
-        written += f"{name}data: {shown}\n\n".encode()
-    return written
+    stream_bytes = b""
+    for event in data:
+        name = f"event: {event['type']}\n" if with_names and isinstance(event, dict) and "type" in event else ""
+        event_data = event if isinstance(event, str) else json.dumps(event)
+        stream_bytes += f"{name}data: {event_data}\n\n".encode()
+    return stream_bytes
 
 
 def chat_chunk(text: str | None = None, finish: str | None = None) -> dict[str, Any]:
@@ -132,10 +136,10 @@ def chat_chunk(text: str | None = None, finish: str | None = None) -> dict[str, 
 
 
 def response_events(text: str, response_id: str = "resp_1") -> list[dict[str, Any]]:
-    """Write the stream of a response of the Responses API that says a text."""
+    """Return the stream events of a response of the Responses API with a text."""
     item = {"id": f"msg_{response_id}", "type": "message", "role": "assistant", "status": "completed"}
     part = {"type": "output_text", "text": text, "annotations": []}
-    whole = {
+    response = {
         "id": response_id,
         "object": "response",
         "created_at": 1,
@@ -146,22 +150,22 @@ def response_events(text: str, response_id: str = "resp_1") -> list[dict[str, An
         "parallel_tool_calls": True,
         "tool_choice": "auto",
     }
-    begun = whole | {"output": [], "status": "in_progress"}
-    place = {"output_index": 0, "item_id": item["id"], "content_index": 0}
-    made: list[dict[str, Any]] = [
-        {"type": "response.created", "response": begun},
+    initial_response = response | {"output": [], "status": "in_progress"}
+    location = {"output_index": 0, "item_id": item["id"], "content_index": 0}
+    stream_events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": initial_response},
         {"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}},
-        {"type": "response.content_part.added", **place, "part": part | {"text": ""}},
-        *({"type": "response.output_text.delta", **place, "delta": char, "logprobs": []} for char in text),
-        {"type": "response.output_text.done", **place, "text": text, "logprobs": []},
-        {"type": "response.output_item.done", "output_index": 0, "item": whole["output"][0]},
-        {"type": "response.completed", "response": whole},
+        {"type": "response.content_part.added", **location, "part": part | {"text": ""}},
+        *({"type": "response.output_text.delta", **location, "delta": char, "logprobs": []} for char in text),
+        {"type": "response.output_text.done", **location, "text": text, "logprobs": []},
+        {"type": "response.output_item.done", "output_index": 0, "item": response["output"][0]},
+        {"type": "response.completed", "response": response},
     ]
-    return [event | {"sequence_number": number} for number, event in enumerate(made)]
+    return [event | {"sequence_number": number} for number, event in enumerate(stream_events)]
 
 
 def messages_events(text: str) -> list[dict[str, Any]]:
-    """Write the stream of an answer of Anthropic's Messages API that says a text."""
+    """Return the stream events of a response of Anthropic's Messages API with a text."""
     message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": []}
     usage = {"input_tokens": 1, "output_tokens": 1}
     return [
@@ -174,7 +178,7 @@ def messages_events(text: str) -> list[dict[str, Any]]:
     ]
 
 
-def pieces(parts: Iterable[bytes], **headers: str) -> Send:
+def parts_stream(parts: Iterable[bytes], **headers: str) -> Send:
     """Write an event stream without a length, part by part, until the client has gone or the parts are over."""
 
     def send(write: Callable[[bytes], None]) -> None:

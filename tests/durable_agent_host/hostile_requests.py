@@ -122,7 +122,7 @@ NASTY_HEADERS = (
 
 
 @dataclass(frozen=True)
-class Sent:
+class RawRequest:
     """One request: the parts of its path are joined by ``/``, quoted but for what is broken on purpose."""
 
     method: str
@@ -147,18 +147,18 @@ class Sent:
             return True
         return self.method == "DELETE" or (self.method == "POST" and any(part in BEGINNERS for part in self.path))
 
-    def of(self, one: str) -> "Sent":
+    def of(self, new_id: str) -> "RawRequest":
         """Give the same request of one session and turn."""
-        path = tuple(one + part[2:] if part.startswith("ID") else part for part in self.path)
-        headers = tuple((name, value.replace("ID", f"key {one.encode()!r}")) for name, value in self.headers)
-        text = json.dumps(one)[1:-1].encode()
+        path = tuple(new_id + part[2:] if part.startswith("ID") else part for part in self.path)
+        headers = tuple((name, value.replace("ID", f"key {new_id.encode()!r}")) for name, value in self.headers)
+        text = json.dumps(new_id)[1:-1].encode()
         return replace(self, path=path, headers=headers, body=self.body.replace(b'"ID', b'"' + text))
 
     def encode(self) -> bytes:
         """Write it as HTTP/1.1."""
         lines = [f"{self.method} {self.target} HTTP/1.1", "Host: 127.0.0.1"]
-        given = {name for name, _ in self.headers}
-        if "content-length" not in given and "transfer-encoding" not in given:
+        header_names = {name for name, _ in self.headers}
+        if "content-length" not in header_names and "transfer-encoding" not in header_names:
             lines.append(f"content-length: {len(self.body)}")
         lines += [f"{name}: {value}" for name, value in self.headers]
         head = "\r\n".join(lines) + "\r\nConnection: close\r\n\r\n"
@@ -178,30 +178,30 @@ class Shares:
     host: float
 
 
-def exchange(port: int, sent: Sent) -> tuple[int, bytes]:
+def exchange(port: int, sent: RawRequest) -> tuple[int, bytes]:
     """Send one request; returns the status and the beginning of the answer, 0 when there was none.
 
     A request that says another length than it has is not whole, and may get none.
     """
-    is_whole = not {"content-length", "transfer-encoding"} & {name for name, _ in sent.headers}
-    answer = b""
-    seconds = ANSWER_SECONDS if is_whole else PATIENCE_SECONDS
+    is_complete = not {"content-length", "transfer-encoding"} & {name for name, _ in sent.headers}
+    response = b""
+    seconds = ANSWER_SECONDS if is_complete else PATIENCE_SECONDS
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection, suppress(ConnectionError):
         with suppress(ConnectionError):
             connection.sendall(sent.encode())
         try:
-            while b"\r\n\r\n" not in answer or b" 500 " in answer[:20]:
-                piece = connection.recv(65536)
-                if not piece:
+            while b"\r\n\r\n" not in response or b" 500 " in response[:20]:
+                chunk = connection.recv(65536)
+                if not chunk:
                     break
-                answer += piece
+                response += chunk
         except TimeoutError:
-            assert not is_whole, sent
-    status = answer.partition(b"\r\n")[0].split()[1:2]
-    return int(status[0]) if status else 0, answer
+            assert not is_complete, sent
+    status = response.partition(b"\r\n")[0].split()[1:2]
+    return int(status[0]) if status else 0, response
 
 
-def draw(chooser: random.Random, good: Sequence[Sent], count: int, shares: Shares) -> list[Sent]:
+def draw(chooser: random.Random, good: Sequence[RawRequest], count: int, shares: Shares) -> list[RawRequest]:
     """Take requests and break each in one to three places; a few stay as they are.
 
     Sessions and turns get ever new ids, and what reads asks mostly for those that the last writes began. What writes
@@ -209,46 +209,48 @@ def draw(chooser: random.Random, good: Sequence[Sent], count: int, shares: Share
     """
     costly = [sent for sent in good if sent.is_costly]
     hosts = [sent for sent in good if not sent.is_costly and sent.path[1] != "api"]
-    rest = [sent for sent in good if not sent.is_costly and sent.path[1] == "api"]
-    groups = (costly, hosts, rest)
+    app_requests = [sent for sent in good if not sent.is_costly and sent.path[1] == "api"]
+    groups = (costly, hosts, app_requests)
     weights = (shares.costly, shares.host, 1 - shares.costly - shares.host)
-    readers = [sent for sent in rest if sent.method == "GET" and "sessions" in sent.path and "events" not in sent.path]
-    drawn: list[Sent] = []
+    readers = [
+        sent for sent in app_requests if sent.method == "GET" and "sessions" in sent.path and "events" not in sent.path
+    ]
+    drawn: list[RawRequest] = []
     ids = list(FIRST_IDS)
     while len(drawn) < count:
         if chooser.random() < NEW_IDS:
             ids.append(f"id-{len(ids)}")
-        one = chooser.choice(ids[-RECENT_IDS:])
-        sent = chooser.choice(chooser.choices(groups, weights)[0]).of(one)
+        session_id = chooser.choice(ids[-RECENT_IDS:])
+        sent = chooser.choice(chooser.choices(groups, weights)[0]).of(session_id)
         for _ in range(chooser.choice((0, 1, 1, 1, 2, 3))):
             breaks = chooser.choice((_break_path, _break_query, _break_header, _break_body, _break_json, _break_json))
             sent = breaks(chooser, sent)
         drawn.append(sent)
         if sent.is_costly and sent.path[1] == "runtime" and chooser.random() < 0.5:
-            drawn += [read.of(one) for read in readers]
+            drawn += [read.of(session_id) for read in readers]
     return drawn[:count]
 
 
-def _break_path(chooser: random.Random, sent: Sent) -> Sent:
+def _break_path(chooser: random.Random, sent: RawRequest) -> RawRequest:
     parts = list(sent.path)
     parts[chooser.randrange(1, len(parts))] = chooser.choice(NASTY_TEXTS)
     return replace(sent, path=tuple(parts))
 
 
-def _break_query(chooser: random.Random, sent: Sent) -> Sent:
+def _break_query(chooser: random.Random, sent: RawRequest) -> RawRequest:
     names = [name for name, _ in sent.query] or ["top", "timeout", "limit", "cursor", "op", "after", "session_id"]
     name = chooser.choice(names)
-    kept = tuple(pair for pair in sent.query if pair[0] != name)
-    return replace(sent, query=(*kept, (name, chooser.choice(NASTY_TEXTS))))
+    other_parameters = tuple(pair for pair in sent.query if pair[0] != name)
+    return replace(sent, query=(*other_parameters, (name, chooser.choice(NASTY_TEXTS))))
 
 
-def _break_header(chooser: random.Random, sent: Sent) -> Sent:
+def _break_header(chooser: random.Random, sent: RawRequest) -> RawRequest:
     name = chooser.choice(NASTY_HEADERS)
     value = chooser.choice([text for text in NASTY_TEXTS if "\r" not in text and "\x00" not in text])
     return replace(sent, headers=(*(pair for pair in sent.headers if pair[0] != name), (name, value)))
 
 
-def _break_body(chooser: random.Random, sent: Sent) -> Sent:
+def _break_body(chooser: random.Random, sent: RawRequest) -> RawRequest:
     if sent.body and chooser.random() < 0.5:
         body = bytearray(sent.body)
         for _ in range(chooser.randint(1, 4)):
@@ -257,8 +259,8 @@ def _break_body(chooser: random.Random, sent: Sent) -> Sent:
     return replace(sent, body=chooser.choice(NASTY_BODIES))
 
 
-def _break_json(chooser: random.Random, sent: Sent) -> Sent:
-    """Replace a value somewhere in the body, or leave one out; a text that holds JSON is looked into."""
+def _break_json(chooser: random.Random, sent: RawRequest) -> RawRequest:
+    """Replace or remove a value somewhere in the body, also within a string that contains JSON."""
     try:
         value = json.loads(sent.body)
     except (ValueError, RecursionError):
@@ -269,11 +271,11 @@ def _break_json(chooser: random.Random, sent: Sent) -> Sent:
             value = json.loads(value)
         except (ValueError, RecursionError):
             inner = False
-    broken = _broken(chooser, value)
-    return replace(sent, body=json.dumps(json.dumps(broken) if inner else broken).encode())
+    broken_value = _with_broken_value(chooser, value)
+    return replace(sent, body=json.dumps(json.dumps(broken_value) if inner else broken_value).encode())
 
 
-def _broken(chooser: random.Random, value: Any) -> Any:
+def _with_broken_value(chooser: random.Random, value: Any) -> Any:
     if not value or not isinstance(value, dict | list) or chooser.random() < 0.15:
         return chooser.choice(NASTY_VALUES)
     keys = list(value) if isinstance(value, dict) else list(range(len(value)))
@@ -282,5 +284,5 @@ def _broken(chooser: random.Random, value: Any) -> Any:
     if chooser.random() < 0.15:
         del copy[key]
     else:
-        copy[key] = _broken(chooser, value[key])
+        copy[key] = _with_broken_value(chooser, value[key])
     return copy

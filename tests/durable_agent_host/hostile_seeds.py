@@ -5,30 +5,30 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from tests.durable_agent_host.hostile_requests import Sent
+from tests.durable_agent_host.hostile_requests import RawRequest
 
 MANAGEMENT = "/runtime/webhooks/durabletask"
 JSON = "application/json"
 
 
-def _start(name: str, body: Any, query: tuple[tuple[str, str], ...] = ()) -> Sent:
+def _start(name: str, body: Any, query: tuple[tuple[str, str], ...] = ()) -> RawRequest:
     path = ("", *MANAGEMENT.strip("/").split("/"), "orchestrators", name, "ID")
-    return Sent("POST", path, query, (("content-type", JSON),), json.dumps(body).encode())
+    return RawRequest("POST", path, query, (("content-type", JSON),), json.dumps(body).encode())
 
 
-def _manage(method: str, path: str, body: bytes = b"", **query: str) -> Sent:
+def _manage(method: str, path: str, body: bytes = b"", **query: str) -> RawRequest:
     headers = (("content-type", JSON),) if body else ()
-    return Sent(method, ("", *f"{MANAGEMENT}/{path}".strip("/").split("/")), tuple(query.items()), headers, body)
+    return RawRequest(method, ("", *f"{MANAGEMENT}/{path}".strip("/").split("/")), tuple(query.items()), headers, body)
 
 
-def _agent(method: str, path: str, body: Any = None, **headers: str) -> Sent:
+def _agent(method: str, path: str, body: Any = None, **headers: str) -> RawRequest:
     data = b"" if body is None else json.dumps(body).encode()
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    given = {"content-type": JSON} | named if body is not None else named
-    return Sent(method, ("", "api", *path.split("/")), (), tuple(given.items()), data)
+    extra_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    all_headers = {"content-type": JSON} | extra_headers if body is not None else extra_headers
+    return RawRequest(method, ("", "api", *path.split("/")), (), tuple(all_headers.items()), data)
 
 
-def _body(method: str, path: str, content_type: str, body: bytes) -> Sent:
+def _body(method: str, path: str, content_type: str, body: bytes) -> RawRequest:
     return replace(_agent(method, path, content_type=content_type), body=body)
 
 
@@ -68,7 +68,7 @@ DOCUMENT = {
 }
 
 
-def seeds(agent: str) -> list[Sent]:
+def seeds(agent: str) -> list[RawRequest]:
     """Give good requests to the management API, the admin API, the MCP endpoint and the routes of an agent."""
     turn = TURN | {"agent": agent}
     sessions, turns = f"agents/{agent}/sessions", f"agents/{agent}/sessions/ID/turns/ID"
@@ -101,10 +101,10 @@ def seeds(agent: str) -> list[Sent]:
         _manage("POST", entity, json.dumps(json.dumps({"turn_id": "ID"})).encode(), op="release"),
         _manage("POST", entity, json.dumps(json.dumps({"turn_id": "ID", "status": "failed"})).encode(), op="commit"),
         _manage("POST", entity, b"", op="reset"),
-        Sent("GET", ("", "admin", "host", "status")),
-        Sent("GET", ("", "admin", "functions", "agent_turn")),
-        Sent("POST", ("", "admin", "functions", "agent_turn"), (), (("content-type", JSON),), b'{"input":"x"}'),
-        Sent(
+        RawRequest("GET", ("", "admin", "host", "status")),
+        RawRequest("GET", ("", "admin", "functions", "agent_turn")),
+        RawRequest("POST", ("", "admin", "functions", "agent_turn"), (), (("content-type", JSON),), b'{"input":"x"}'),
+        RawRequest(
             "POST",
             ("", "runtime", "webhooks", "mcp"),
             (),

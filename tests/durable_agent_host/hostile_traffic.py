@@ -1,4 +1,4 @@
-"""Plays hostile requests over connections that stay open, and says what came of them."""
+"""Send hostile requests over persistent connections, and report the outcome."""
 
 import socket
 from collections import Counter
@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from tests.durable_agent_host.hostile_requests import Sent, exchange
+from tests.durable_agent_host.hostile_requests import RawRequest, exchange
 
 ANSWER_SECONDS = 60
 HANGS = -1
@@ -29,14 +29,14 @@ class Outcome:
     statuses: Counter[int] = field(default_factory=Counter[int])
     failures: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
 
-    def note(self, sent: Sent, status: int, answer: bytes, *, is_whole: bool = False) -> None:
+    def record(self, sent: RawRequest, status: int, response: bytes, *, is_complete: bool = False) -> None:
         """Note an answer."""
         self.statuses[status] += 1
-        if status in {HTTPStatus.INTERNAL_SERVER_ERROR, HANGS} or (is_whole and not status):
-            self.failures[sent.encode()[:2000]] = answer[-600:]
+        if status in {HTTPStatus.INTERNAL_SERVER_ERROR, HANGS} or (is_complete and not status):
+            self.failures[sent.encode()[:2000]] = response[-600:]
 
 
-def play(port: int, requests: list[Sent], at_once: int) -> Outcome:
+def play(port: int, requests: list[RawRequest], at_once: int) -> Outcome:
     """Send requests over some connections.
 
     Args:
@@ -44,23 +44,23 @@ def play(port: int, requests: list[Sent], at_once: int) -> Outcome:
         requests: to send, in no order.
         at_once: connections.
     """
-    whole = Outcome()
+    total = Outcome()
     with ThreadPoolExecutor(at_once) as pool:
-        for one in pool.map(lambda part: _play_part(port, part), (requests[at::at_once] for at in range(at_once))):
-            whole.statuses += one.statuses
-            whole.failures |= one.failures
-    return whole
+        for outcome in pool.map(lambda part: _play_part(port, part), (requests[at::at_once] for at in range(at_once))):
+            total.statuses += outcome.statuses
+            total.failures |= outcome.failures
+    return total
 
 
-def _play_part(port: int, requests: Iterable[Sent]) -> Outcome:
+def _play_part(port: int, requests: Iterable[RawRequest]) -> Outcome:
     outcome = Outcome()
     connection = _Connection(port)
     for sent in requests:
         names = {name for name, _ in sent.headers}
         if names & _FRAMING or sent.target.startswith("//") or b"\r" in sent.encode().partition(b"\r\n")[0]:
-            outcome.note(sent, *exchange(port, sent))
+            outcome.record(sent, *exchange(port, sent))
         else:
-            outcome.note(sent, *connection.exchange(sent), is_whole=True)
+            outcome.record(sent, *connection.exchange(sent), is_complete=True)
     connection.close()
     return outcome
 
@@ -73,23 +73,23 @@ class _Connection:
         self._socket: socket.socket | None = None
         self._read = b""
 
-    def exchange(self, sent: Sent) -> tuple[int, bytes]:
+    def exchange(self, sent: RawRequest) -> tuple[int, bytes]:
         """Send a request and read its whole answer; of a stream of events the head alone."""
         data = sent.encode().replace(b"\r\nConnection: close\r\n\r\n", b"\r\n\r\n", 1)
         for _ in range(2):  # a connection that was idle may have been closed
             is_new = self._socket is None
-            connection = self._opened()
+            connection = self._connect()
             with suppress(ConnectionError):
                 connection.sendall(data)
                 try:
-                    head, answer, is_over = self._answer(sent.method)
+                    head, response, is_over = self._read_response(sent.method)
                 except TimeoutError:
                     self.close()
                     return HANGS, b"no answer"
                 if head:
                     if is_over:
                         self.close()
-                    return int(head.split(None, 2)[1]), head + answer
+                    return int(head.split(None, 2)[1]), head + response
             self.close()
             if is_new:
                 break
@@ -101,12 +101,12 @@ class _Connection:
             self._socket.close()
         self._socket, self._read = None, b""
 
-    def _opened(self) -> socket.socket:
+    def _connect(self) -> socket.socket:
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=ANSWER_SECONDS)
         return self._socket
 
-    def _answer(self, method: str) -> tuple[bytes, bytes, bool]:
+    def _read_response(self, method: str) -> tuple[bytes, bytes, bool]:
         head = self._until(b"\r\n\r\n")
         fields = dict(_fields(head))
         is_over = fields.get(b"connection") == b"close"
@@ -128,19 +128,19 @@ class _Connection:
         while mark not in self._read:
             if not self._more():
                 return b""
-        found, _, self._read = self._read.partition(mark)
-        return found + mark
+        data, _, self._read = self._read.partition(mark)
+        return data + mark
 
     def _exactly(self, size: int) -> bytes:
         while len(self._read) < size and self._more():
             pass
-        found, self._read = self._read[:size], self._read[size:]
-        return found
+        data, self._read = self._read[:size], self._read[size:]
+        return data
 
     def _more(self) -> bool:
-        piece = self._opened().recv(65536)
-        self._read += piece
-        return bool(piece)
+        chunk = self._connect().recv(65536)
+        self._read += chunk
+        return bool(chunk)
 
 
 def _fields(head: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -24,13 +24,13 @@ def play(folder: Path, model: PracticeModel) -> AgentHost:
         return start_host(folder / "data", model, app=APP, port=port)
 
     code = "import pandas as pd\nprint(pd.read_csv('invoices.csv')['amount'].sum())"
-    summed = [
+    items = [
         {"reasoning": "The user wants a sum: I read the table and add up its column."},
         {"code": code, "logs": "1840.5\n"},
         {"text": "The open invoices add up to 1,840.50 EUR."},
     ]
     host = start(0)
-    model.plan({"items": summed})
+    model.plan({"items": items})
     run(host, "Add up the open invoices, please")
     model.plan(
         {"calls": [{"name": "rest", "arguments": {"seconds": 0.3}}]},
@@ -39,23 +39,23 @@ def play(folder: Path, model: PracticeModel) -> AgentHost:
         {"calls": [{"name": "pay", "arguments": {"amount": 1840.5}}]},
         {"text": "Paid 1,840.50 EUR."},
     )
-    begun = run(host, "Then pay them all", headers={"x-ms-wait-for-response": "false"})
-    steps = begun["turn_url"] + "/steps"
+    turn = run(host, "Then pay them all", headers={"x-ms-wait-for-response": "false"})
+    steps = turn["turn_url"] + "/steps"
     wait_until(lambda: any(step.get("characters", 0) > 60 for step in requests.get(steps, timeout=30).json()["steps"]))
     host.kill()
     host = start(int(host.url.rpartition(":")[2]))
-    pending = wait_until(lambda: requests.get(begun["turn_url"], timeout=30).json().get("pending_approvals"), 60)
-    answer = {"call_id": pending[0]["call_id"], "approved": True, "reason": "within the budget of November"}
-    requests.post(begun["turn_url"] + "/approvals", json=answer, timeout=30).raise_for_status()
-    wait_until(lambda: requests.get(begun["turn_url"], timeout=30).json()["status"] == "completed", 60)
+    pending = wait_until(lambda: requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals"), 60)
+    approval = {"call_id": pending[0]["call_id"], "approved": True, "reason": "within the budget of November"}
+    requests.post(turn["turn_url"] + "/approvals", json=approval, timeout=30).raise_for_status()
+    wait_until(lambda: requests.get(turn["turn_url"], timeout=30).json()["status"] == "completed", 60)
     return host
 
 
 def run(host: AgentHost, message: str, **more: dict[str, str]) -> dict[str, str]:
     """Run a turn of the session."""
-    answer = host.run("Payer", {"message": message, "session_id": SESSION}, **more)
-    assert answer.ok, answer.text
-    return answer.json()
+    response = host.run("Payer", {"message": message, "session_id": SESSION}, **more)
+    assert response.ok, response.text
+    return response.json()
 
 
 async def shoot(page: Page, url: str, name: str, *, width: int, height: int, colors: str, before: str = "0") -> None:

@@ -20,37 +20,37 @@ def mutations(document: Any, count: int, seed: str) -> Iterator[tuple[str, Any]]
         What was changed, in words, and the changed copy.
     """
     chance = random.Random(seed)
-    places = list(_places(document, ()))
+    paths = list(_paths(document, ()))
     order: list[tuple[Any, ...]] = []
     while len(order) < count:
-        order += chance.sample(places, len(places))
+        order += chance.sample(paths, len(paths))
     for path in order[:count]:
-        changed = copy.deepcopy(document)
-        yield f"{_change(changed, path, chance)} {'.'.join(map(str, path))}", changed
+        mutant = copy.deepcopy(document)
+        yield f"{_change(mutant, path, chance)} {'.'.join(map(str, path))}", mutant
 
 
-def _places(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def _paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, inner in items:
         yield (*path, name)
-        yield from _places(inner, (*path, name))
+        yield from _paths(inner, (*path, name))
 
 
 def _change(document: Any, path: tuple[Any, ...], chance: random.Random) -> str:
-    holder = document
+    container = document
     for name in path[:-1]:
-        holder = holder[name]
+        container = container[name]
     last = path[-1]
-    what = chance.choices(["replaced", "left out", "twice", "wrapped", "renamed"], [12, 3, 1, 2, 1])[0]
-    if what == "left out":
-        del holder[last]
-    elif what == "wrapped":
-        holder[last] = chance.choice([lambda one: [one], lambda one: {"a": one}, str])(holder[last])
-    elif what == "twice" and isinstance(holder, list):
-        holder.insert(last, copy.deepcopy(holder[last]))
-    elif what == "renamed" and isinstance(holder, dict):
-        holder[f"{last}X"] = holder.pop(last)
+    change = chance.choices(["replaced", "left out", "twice", "wrapped", "renamed"], [12, 3, 1, 2, 1])[0]
+    if change == "left out":
+        del container[last]
+    elif change == "wrapped":
+        container[last] = chance.choice([lambda value: [value], lambda value: {"a": value}, str])(container[last])
+    elif change == "twice" and isinstance(container, list):
+        container.insert(last, copy.deepcopy(container[last]))
+    elif change == "renamed" and isinstance(container, dict):
+        container[f"{last}X"] = container.pop(last)
     else:
-        what = "replaced"
-        holder[last] = copy.deepcopy(chance.choice(REPLACEMENTS))
-    return what
+        change = "replaced"
+        container[last] = copy.deepcopy(chance.choice(REPLACEMENTS))
+    return change

@@ -85,8 +85,8 @@ def _agents(http: httpx2.AsyncClient, _app: Any) -> Any:
     from tests.durable_agent_host.azure_transport import HttpxTransport
 
     key = AzureKeyCredential("k")
-    known = {"authentication_policy": AzureKeyCredentialPolicy(key, "api-key"), "transport": HttpxTransport(http)}
-    sdk = AgentsClient("http://model/agents", key, **known)
+    sdk_options = {"authentication_policy": AzureKeyCredentialPolicy(key, "api-key"), "transport": HttpxTransport(http)}
+    sdk = AgentsClient("http://model/agents", key, **sdk_options)
     return AzureAIAgentsChatClient(agent_name="Lab", model="practice-reasoning", agents_client=sdk, poll_seconds=0)
 
 
@@ -130,10 +130,10 @@ class ProviderLab:
     async def agent(self, kind: str) -> AsyncIterator[Agent]:
         """Make a new client and a new agent, as a new process does."""
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self.service.app)) as http:
-            made_by = KINDS[kind]
-            client = made_by.make(http, self.service.app)
-            tools = [*self.tools, *made_by.hosted_tools(client)]
-            yield Agent(client, "Be brief.", name="Lab", tools=tools, default_options=dict(made_by.options))
+            client_kind = KINDS[kind]
+            client = client_kind.make(http, self.service.app)
+            tools = [*self.tools, *client_kind.hosted_tools(client)]
+            yield Agent(client, "Be brief.", name="Lab", tools=tools, default_options=dict(client_kind.options))
 
     async def cold_turn(self, kind: str, text: str, open_log: Callable[[], TurnLog] = NullTurnLog) -> TurnOutcome:
         """Run a turn with a provider's client, as a process does that knows the session from its JSON state alone."""
@@ -162,9 +162,9 @@ class ProviderLab:
 
     @property
     def refusals(self) -> list[Any]:
-        """The errors with which the model refused requests; that a thread is gone is no word on what was sent."""
-        refused = [entry for entry in self.service.request_log.entries if entry["ended"] == "refused"]
-        return [entry["error"] for entry in refused if entry["status"] != NOT_FOUND]
+        """The errors of rejected requests, except those about a missing thread."""
+        rejected_entries = [entry for entry in self.service.request_log.entries if entry["ended"] == "refused"]
+        return [entry["error"] for entry in rejected_entries if entry["status"] != NOT_FOUND]
 
     async def lose_conversation(self) -> None:
         """Let the services forget the conversations that they keep."""
@@ -174,6 +174,8 @@ class ProviderLab:
             for thread in (await http.get("/agents/threads")).json()["data"]:
                 (await http.delete(f"/agents/threads/{thread['id']}")).raise_for_status()
 
-    def forget_refusals(self) -> None:
+    def clear_refusals(self) -> None:
         """Leave out of the log what the model has refused until now."""
-        self.service.request_log.entries[:] = [one for one in self.service.request_log.entries if one["status"] == 200]
+        self.service.request_log.entries[:] = [
+            entry for entry in self.service.request_log.entries if entry["status"] == 200
+        ]

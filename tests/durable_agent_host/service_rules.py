@@ -27,14 +27,14 @@ class _KnowsNothing:
         del container_id
 
 
-def objection(client: str, body: Any) -> Any:
+def find_violation(client: str, body: Any) -> Any:
     """Return the service's error for a request; None if it is accepted."""
     match client:
         case "Responses":
-            items, kept = body["input"], Transcript()
-            calls = pairing.check_calls(items, kept, one_output_per_call=True)
-            shape = item_shapes.check_item_schema(items, annotations_required=False)
-            return shape or calls or pairing.check_duplicates(items, kept)
+            items, transcript = body["input"], Transcript()
+            pairing_error = pairing.check_calls(items, transcript, one_output_per_call=True)
+            schema_error = item_shapes.check_item_schema(items, annotations_required=False)
+            return schema_error or pairing_error or pairing.check_duplicates(items, transcript)
         case "Completions":
             return chat_requests.check_request(body)
         case "Claude":

@@ -19,11 +19,11 @@ class Event:
     data: dict[str, Any]
 
 
-def read_events(answer: requests.Response) -> Iterator[Event]:
+def read_events(response: requests.Response) -> Iterator[Event]:
     """Read the events of a stream as they come; comments and fields without an event are passed over."""
-    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
     name, data, last_id = "", [], ""
-    for line in lines_of(answer):
+    for line in lines_of(response):
         field_name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line:
@@ -38,11 +38,11 @@ def read_events(answer: requests.Response) -> Iterator[Event]:
             data.append(value)
 
 
-def lines_of(answer: requests.Response) -> Iterator[str]:
+def lines_of(response: requests.Response) -> Iterator[str]:
     """Cut the bytes into lines as they arrive, whole characters only."""
-    rest = b""
-    for chunk in answer.iter_content(chunk_size=None):
-        *lines, rest = (rest + chunk).split(b"\n")
+    remainder = b""
+    for chunk in response.iter_content(chunk_size=None):
+        *lines, remainder = (remainder + chunk).split(b"\n")
         yield from (line.decode() for line in lines)
 
 
@@ -51,21 +51,21 @@ class Reader:
     """What a client has put together: text by the offset of the event that brought it."""
 
     events: list[Event] = field(default_factory=list)
-    pieces: list[Event] = field(default_factory=list)
+    deltas: list[Event] = field(default_factory=list)
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Add one event, as the contract says."""
         assert not self.events or event.id > self.events[-1].id, "offsets only grow"
         self.events.append(event)
         if event.name == "turn.restarted":
-            self.pieces = [piece for piece in self.pieces if piece.id < event.data["discard_from"]]
+            self.deltas = [delta for delta in self.deltas if delta.id < event.data["discard_from"]]
         elif event.name == "message.delta":
-            self.pieces.append(event)
+            self.deltas.append(event)
 
     @property
     def text(self) -> str:
         """The answer so far."""
-        return "".join(piece.data["text"] for piece in self.pieces)
+        return "".join(delta.data["text"] for delta in self.deltas)
 
     @property
     def last(self) -> Event | None:
@@ -73,7 +73,7 @@ class Reader:
         return self.events[-1] if self.events else None
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the terminal event has come."""
         return self.last is not None and self.last.name in TERMINAL
 

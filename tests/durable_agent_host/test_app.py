@@ -36,28 +36,28 @@ class Silent:
 
 
 @pytest.mark.parametrize(("first", "second"), [("Echo", "Echo"), ("Echo", "echo"), ("straße", "Echo")])
-def test_two_agents_of_one_name_are_refused(first, second):
+def test_agents_with_the_same_name_are_rejected(first, second):
     """Names that Durable Functions cannot tell apart keep the app from starting, and both are named."""
     with pytest.raises(RegistrationError, match="name"):
         DurableAgentApp(agents=[Silent(first), Silent(second)])
 
 
 @pytest.mark.filterwarnings("ignore:.HARNESS.")
-def test_files_of_sessions_in_a_store_of_the_app_are_refused():
+def test_session_files_in_a_store_of_the_app_are_rejected():
     """An agent whose files of sessions would outlive them keeps the app from starting; a scope makes them the app's."""
-    own = type("OwnStore", (InMemoryAgentFileStore,), {})
+    store_class = type("OwnStore", (InMemoryAgentFileStore,), {})
     client = OpenAIChatClient(model="none", api_key="none")
-    shared, kept = (
-        Agent(client, name="Notes", context_providers=[FileMemoryProvider(own(), scope=scope)])
+    app_agent, session_agent = (
+        Agent(client, name="Notes", context_providers=[FileMemoryProvider(store_class(), scope=scope)])
         for scope in ("everybody", None)
     )
-    DurableAgentApp(agents=[shared])
+    DurableAgentApp(agents=[app_agent])
     with pytest.raises(RegistrationError, match=r"'Notes'.*OwnStore.*use InMemoryAgentFileStore"):
-        DurableAgentApp(agents=[kept])
+        DurableAgentApp(agents=[session_agent])
 
 
 @pytest.mark.parametrize("name", [None, "", " ", "my agent", "a/b", "größe", "x" * 121, 5])
-def test_an_agent_without_a_usable_name_is_refused(name):
+def test_an_agent_without_a_valid_name_is_rejected(name):
     """A name that no function can have is refused, and the sentence says which names can be."""
     with pytest.raises(RegistrationError, match=r"letters, digits, '_' and '-'"):
         DurableAgentApp(agents=[Silent(name)])
@@ -67,8 +67,19 @@ async def later(_: Any) -> Any:
     """A function whose answer comes later."""
 
 
+REDACT = "agent 'Echo' cannot have its 'redact': .*"
+
+
+def _redaction(characters):
+    def hide(content):
+        return content
+
+    hide.held_characters = characters
+    return hide
+
+
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "message"),
     [
         ({"identify": "x-who"}, r"identify is str: .*identify\(request\)"),
         ({"identify": lambda: None}, r"cannot be called as identify\(request\)"),
@@ -83,17 +94,29 @@ async def later(_: Any) -> Any:
         ({"budgets": Budgets(turn=Budget(tokens=True))}, "tokens=True"),
         ({"http_auth_level": None}, "http_auth_level is None: give one of func.AuthLevel.FUNCTION"),
         ({"http_auth_level": "everybody"}, "http_auth_level is 'everybody'"),
+        ({"redact": lambda _: None}, REDACT + "it returned NoneType"),
+        ({"redact": lambda _: 1 / 0}, REDACT + "it raised ZeroDivisionError"),
+        ({"redact": _redaction("32")}, REDACT + "held_characters is '32'"),
+        ({"redact": _redaction(-1)}, REDACT + "held_characters is -1"),
+        ({"redact": _redaction(True)}, REDACT + "held_characters is True"),
+        ({"compaction": SlidingWindowStrategy}, "give an object of a strategy"),
+        ({"compaction": "window"}, "give an object of a strategy"),
+        ({"session_ttl": "1d"}, "session_ttl is '1d': give seconds or a timedelta"),
+        ({"session_ttl": True}, "session_ttl is True"),
+        ({"allowed_options": ["temperature"]}, "allowed_options is .*give a mapping"),
+        ({"budgets": Budgets(prices={"*": 3})}, r"the price of model '\*' is 3: give Price"),
+        ({"budgets": Budgets(prices={"*": Price("1", 1)})}, "give numbers of 0 or more"),
     ],
 )
-def test_what_the_host_could_not_call_is_refused_at_start(given: dict[str, Any], said: str):
-    """Not at the first request: an app with a slip in what protects it does not start."""
-    with pytest.raises(RegistrationError, match=said):
-        DurableAgentApp(agents=[Agent(OpenAIChatClient(model="m", api_key="k"), name="Echo")], **given)
+def test_invalid_arguments_are_rejected_at_start(arguments: dict[str, Any], message: str):
+    """Not at the first request; the error names the argument and what to pass."""
+    with pytest.raises(RegistrationError, match=message):
+        DurableAgentApp(agents=[Agent(OpenAIChatClient(model="m", api_key="k"), name="Echo")], **arguments)
 
 
 @pytest.mark.parametrize(("name", "value"), [("ADOPT_SESSIONS", "nobody"), ("SESSION_NAMES", "own")])
-def test_settings_of_owners_need_an_app_that_has_owners(name: str, value: str):
-    """An app that was to tell its callers apart, and does not, opens its sessions to nobody by mistake."""
+def test_owner_settings_require_identify(name: str, value: str):
+    """Settings about owners without `identify` are rejected: no caller could use the sessions."""
     settings = Settings.from_environment({f"DURABLE_AGENT_HOST_{name}": value})
     with pytest.raises(RegistrationError, match=f"{name} is '{value}'.*give identify"):
         DurableAgentApp(agents=[Silent("Echo")], settings=settings)
@@ -101,23 +124,16 @@ def test_settings_of_owners_need_an_app_that_has_owners(name: str, value: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"), [("ENCRYPTION_KEYS", ",", "has no key"), ("SEGMENTS", "redis://x", "set ")]
+    ("name", "value", "message"), [("ENCRYPTION_KEYS", ",", "has no key"), ("SEGMENTS", "redis://x", "set ")]
 )
-def test_stores_and_keys_that_mean_nothing_are_refused_at_start(name: str, value: str, said: str):
+def test_invalid_stores_and_keys_are_rejected_at_start(name: str, value: str, message: str):
     """Not at the first turn."""
     settings = Settings.from_environment({f"DURABLE_AGENT_HOST_{name}": value})
-    with pytest.raises(SettingError, match=f"{name}.*{said}"):
+    with pytest.raises(SettingError, match=f"{name}.*{message}"):
         DurableAgentApp(agents=[Silent("Echo")], settings=settings)
 
 
-@pytest.mark.parametrize("compaction", [SlidingWindowStrategy, "window"])
-def test_a_compaction_that_is_no_strategy_is_refused(compaction):
-    """A class, or what cannot be called, is told at start."""
-    with pytest.raises(RegistrationError, match="give an object of a strategy"):
-        DurableAgentApp(agents=[Silent("Echo")], compaction=compaction)
-
-
-def test_an_agent_whose_calls_are_not_seen_cannot_be_compacted():
+def test_an_agent_without_visible_model_calls_cannot_be_compacted():
     """A strategy for such an agent is refused; the app's own leaves it alone."""
     window = SlidingWindowStrategy(keep_last_groups=2)
     app = DurableAgentApp(agents=[Silent("Echo")], compaction=window)
@@ -125,8 +141,8 @@ def test_an_agent_whose_calls_are_not_seen_cannot_be_compacted():
         app.add_agent(Silent("Other"), compaction=window)
 
 
-def test_a_setting_without_meaning_keeps_the_app_from_starting(monkeypatch):
-    """A wrong setting is told at start, and not in the middle of a turn."""
+def test_an_invalid_setting_is_rejected_at_start(monkeypatch):
+    """An invalid setting is reported at start, not during a turn."""
     monkeypatch.setenv("DURABLE_AGENT_HOST_WAIT_SECONDS", "soon")
     with pytest.raises(SettingError, match="WAIT_SECONDS"):
         DurableAgentApp(agents=[Silent("Echo")])
@@ -154,24 +170,24 @@ class Nothing(Executor):
 
 def workflow_of(name, *executors):
     """Make a workflow of executors that do nothing, one after the other."""
-    first, *others = [Nothing(id=one) for one in executors]
+    first, *remaining = [Nothing(id=executor_id) for executor_id in executors]
     builder = WorkflowBuilder(name=name, start_executor=first)
-    for before, after in pairwise([first, *others]):
+    for before, after in pairwise([first, *remaining]):
         builder = builder.add_edge(before, after)
     return builder.build()
 
 
 @pytest.mark.parametrize("names", [("a-b", "a_b"), ("a", "_a"), ("1", "agent_1")])
-def test_agents_that_differ_in_punctuation_are_told_apart(names):
+def test_agents_that_differ_in_punctuation_have_separate_functions(names):
     """Each has an entity and an MCP tool of its own."""
     app = DurableAgentApp(agents=[Silent(name) for name in names], enable_mcp_tool_trigger=True, settings=Settings())
-    found = functions_of(app)
+    functions = functions_of(app)
     for name in names:
-        assert {f"dafx-{name}", f"mcptool-{name}"} <= found
+        assert {f"dafx-{name}", f"mcptool-{name}"} <= functions
 
 
 @pytest.mark.parametrize(
-    ("hosted", "named"),
+    ("arguments", "function_names"),
     [
         ({"workflow": workflow_of("w", "start")}, "'dafx-w-start' and 'dafx-w-start'"),
         ({"workflow": workflow_of("w", "Status")}, "'dafx-w-Status' and 'dafx-w-status'"),
@@ -181,24 +197,25 @@ def test_agents_that_differ_in_punctuation_are_told_apart(names):
         ({"agents": [Silent("W")], "workflow": workflow_of("w", "x")}, "'dafx-w' and 'dafx-W'"),
     ],
 )
-def test_functions_of_one_name_are_refused(hosted, named):
+def test_functions_with_the_same_name_are_rejected(arguments, function_names):
     """Executors, workflows and agents whose functions would have one name keep the app from starting."""
-    with pytest.raises(RegistrationError, match=f"{named}.*rename"):
-        DurableAgentApp(settings=Settings(), **hosted).get_functions()
+    with pytest.raises(RegistrationError, match=f"{function_names}.*rename"):
+        DurableAgentApp(settings=Settings(), **arguments).get_functions()
 
 
 @pytest.mark.parametrize("method", ["__init__", "add_agent", "get_agent"])
-def test_whatever_upstream_takes_is_taken(method):
+def test_all_upstream_parameters_are_supported(method):
     """Every argument of upstream's class is one of ours, by name and by place, with the same default."""
-    ours, upstreams = (
-        list(signature(getattr(of, method)).parameters.values()) for of in (DurableAgentApp, AgentFunctionApp)
+    host_parameters, upstream_parameters = (
+        list(signature(getattr(app_class, method)).parameters.values())
+        for app_class in (DurableAgentApp, AgentFunctionApp)
     )
-    assert [(one.name, one.default, one.kind) for one in ours[: len(upstreams)]] == [
-        (one.name, one.default, one.kind) for one in upstreams
-    ]
+    assert [
+        (parameter.name, parameter.default, parameter.kind) for parameter in host_parameters[: len(upstream_parameters)]
+    ] == [(parameter.name, parameter.default, parameter.kind) for parameter in upstream_parameters]
 
 
-def test_whatever_upstream_has_is_there():
+def test_all_upstream_attributes_exist():
     """Upstream's public attributes are ours, with the values that were given."""
     app = DurableAgentApp([Silent("Echo")], max_poll_retries=100, poll_interval_seconds=0.5, settings=Settings())
     public = {name for name in vars(AgentFunctionApp(agents=[Silent("Echo")])) if not name.startswith("_")}
@@ -208,7 +225,7 @@ def test_whatever_upstream_has_is_there():
 
 
 def test_the_same_agent_twice_is_one_agent(caplog):
-    """An agent that is added again, as upstream lets an app do, is served once, and the log says so."""
+    """An agent that is added twice, as upstream allows, is served once, with a log line."""
     agent = Silent("Echo")
     app = DurableAgentApp(agents=[agent, agent], settings=Settings())
     assert set(app.agents) == {"Echo"}
@@ -216,7 +233,7 @@ def test_the_same_agent_twice_is_one_agent(caplog):
 
 
 @pytest.mark.parametrize("flag", [True, "true"])
-def test_one_agent_can_be_served_by_http(flag):
+def test_a_single_agent_can_be_exposed_over_http(flag):
     """Without HTTP endpoints for all, an agent that asks for one has it, whenever it is added."""
     app = DurableAgentApp(enable_http_endpoints=False, settings=Settings())
     app.add_agent(Silent("Hidden"))
@@ -227,23 +244,20 @@ def test_one_agent_can_be_served_by_http(flag):
     assert {"http-run", "http-session", "http-health"} <= functions_of(app)
 
 
-def test_without_http_only_health_is_left():
+def test_without_http_only_the_health_route_remains():
     """An app without HTTP endpoints has no route to an agent."""
     app = DurableAgentApp(agents=[Silent("Echo")], enable_http_endpoints=False, settings=Settings())
     assert {name for name in functions_of(app) if name.startswith("http-")} == {"http-health"}
 
 
-def test_without_health_there_is_no_health_route():
-    """The health route can be left out."""
-    app = DurableAgentApp(agents=[Silent("Echo")], enable_health_check=False, settings=Settings())
-    assert "http-health" not in functions_of(app)
-
-
-def test_the_inspector_can_be_left_out():
-    """The page is there with the agents' routes, unless the app says otherwise."""
-    assert "http-inspector" in functions_of(DurableAgentApp(agents=[Silent("Echo")], settings=Settings()))
-    app = DurableAgentApp(agents=[Silent("Echo")], enable_inspector=False, settings=Settings())
-    assert "http-inspector" not in functions_of(app)
+@pytest.mark.parametrize(
+    ("option", "function"), [("enable_health_check", "http-health"), ("enable_inspector", "http-inspector")]
+)
+def test_a_route_can_be_disabled(option, function):
+    """The health check and the inspector have a route unless the app disables them."""
+    assert function in functions_of(DurableAgentApp(agents=[Silent("Echo")], settings=Settings()))
+    app = DurableAgentApp(agents=[Silent("Echo")], settings=Settings(), **{option: False})
+    assert function not in functions_of(app)
 
 
 @pytest.mark.parametrize(
@@ -259,60 +273,20 @@ def test_the_inspector_can_be_left_out():
     ],
 )
 def test_the_turn_log_is_chosen_without_touching_its_store(setting, environment, kind):
-    """The setting names the store; by default it is a file beside the embedded host's own, else the app's storage."""
+    """The setting selects the store; the default is the embedded host's data directory, else the app's storage."""
     assert type(choose_turn_log(Settings(turn_log=setting), environment)).__name__ == kind
 
 
 @pytest.mark.parametrize(
     "setting", ["sqlite", "sqlite:", "blob:x", "redis", "redis:x", "redis://zz:zz", "redis://[::1", "file:/x", "/x"]
 )
-def test_a_turn_log_without_meaning_is_refused(setting):
+def test_an_invalid_turn_log_is_rejected(setting):
     """What can be set is in the sentence."""
     with pytest.raises(SettingError, match="TURN_LOG"):
         choose_turn_log(Settings(turn_log=setting), {})
 
 
-def test_a_turn_log_without_a_storage_account_says_what_to_set():
-    """Without the embedded host and without storage there is no place, and the sentence says what to set."""
+def test_a_turn_log_without_a_storage_account_is_rejected_with_a_hint():
+    """Without the embedded host and without storage, the error names the setting."""
     with pytest.raises(SettingError, match="AzureWebJobsStorage"):
         choose_turn_log(Settings(), {})
-
-
-def _held(characters):
-    def hide(content):
-        return content
-
-    hide.held_characters = characters
-    return hide
-
-
-@pytest.mark.parametrize(
-    ("redact", "said"),
-    [
-        (lambda _: None, "it returned NoneType"),
-        (lambda _: 1 / 0, "it raised ZeroDivisionError"),
-        (_held("32"), "held_characters is '32'"),
-        (_held(-1), "held_characters is -1"),
-        (_held(True), "held_characters is True"),
-    ],
-)
-def test_a_redaction_that_cannot_work_is_refused(redact, said):
-    """The app does not start with a function that would fail every turn, or hold back the wrong length."""
-    with pytest.raises(RegistrationError, match=f"agent 'Echo' cannot have its 'redact': .*{said}"):
-        DurableAgentApp(agents=[Silent("Echo")], redact=redact, settings=Settings())
-
-
-@pytest.mark.parametrize(
-    ("argument", "value", "said"),
-    [
-        ("session_ttl", "1d", "session_ttl is '1d': give seconds or a timedelta"),
-        ("session_ttl", True, "session_ttl is True"),
-        ("allowed_options", ["temperature"], "allowed_options is .*give a mapping"),
-        ("budgets", Budgets(prices={"*": 3}), r"the price of model '\*' is 3: give Price"),
-        ("budgets", Budgets(prices={"*": Price("1", 1)}), "give numbers of 0 or more"),
-    ],
-)
-def test_arguments_of_other_types_are_refused_with_what_to_give(argument, value, said):
-    """The sentence names the argument, and not a part of ours that stumbled over it."""
-    with pytest.raises(RegistrationError, match=said):
-        DurableAgentApp(agents=[Silent("Echo")], settings=Settings(), **{argument: value})

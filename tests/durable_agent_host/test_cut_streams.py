@@ -1,4 +1,4 @@
-"""Streams that end too early, whoever the provider is: recorded answers over HTTP, cut at many places."""
+"""Streams of every provider that end too early: recorded responses over HTTP, cut at many positions."""
 
 import asyncio
 import json
@@ -23,25 +23,25 @@ from durable_agent_host.model.session import Session
 from durable_agent_host.model.turn import TurnOutcome, TurnRequest
 from durable_agent_host.providers.azure_ai_agents import AzureAIAgentsChatClient
 from durable_agent_host.providers.registry import provider_for
-from tests.durable_agent_host.bad_ends import BAD_ENDS, WHOLE, left_open
-from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES
+from tests.durable_agent_host.connection_closes import COMPLETE_STREAMS, CONNECTION_CLOSES, keep_open
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
-    answer,
     chat_chunk,
     events,
     hostile_model,
+    http_response,
     messages_events,
     stream,
 )
+from tests.durable_agent_host.hostile_streams import AGENTS_ROUTES
 from tests.kit import RECORDINGS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*is discouraged:DeprecationWarning"),  # Google's SDK subclasses aiohttp's
 ]
-NO_MORE = answer(b'{"error": {"message": "no more", "type": "invalid_request_error"}}', status=400)
+NO_MORE = http_response(b'{"error": {"message": "no more", "type": "invalid_request_error"}}', status=400)
 
 
 @pytest.fixture(scope="module")
@@ -86,25 +86,25 @@ def play(model: HostileModel, kind: str, *scripts: bytes | Send) -> TurnOutcome:
     return asyncio.run(turn())
 
 
-def recorded(kind: str, folder: Path) -> list[bytes]:
+def load_recording(kind: str, folder: Path) -> list[bytes]:
     """Read the events of a recording as they were on the wire."""
     lines = [json.loads(line) for line in folder.read_text().splitlines()]
-    return [events(line["data"], named=kind != "gemini") for line in lines]
+    return [events(line["data"], with_names=kind != "gemini") for line in lines]
 
 
 def streams(kind: str) -> list[Path]:
     """Give recorded streams, most shapes of the provider among them."""
-    found = [*(RECORDINGS / kind).glob("*.jsonl"), *(RECORDINGS / kind).glob("multiturn/*/*.jsonl")]
-    return sorted(found)[:: max(len(found) // 8, 1)]
+    paths = [*(RECORDINGS / kind).glob("*.jsonl"), *(RECORDINGS / kind).glob("multiturn/*/*.jsonl")]
+    return sorted(paths)[:: max(len(paths) // 8, 1)]
 
 
-def shown(outcome: TurnOutcome) -> Any:
+def comparable_outcome(outcome: TurnOutcome) -> Any:
     """Give of an outcome what does not depend on the clock."""
     error = outcome.error or {}
     return outcome.status, outcome.text, error.get("message")
 
 
-def places(count: int) -> Sequence[int]:
+def cut_positions(count: int) -> Sequence[int]:
     """Choose some places to cut, the first and the last among them."""
     return sorted({1, count // 2, count - 2, count - 1} & set(range(1, count)))
 
@@ -112,28 +112,30 @@ def places(count: int) -> Sequence[int]:
 @pytest.mark.recordings
 @pytest.mark.skipif(not RECORDINGS.is_dir(), reason="needs the recordings")
 @pytest.mark.parametrize("kind", ["anthropic", "gemini", "openai-responses"])
-def test_a_recorded_stream_that_is_cut_is_asked_for_again(model: HostileModel, kind: str):
+def test_an_interrupted_recorded_stream_is_retried(model: HostileModel, kind: str):
     """Whatever was there, only the whole stream is the answer, and it is that of a stream that was never cut."""
-    tried = 0
+    attempt_count = 0
     for path in streams(kind):
-        parts = recorded(kind, path)
-        end = next((n for n, part in enumerate(parts) if says_whole(kind, part)), None)
+        parts = load_recording(kind, path)
+        end = next((n for n, part in enumerate(parts) if is_completion_event(kind, part)), None)
         if end is None or path.name.startswith("error"):
             continue
-        whole = stream(b"".join(parts))
-        expected, asked = shown(play(model, kind, whole)), len(model.received)
-        for place in places(end + 1):
-            again = shown(play(model, kind, stream(b"".join(parts[:place])), whole))
-            assert (again, len(model.received)) == (expected, asked + 1), f"{path.name} cut before event {place}"
-            tried += 1
+        complete_stream = stream(b"".join(parts))
+        expected_outcome, request_count = comparable_outcome(play(model, kind, complete_stream)), len(model.received)
+        for cut_position in cut_positions(end + 1):
+            outcome = comparable_outcome(play(model, kind, stream(b"".join(parts[:cut_position])), complete_stream))
+            assert (outcome, len(model.received)) == (expected_outcome, request_count + 1), (
+                f"{path.name} cut before event {cut_position}"
+            )
+            attempt_count += 1
         cut = stream(b"".join(parts[: end // 2 + 1])) if end else stream()
-        failed = play(model, kind, cut, cut)
-        assert (failed.status, failed.entries) == ("failed", ()), path.name
+        failed_outcome = play(model, kind, cut, cut)
+        assert (failed_outcome.status, failed_outcome.entries) == ("failed", ()), path.name
         assert len(model.received) == 2, path.name
-    assert tried > 8
+    assert attempt_count > 8
 
 
-def says_whole(kind: str, part: bytes) -> bool:
+def is_completion_event(kind: str, part: bytes) -> bool:
     """Tell whether a recorded event is the provider's word that the answer is whole."""
     if kind == "anthropic":
         return b'"stop_reason": "' in part
@@ -146,11 +148,11 @@ CHUNKS = [events(chat_chunk(word)) for word in ("One ", "two ", "three.")]
 LAST = events(chat_chunk(finish="stop"))
 
 
-def test_a_stream_of_chat_completions_that_is_cut_is_asked_for_again(model: HostileModel):
+def test_an_interrupted_chat_completions_stream_is_retried(model: HostileModel):
     """The finish reason is its last word; an endpoint that leaves out the usage and ``[DONE]`` has said it all."""
-    whole = stream(b"".join(CHUNKS) + LAST + events("[DONE]"))
-    for place in range(len(CHUNKS) + 1):
-        outcome = play(model, "completions", stream(b"".join(CHUNKS[:place])), whole)
+    complete_stream = stream(b"".join(CHUNKS) + LAST + events("[DONE]"))
+    for chunk_count in range(len(CHUNKS) + 1):
+        outcome = play(model, "completions", stream(b"".join(CHUNKS[:chunk_count])), complete_stream)
         assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 2)
     outcome = play(model, "completions", stream(b"".join(CHUNKS) + LAST))
     assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 1)
@@ -163,16 +165,16 @@ def test_a_stream_of_chat_completions_that_is_cut_is_asked_for_again(model: Host
         {"id": "c", "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]},
     ],
 )
-def test_a_stream_of_chat_completions_that_says_it_failed_is_asked_for_again(model: HostileModel, failing):
-    """An error among the chunks, as OpenRouter and vLLM send it, is no end of an answer."""
-    whole = stream(b"".join(CHUNKS) + LAST + events("[DONE]"))
-    outcome = play(model, "completions", stream(CHUNKS[0] + events(failing)), whole)
+def test_a_chat_completions_stream_with_an_error_is_retried(model: HostileModel, failing):
+    """An error among the chunks, as OpenRouter and vLLM send it, does not complete a response."""
+    complete_stream = stream(b"".join(CHUNKS) + LAST + events("[DONE]"))
+    outcome = play(model, "completions", stream(CHUNKS[0] + events(failing)), complete_stream)
     assert (outcome.status, outcome.text, len(model.received)) == ("completed", "One two three.", 2), outcome.error
 
 
-def refused(status: int, body: Any, **headers: str) -> bytes:
+def error_response(status: int, body: Any, **headers: str) -> bytes:
     """Write a refusal."""
-    return answer(json.dumps(body).encode(), status=status, **headers)
+    return http_response(json.dumps(body).encode(), status=status, **headers)
 
 
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
@@ -184,49 +186,56 @@ CLAUDE = messages_events("Hi")
 
 
 @pytest.mark.parametrize(
-    ("kind", "refusal", "whole"),
+    ("kind", "error_bytes", "complete_stream"),
     [
-        ("gemini", refused(503, GOOGLE), GEMINI),
-        ("gemini", refused(429, GOOGLE_BUSY), GEMINI),
-        ("gemini", refused(500, GOOGLE), GEMINI),
+        ("gemini", error_response(503, GOOGLE), GEMINI),
+        ("gemini", error_response(429, GOOGLE_BUSY), GEMINI),
+        ("gemini", error_response(500, GOOGLE), GEMINI),
         ("gemini", stream(events({"candidates": []}, GOOGLE)), GEMINI),
-        ("anthropic", refused(529, OVERLOADED), stream(events(*CLAUDE))),
+        ("anthropic", error_response(529, OVERLOADED), stream(events(*CLAUDE))),
         ("anthropic", stream(events(OVERLOADED)), stream(events(*CLAUDE))),
         ("anthropic", stream(events(*CLAUDE[:3], OVERLOADED)), stream(events(*CLAUDE))),
-        ("completions", refused(429, {"error": {"message": "busy"}}), stream(CHUNKS[0] + LAST)),
-        ("completions", refused(400, {"error": {"message": "odd"}}, x_should_retry="true"), stream(CHUNKS[0] + LAST)),
+        ("completions", error_response(429, {"error": {"message": "busy"}}), stream(CHUNKS[0] + LAST)),
+        (
+            "completions",
+            error_response(400, {"error": {"message": "odd"}}, x_should_retry="true"),
+            stream(CHUNKS[0] + LAST),
+        ),
     ],
 )
-def test_what_passes_is_asked_again(model: HostileModel, kind: str, refusal: bytes, whole: bytes):
+def test_transient_errors_are_retried(model: HostileModel, kind: str, error_bytes: bytes, complete_stream: bytes):
     """A busy service is asked once more, before its first word and in the middle of its answer."""
-    outcome = play(model, kind, refusal, whole)
+    outcome = play(model, kind, error_bytes, complete_stream)
     assert (outcome.status, len(model.received)) == ("completed", 2), outcome.error
 
 
 @pytest.mark.parametrize(
-    ("kind", "refusal"),
+    ("kind", "error_bytes"),
     [
-        ("gemini", refused(400, {"error": {"code": 400, "message": "no", "status": "INVALID_ARGUMENT"}})),
-        ("gemini", refused(403, {"error": {"code": 403, "message": "no", "status": "PERMISSION_DENIED"}})),
-        ("anthropic", refused(401, {"type": "error", "error": {"type": "authentication_error", "message": "no"}})),
+        ("gemini", error_response(400, {"error": {"code": 400, "message": "no", "status": "INVALID_ARGUMENT"}})),
+        ("gemini", error_response(403, {"error": {"code": 403, "message": "no", "status": "PERMISSION_DENIED"}})),
+        (
+            "anthropic",
+            error_response(401, {"type": "error", "error": {"type": "authentication_error", "message": "no"}}),
+        ),
         ("anthropic", stream(events({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}))),
-        ("completions", refused(503, {"error": {"message": "no"}}, x_should_retry="false")),
-        ("completions", refused(429, {"error": {"message": "no"}}, retry_after="Wed, 21 Oct 2037 07:28:00 GMT")),
+        ("completions", error_response(503, {"error": {"message": "no"}}, x_should_retry="false")),
+        ("completions", error_response(429, {"error": {"message": "no"}}, retry_after="Wed, 21 Oct 2037 07:28:00 GMT")),
     ],
 )
-def test_what_does_not_pass_is_not_asked_again(model: HostileModel, kind: str, refusal: bytes):
+def test_permanent_errors_are_not_retried(model: HostileModel, kind: str, error_bytes: bytes):
     """The turn fails at once, with the service's own words."""
-    outcome = play(model, kind, refusal)
+    outcome = play(model, kind, error_bytes)
     assert (outcome.status, len(model.received)) == ("failed", 1)
     assert outcome.error is not None
     assert outcome.error["type"] == "ProviderError"
     assert "no" in outcome.error["message"]
 
 
-def test_a_failed_turn_says_when_to_come_back(model: HostileModel):
+def test_a_failed_turn_carries_the_retry_delay(model: HostileModel):
     """The wait that Gemini asks for in its details is the problem's ``Retry-After``."""
     busy = json.loads(json.dumps(GOOGLE_BUSY).replace("0.01s", "41s"))
-    outcome = play(model, "gemini", refused(429, busy))
+    outcome = play(model, "gemini", error_response(429, busy))
     assert outcome.error is not None
     assert (outcome.error["retry_after_seconds"], len(model.received)) == (41, 1)
 
@@ -235,58 +244,60 @@ AT_ONCE = {"trailing bytes", "broken chunk", "broken gzip"}
 """aiohttp, which Google's and Azure's SDKs use, gives nothing of what arrives in one piece with such an end."""
 
 
-@pytest.mark.parametrize("kind", WHOLE)
-def test_a_complete_answer_counts_however_its_connection_ends(model: HostileModel, kind: str):
+@pytest.mark.parametrize("kind", COMPLETE_STREAMS)
+def test_a_complete_response_is_accepted_regardless_of_how_its_connection_closes(model: HostileModel, kind: str):
     """It is not asked for again, and its tokens are counted once, as those of an answer that ends well."""
     model.by_path = AGENTS_ROUTES if kind == "agents" else {}
     try:
-        expected = play(model, kind, stream(WHOLE[kind]))
-        for name in BAD_ENDS.keys() - (AT_ONCE if kind in {"gemini", "agents"} else set()):
-            outcome = play(model, kind, BAD_ENDS[name](WHOLE[kind]))
+        expected_outcome = play(model, kind, stream(COMPLETE_STREAMS[kind]))
+        for name in CONNECTION_CLOSES.keys() - (AT_ONCE if kind in {"gemini", "agents"} else set()):
+            outcome = play(model, kind, CONNECTION_CLOSES[name](COMPLETE_STREAMS[kind]))
             assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 1), (name, outcome.error)
-            found = (outcome.usage, outcome.entries[1]["messages"])
-            assert found == (expected.usage, expected.entries[1]["messages"]), name
+            usage_and_messages = (outcome.usage, outcome.entries[1]["messages"])
+            assert usage_and_messages == (expected_outcome.usage, expected_outcome.entries[1]["messages"]), name
     finally:
         model.by_path = {}
 
 
 @pytest.mark.parametrize("kind", ["openai-responses", "completions", "anthropic", "gemini"])
-def test_an_answer_that_is_cut_before_its_end_is_asked_for_again(model: HostileModel, kind: str):
+def test_a_response_without_its_last_event_is_retried(model: HostileModel, kind: str):
     """A connection that fails before the last event leaves no answer, even if all of the text has come."""
-    whole = stream(WHOLE[kind])
-    parts = WHOLE[kind].split(b"\n\n")
+    complete_stream = stream(COMPLETE_STREAMS[kind])
+    parts = COMPLETE_STREAMS[kind].split(b"\n\n")
     end = -4 if kind == "completions" else -2
     for name in ("longer length", "no last chunk", "reset", "broken flushed gzip"):
-        outcome = play(model, kind, BAD_ENDS[name](b"\n\n".join([*parts[:end], b""])), whole)
+        outcome = play(model, kind, CONNECTION_CLOSES[name](b"\n\n".join([*parts[:end], b""])), complete_stream)
         assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), (name, outcome.error)
 
 
-def test_a_complete_answer_is_not_kept_waiting_by_an_open_connection():
+def test_a_complete_response_does_not_wait_for_an_open_connection():
     """The turn of each service ends with the tokens, and closes the connection, on which only comments come."""
 
     def turn(kind: str) -> tuple[Any, ...]:
         with hostile_model() as server:
             server.by_path = AGENTS_ROUTES if kind == "agents" else {}
-            closed = threading.Event()
-            outcome = play(server, kind, left_open(WHOLE[kind], closed))
-            return kind, outcome.text, bool(outcome.usage), len(server.received), closed.wait(10)
+            closed_by_client = threading.Event()
+            outcome = play(server, kind, keep_open(COMPLETE_STREAMS[kind], closed_by_client))
+            return kind, outcome.text, bool(outcome.usage), len(server.received), closed_by_client.wait(10)
 
-    with ThreadPoolExecutor(len(WHOLE)) as threads:
-        assert list(threads.map(turn, WHOLE)) == [(kind, "Hi", True, 1, True) for kind in WHOLE]
+    with ThreadPoolExecutor(len(COMPLETE_STREAMS)) as threads:
+        assert list(threads.map(turn, COMPLETE_STREAMS)) == [(kind, "Hi", True, 1, True) for kind in COMPLETE_STREAMS]
 
 
-NO_HTTP: dict[str, Callable[[bytes], bytes | Send]] = {
+INVALID_HTTP: dict[str, Callable[[bytes], bytes | Send]] = {
     "status line": lambda _: b"GARBAGE\r\n\r\n",
     "header": lambda _: b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
-    "chunk": BAD_ENDS["broken chunk"],
+    "chunk": CONNECTION_CLOSES["broken chunk"],
 }
 """What is no HTTP, before an answer and in its middle."""
 
 
 @pytest.mark.parametrize("kind", ["openai-responses", "completions", "anthropic", "gemini"])
-def test_a_connection_that_breaks_http_is_asked_again(model: HostileModel, kind: str):
-    """It is a broken connection and no refusal, whatever status the SDK's error has."""
-    whole = WHOLE[kind]
-    for name, broken in NO_HTTP.items():
-        outcome = play(model, kind, broken(whole[: whole.index(b"\n\n") + 2]), stream(whole))
+def test_invalid_http_is_retried(model: HostileModel, kind: str):
+    """It counts as a broken connection, regardless of the status of the SDK's error."""
+    complete_stream = COMPLETE_STREAMS[kind]
+    for name, break_stream in INVALID_HTTP.items():
+        outcome = play(
+            model, kind, break_stream(complete_stream[: complete_stream.index(b"\n\n") + 2]), stream(complete_stream)
+        )
         assert (outcome.status, outcome.text, len(model.received)) == ("completed", "Hi", 2), (name, outcome.error)

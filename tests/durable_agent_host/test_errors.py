@@ -1,4 +1,4 @@
-"""What callers and logs are told of errors."""
+"""Error messages for callers and logs."""
 
 import pytest
 from agent_framework.exceptions import ChatClientException
@@ -24,19 +24,19 @@ REASON = "Orchestrator function 'a' failed: Activity function 'b' failed: ValueE
         "\n \n",
     ],
 )
-@pytest.mark.parametrize("own", ["", "Result: Failure\nException: "])
-def test_the_reason_of_a_failed_orchestration_has_no_stack(own: str, details: str):
+@pytest.mark.parametrize("prefix", ["", "Result: Failure\nException: "])
+def test_the_reason_of_a_failed_orchestration_has_no_stack(prefix: str, details: str):
     """Whoever wrote it: a Python worker, or the Durable extension; tokens are masked."""
-    failed = "Orchestrator function 'a' failed: Activity function 'b' failed: "
-    assert failure_reason(f"{failed} {own}ValueError: no\n sk-proj-abcdEFGH1234 here{details}") == REASON
+    message = "Orchestrator function 'a' failed: Activity function 'b' failed: "
+    assert failure_reason(f"{message} {prefix}ValueError: no\n sk-proj-abcdEFGH1234 here{details}") == REASON
 
 
 def test_the_reason_of_a_failed_orchestration_is_short():
-    """At most 600 characters, whatever the message has."""
+    """At most 600 characters, regardless of the message."""
     assert len(failure_reason("x\n" * 100_000)) == 600
 
 
-async def test_the_log_names_the_whole_address_of_an_endpoint():
+async def test_the_log_contains_the_full_address_of_an_endpoint():
     """What a service said is left out, and an address with a port is not cut at its colon."""
     async with AsyncOpenAI(api_key="none", base_url="http://127.0.0.1:9/v1", max_retries=0) as sdk:
         with pytest.raises(ChatClientException) as caught:
@@ -44,5 +44,5 @@ async def test_the_log_names_the_whole_address_of_an_endpoint():
     error = RESPONSES.explain(caught.value)
     assert error is not None
     assert log_reason(error) == "ProviderError: the model's endpoint http://127.0.0.1:9/v1/responses cannot be reached"
-    refused = ProviderError("the model's service rejected the call with 400: a secret: of mine", retryable=False)
-    assert log_reason(refused) == "ProviderError: the model's service rejected the call with 400"
+    rejection = ProviderError("the model's service rejected the call with 400: a secret: of mine", retryable=False)
+    assert log_reason(rejection) == "ProviderError: the model's service rejected the call with 400"

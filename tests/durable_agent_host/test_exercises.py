@@ -32,11 +32,11 @@ from tests.kit import AgentHost, PracticeModel, start_host, wait_until
 # --- a new provider: no source file --------------------------------------------------------------------------
 
 
-def tiny_turn(text: str, state: Any = None, *, registered: bool = True) -> dict[str, Any]:
+def tiny_turn(text: str, state: Any = None, *, is_registered: bool = True) -> dict[str, Any]:
     """Run a turn of the tiny provider's agent in a new process."""
-    asked = json.dumps({"state": state, "text": text, "registered": registered})
+    request = json.dumps({"state": state, "text": text, "registered": is_registered})
     command = [sys.executable, "-m", "tests.durable_agent_host.tiny_provider"]
-    return json.loads(subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout)
+    return json.loads(subprocess.run(command, input=request, capture_output=True, text=True, check=True).stdout)
 
 
 def test_a_new_provider_keeps_its_block_through_a_cold_start():
@@ -77,15 +77,15 @@ def is_known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return request.param
 
 
-def answer_with_tape(text: str, number: int) -> bytes:
+def response_with_tape(text: str, number: int) -> bytes:
     """Write the stream of an answer that has the item before its text."""
-    made = response_events(text, f"resp_{number}")
+    stream_events = response_events(text, f"resp_{number}")
     tape = [{"type": f"response.output_item.{end}", "output_index": 0, "item": TAPE} for end in ("added", "done")]
-    for event in made:
+    for event in stream_events:
         if "output_index" in event:
             event["output_index"] = 1
-    made[-1]["response"]["output"].insert(0, TAPE)
-    return stream(events(*made[:1], *tape, *made[1:]))
+    stream_events[-1]["response"]["output"].insert(0, TAPE)
+    return stream(events(*stream_events[:1], *tape, *stream_events[1:]))
 
 
 def openai_turn(url: str, session: Session, turn_id: str) -> tuple[Mapping[str, Any], ...]:
@@ -108,20 +108,20 @@ def sent_items(model: HostileModel) -> Sequence[Mapping[str, Any]]:
 
 
 def test_a_row_keeps_replays_and_repairs_a_new_item(is_known: bool):
-    """An item that the framework knows nothing of is stored, sent back as the API takes it, and mended."""
+    """An item unknown to the framework is stored, sent back as the API accepts it, and repaired."""
     with hostile_model() as model:
-        model.play(answer_with_tape("One.", 1), answer_with_tape("Two.", 2))
+        model.play(response_with_tape("One.", 1), response_with_tape("Two.", 2))
         entries = openai_turn(model.url, Session(), "turn-1")
         openai_turn(model.url, Session(entries=entries), "turn-2")
-        kept = [item for item in sent_items(model) if item.get("type") == TAPE["type"]]
-    expected = {name: TAPE[name] for name in ("type", "id", "tape", "status")}
-    assert kept == ([expected] if is_known else [])
+        replayed_items = [item for item in sent_items(model) if item.get("type") == TAPE["type"]]
+    expected_item = {name: TAPE[name] for name in ("type", "id", "tape", "status")}
+    assert replayed_items == ([expected_item] if is_known else [])
     assert ('"reel"' in json.dumps(entries)) is is_known
     assert repair_entries(entries, RESPONSES.repair_rules) == (entries, [])
-    mended, changes = repair_entries([*entries, *entries], RESPONSES.repair_rules)
+    repaired_entries, changes = repair_entries([*entries, *entries], RESPONSES.repair_rules)
     problems = {change.problem for change in changes}
     assert ("item tape_1 comes twice" in problems) is is_known
-    assert repair_entries(mended, RESPONSES.repair_rules)[1] == []
+    assert repair_entries(repaired_entries, RESPONSES.repair_rules)[1] == []
 
 
 # --- a span around tool calls: one class in one new file, apps/spans/tool_spans.py; no source file ---------------
@@ -130,7 +130,7 @@ SPANS = Path(__file__).parent / "apps" / "spans"
 
 
 def test_a_span_around_tool_calls_is_one_class(tmp_path: Path, model: PracticeModel):
-    """An observer measures a turn's calls; what is replayed after a SIGKILL and after an approval says so."""
+    """An observer measures a turn's calls; replays after a SIGKILL and after an approval are marked."""
     calls = [
         {"name": "linger", "arguments": {"seconds": 0.2}},
         {"name": "pay", "arguments": {"amount": 3}},
@@ -153,13 +153,13 @@ def test_a_span_around_tool_calls_is_one_class(tmp_path: Path, model: PracticeMo
         host = start("")
         turn_id = host.run("Measured", body, headers=headers).headers["x-ms-turn-id"]
         turn = f"{host.url}/api/agents/Measured/sessions/s/turns/{turn_id}"
-        (waiting,) = wait_until(lambda: requests.get(turn, timeout=60).json().get("pending_approvals"))
-        answer = {"call_id": waiting["call_id"], "approved": True}
-        assert requests.post(f"{turn}/approvals", json=answer, timeout=60).ok
+        (pending_call,) = wait_until(lambda: requests.get(turn, timeout=60).json().get("pending_approvals"))
+        approval = {"call_id": pending_call["call_id"], "approved": True}
+        assert requests.post(f"{turn}/approvals", json=approval, timeout=60).ok
         wait_until(lambda: requests.get(turn, timeout=60).json()["status"] == "completed")
     finally:
-        for one in hosts:
-            one.kill()
+        for host_process in hosts:
+            host_process.kill()
     spans: list[dict[str, Any]] = [json.loads(line) for line in (tmp_path / "spans").read_text().splitlines()]
     linger = [span for span in spans if span["tool"] == "linger"]
     assert [span["replayed"] for span in linger] == [False, True, True]

@@ -45,16 +45,16 @@ def pay(amount: float) -> str:
     return f"paid {amount}"
 
 
-def payer(name: str = "payer", **declared: Any) -> Agent:
+def payer(name: str = "payer", **declaration: Any) -> Agent:
     """Make an agent with a tool that is declared; by default one that another has to approve."""
-    tools = [durable_tool(pay, **(declared or {"approved_by": "another"}))]
+    tools = [durable_tool(pay, **(declaration or {"approved_by": "another"}))]
     return Agent(CLIENT, "Pay.", name=name, tools=tools, require_per_service_call_history_persistence=True)
 
 
 def plain(name: str = "plain", *tools: Any) -> Agent:
     """Make an agent with tools that declare nothing."""
-    kept = {"require_per_service_call_history_persistence": True}
-    return Agent(CLIENT, "Talk.", name=name, tools=[pay, *tools], **kept)
+    options = {"require_per_service_call_history_persistence": True}
+    return Agent(CLIENT, "Talk.", name=name, tools=[pay, *tools], **options)
 
 
 def sequential(*members: Any) -> Any:
@@ -85,7 +85,7 @@ class Holder(Executor):
         self.agents = {agent.name: agent for agent in agents}
 
     @handler
-    async def take(self, messages: list[Message], ctx: WorkflowContext[None, str]) -> None:
+    async def ask_all(self, messages: list[Message], ctx: WorkflowContext[None, str]) -> None:
         """Ask all."""
         for agent in self.agents.values():
             await ctx.yield_output((await agent.run(messages)).text)
@@ -151,25 +151,25 @@ AGENTS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.filterwarnings("ignore:.*FUNCTIONAL_WORKFLOWS")
 @pytest.mark.parametrize("kind", AGENTS)
-def test_a_declaration_without_effect_is_refused(kind: str):
+def test_a_declaration_without_effect_is_rejected(kind: str):
     """The sentence has the agent, the tool, the declaration, and what to do."""
     sentence = r"'(Team|Wrapper)' cannot keep what tool 'pay' of its inner agent '(payer|helper)' declares, "
     with pytest.raises(RegistrationError, match=sentence + r".*approved_by='another'\): .*Remove the declaration, or"):
         DurableAgentApp(agents=[lambda: AGENTS[kind]()])  # noqa: PLW0108 - a class is no function
 
 
-@pytest.mark.parametrize("declared", DECLARATIONS)
+@pytest.mark.parametrize("declaration", DECLARATIONS)
 @pytest.mark.parametrize(
-    "made", [lambda inner: sequential(inner).as_agent("T"), lambda inner: plain("T", inner.as_tool())]
+    "wrap", [lambda inner: sequential(inner).as_agent("T"), lambda inner: plain("T", inner.as_tool())]
 )
-def test_every_declaration_is_refused(made: Callable[[Any], Any], declared: str):
+def test_every_kind_of_declaration_is_rejected(wrap: Callable[[Any], Any], declaration: str):
     """Whatever `durable_tool` declares has an effect only where the host journals the calls."""
-    inner = lambda: Agent(CLIENT, name="inner", tools=[durable_tool(pay, **DECLARATIONS[declared])])  # noqa: E731
-    with pytest.raises(RegistrationError, match=rf"durable_tool\({declared}"):
-        DurableAgentApp(agents=[lambda: made(inner())])
+    inner = lambda: Agent(CLIENT, name="inner", tools=[durable_tool(pay, **DECLARATIONS[declaration])])  # noqa: E731
+    with pytest.raises(RegistrationError, match=rf"durable_tool\({declaration}"):
+        DurableAgentApp(agents=[lambda: wrap(inner())])
 
 
-def test_an_agent_without_a_journal_is_refused():
+def test_declarations_of_an_agent_without_a_journal_are_rejected():
     """A chat client that the host cannot see into keeps no declaration of its agent's own tools."""
     agent = Agent(OwnClient(), name="Own", tools=[durable_tool(pay, idempotent=True)])
     with pytest.raises(
@@ -178,14 +178,14 @@ def test_an_agent_without_a_journal_is_refused():
         DurableAgentApp(agents=[agent])
 
 
-def test_an_executor_of_a_workflow_is_refused():
+def test_declarations_within_a_workflow_executor_are_rejected():
     """An executor calls its agents itself; a node that is an agent keeps what its tools declare."""
     with pytest.raises(RegistrationError, match=r"executor '.*' of workflow 'flow' cannot keep what tool 'pay'"):
         DurableAgentApp(workflows=[WorkflowBuilder(name="flow", start_executor=Holder(payer())).build()])
     assert DurableAgentApp(workflows=[WorkflowBuilder(name="flow", start_executor=payer()).build()])
 
 
-def test_declarations_that_are_kept_are_not_refused():
+def test_effective_declarations_are_accepted():
     """Tools of a hosted agent, and tools that are agents."""
 
     @tool(approval_mode="always_require")
@@ -194,8 +194,8 @@ def test_declarations_that_are_kept_are_not_refused():
         return text
 
     every = [
-        durable_tool(FunctionTool(name=f"pay_{number}", description="Pay.", func=pay), **declared)
-        for number, declared in enumerate(DECLARATIONS.values())
+        durable_tool(FunctionTool(name=f"pay_{number}", description="Pay.", func=pay), **declaration)
+        for number, declaration in enumerate(DECLARATIONS.values())
     ]
     outer = plain("Outer", durable_tool(plain("inner", ask).as_tool(), in_doubt="ask"), *every)
     assert DurableAgentApp(agents=[outer, lambda: sequential(plain("writer", ask)).as_agent("Team")])

@@ -130,12 +130,12 @@ def test_a_hostile_text_is_searched_in_time(unit):
 def test_tokens_are_found_in_literals_of_texts():
     """A line break that is written as in a program, or twice so, begins no word."""
     text = "\n".join(SECRET_TEXTS.values())
-    for quoted in (text, repr(text), json.dumps(text), json.dumps(json.dumps({"a": text})), f"{SECRET_TEXTS}"):
-        redacted_text = mask_secrets(quoted)
+    for literal in (text, repr(text), json.dumps(text), json.dumps(json.dumps({"a": text})), f"{SECRET_TEXTS}"):
+        redacted_text = mask_secrets(literal)
         assert [needle for needle in (*NEEDLES, "canary") if needle in redacted_text] == [], redacted_text
 
 
-def test_the_app_s_own_secrets_are_masked_wherever_they_stand():
+def test_the_app_s_own_secrets_are_masked_everywhere():
     """By the names of settings, and out of connection strings; ordinary words are no secrets."""
     secrets = find_secrets(
         {
@@ -175,7 +175,7 @@ def test_the_app_s_own_secrets_are_masked_however_they_are_quoted(secret):
 
 
 def test_credentials_that_a_request_forwards_are_masked():
-    """Of tool services, and the app's own; the conversation stays, whatever it says."""
+    """Those of tool services, and the app's own; the conversation is unchanged."""
     add_known_secrets(["own-secret-4713"])
     body = {
         "input": "my key is sk-proj-abcdEFGH1234, own-secret-4713",
@@ -190,19 +190,19 @@ def test_credentials_that_a_request_forwards_are_masked():
     assert masked_body["tools"] == [{"type": "mcp", **server}, body["tools"][1]]
 
 
-def test_errors_are_shown_without_secrets():
+def test_error_messages_contain_no_secrets():
     """Neither ours nor those of others."""
-    refused = ProviderError("refused redis://:hunter2@h", retryable=False)
-    for shown in (format_problem(refused), error_details(refused)["message"]):
-        assert shown == f"refused redis://:{MASK}@h"
+    error = ProviderError("refused redis://:hunter2@h", retryable=False)
+    for message in (format_problem(error), error_details(error)["message"]):
+        assert message == f"refused redis://:{MASK}@h"
     assert error_details(ValueError("redis://:hunter2@h"))["message"] == f"ValueError: redis://:{MASK}@h"
     assert "hunter2" not in format_problem(RedactionError("redis://:hunter2@h"))
     assert len(error_details(ValueError("x" * 10_000_000))["message"]) == 600
 
 
-def test_log_records_have_no_secret(caplog: pytest.LogCaptureFixture):
+def test_log_records_contain_no_secrets(caplog: pytest.LogCaptureFixture):
     """In the text, in its arguments and in the traceback; other records are as they were."""
-    before = logging.getLogRecordFactory()
+    record_factory = logging.getLogRecordFactory()
     redact_log_records()
     redact_log_records()
     try:
@@ -215,34 +215,34 @@ def test_log_records_have_no_secret(caplog: pytest.LogCaptureFixture):
             log.exception("c")
         log.warning("d %s %s", "e", 1)
     finally:
-        logging.setLogRecordFactory(before)
+        logging.setLogRecordFactory(record_factory)
     assert "hunter2" not in caplog.text
     assert f"redis://:{MASK}@h" in caplog.text
     assert "ValueError" in caplog.text
     assert caplog.records[-1].args == ("e", 1)
 
 
-def test_nobody_writes_a_log_line_of_their_own(caplog: pytest.LogCaptureFixture):
+def test_log_lines_cannot_be_forged(caplog: pytest.LogCaptureFixture):
     """Control characters in messages and in what exceptions say are escaped; tracebacks keep their lines."""
-    forged = "x\n2026-11-24 ERROR FORGED \x1b[31m\r\u2028FORGED\x85\u202eFORGED\ty"
-    before = logging.getLogRecordFactory()
+    hostile_text = "x\n2026-11-24 ERROR FORGED \x1b[31m\r\u2028FORGED\x85\u202eFORGED\ty"
+    record_factory = logging.getLogRecordFactory()
     redact_log_records()
     try:
         log = logging.getLogger("anybody")
-        log.warning("call %s: %s", forged, ValueError(forged))
-        log.warning(forged)
+        log.warning("call %s: %s", hostile_text, ValueError(hostile_text))
+        log.warning(hostile_text)
         try:
             try:
-                raise ExceptionGroup(forged, [ValueError(forged)])  # noqa: TRY301 - it needs a traceback
+                raise ExceptionGroup(hostile_text, [ValueError(hostile_text)])  # noqa: TRY301 - it needs a traceback
             except ExceptionGroup as error:
-                error.add_note(forged)
-                raise RuntimeError(forged) from error
+                error.add_note(hostile_text)
+                raise RuntimeError(hostile_text) from error
         except RuntimeError:
             log.exception("failed")
     finally:
-        logging.setLogRecordFactory(before)
+        logging.setLogRecordFactory(record_factory)
     text = caplog.text
-    assert not any(one in text for one in "\x1b\r\u2028\x85\u202e")
+    assert not any(character in text for character in "\x1b\r\u2028\x85\u202e")
     assert [line for line in text.split("\n") if line.lstrip(" |").startswith("2026")] == []
     assert text.count(r"x\n2026-11-24 ERROR FORGED \x1b[31m\r\u2028FORGED\x85\u202eFORGED") == 7
     assert 'File "' in text

@@ -12,14 +12,16 @@ from tests.kit_services import SERVICES, unavailable
 
 AXE = SERVICES / "node_modules" / "axe-core" / "axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-SAID = "violations.map((one) => [one.id, one.help, one.nodes.map((node) => node.html.slice(0, 200))])"
+VIOLATION_FIELDS = "violations.map((one) => [one.id, one.help, one.nodes.map((node) => node.html.slice(0, 200))])"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 
 
 async def violations(page: Page) -> list[object]:
     """Say which rules the page breaks as it is now, and where."""
-    run = f"axe.run(document, {{runOnly: {json.dumps(RULES)}}}).then((found) => JSON.stringify(found.{SAID}))"
+    run = (
+        f"axe.run(document, {{runOnly: {json.dumps(RULES)}}}).then((found) => JSON.stringify(found.{VIOLATION_FIELDS}))"
+    )
     return json.loads(await page.evaluate(run))
 
 

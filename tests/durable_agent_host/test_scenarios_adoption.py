@@ -12,21 +12,21 @@ import requests
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site
 from tests.kit import hosted
 
-OLD = ("old-1", "old-2", "old-3", "race-1", "race-2")
+UNOWNED_SESSIONS = ("old-1", "old-2", "old-3", "race-1", "race-2")
 """Sessions of before: of the races two at once want one."""
-WORDS = "words from before"
-EVERYBODY = ("ann", "cu:curator", "vic:visitor")
-MAY: dict[str, tuple[str, ...]] = {"anybody": EVERYBODY, "nobody": (), "role:curator": ("cu:curator",)}
+MESSAGE_TEXT = "words from before"
+CALLERS = ("ann", "cu:curator", "vic:visitor")
+ADOPTERS: dict[str, tuple[str, ...]] = {"anybody": CALLERS, "nobody": (), "role:curator": ("cu:curator",)}
 """Setting → who may adopt."""
 
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data of an app that identified nobody."""
+    """The data of an app without `identify`."""
     data = tmp_path_factory.mktemp("before") / "data"
     with hosted(data, None, app=APP, LEDGER=str(data / "asked.txt"), NOBODY_IS_KNOWN="1") as host:
-        for name in OLD:
-            assert host.run("Echo", WORDS, session_id=name).ok
+        for name in UNOWNED_SESSIONS:
+            assert host.run("Echo", MESSAGE_TEXT, session_id=name).ok
     return data
 
 
@@ -43,10 +43,10 @@ class Settings(Site):
 
 @pytest.fixture(
     scope="module",
-    params=[(adopters, names) for adopters in MAY for names in ("shared", "own")],
+    params=[(adopters, names) for adopters in ADOPTERS for names in ("shared", "own")],
     ids="-".join,
 )
-def place(request: pytest.FixtureRequest, before: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def site(request: pytest.FixtureRequest, before: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """The same app and data, with callers who are known, for each setting."""
     adopters, names = request.param
     data, ledger = tmp_path_factory.mktemp("after") / "data", tmp_path_factory.mktemp("ledger") / "asked.txt"
@@ -54,74 +54,74 @@ def place(request: pytest.FixtureRequest, before: Path, tmp_path_factory: pytest
     ledger.touch()
     env = {"DURABLE_AGENT_HOST_ADOPT_SESSIONS": adopters, "DURABLE_AGENT_HOST_SESSION_NAMES": names}
     with hosted(data, None, app=APP, LEDGER=str(ledger), **env) as host:
-        it = Settings(host, data, ledger)
-        it.may, it.has_own_names = MAY[adopters], names == "own"
-        yield it
+        settings = Settings(host, data, ledger)
+        settings.may, settings.has_own_names = ADOPTERS[adopters], names == "own"
+        yield settings
 
 
-def plain(answer: requests.Response, name: str) -> Any:
+def plain(response: requests.Response, name: str) -> Any:
     """Give all that an answer says but its date, and without the name."""
-    headers = {field.lower(): value for field, value in answer.headers.items() if field.lower() != "date"}
-    return repr((answer.status_code, sorted(headers.items()), answer.text)).replace(name, "NAME")
+    headers = {field.lower(): value for field, value in response.headers.items() if field.lower() != "date"}
+    return repr((response.status_code, sorted(headers.items()), response.text)).replace(name, "NAME")
 
 
-@pytest.mark.parametrize("who", EVERYBODY)
-def test_a_session_of_before_exists_for_who_may_adopt_it(place: Settings, who: str):
+@pytest.mark.parametrize("caller", CALLERS)
+def test_an_unowned_session_is_visible_to_those_who_may_adopt_it(site: Settings, caller: str):
     """Reading, export and files are there for them, and for others as if there were none; reading adopts nothing."""
-    stored = place.state("old-1")
+    state_before = site.state("old-1")
     for path in ("", "/export", "/verify", "/files"):
-        answer = place.ask("GET", f"{SESSIONS}/old-1{path}", who)
-        if who in place.may:
-            assert answer.ok, answer.text
+        response = site.ask("GET", f"{SESSIONS}/old-1{path}", caller)
+        if caller in site.may:
+            assert response.ok, response.text
         else:
-            never = place.ask("GET", f"{SESSIONS}/old-0{path}", who)
-            assert never.status_code == 404
-            assert plain(answer, "old-1") == plain(never, "old-0")
-    assert "old-1" not in place.ask("GET", SESSIONS, who).text
-    assert place.state("old-1") == stored
+            missing_response = site.ask("GET", f"{SESSIONS}/old-0{path}", caller)
+            assert missing_response.status_code == 404
+            assert plain(response, "old-1") == plain(missing_response, "old-0")
+    assert "old-1" not in site.ask("GET", SESSIONS, caller).text
+    assert site.state("old-1") == state_before
 
 
-def test_copies_of_a_session_of_before_belong_to_who_makes_them(place: Settings):
+def test_copies_of_an_unowned_session_belong_to_their_creator(site: Settings):
     """A fork and an import have an owner; the original has none after it; who may not adopt can make none."""
-    stored = place.state("old-2")
-    for who in EVERYBODY:
-        name = who.partition(":")[0]
-        fork = place.ask("POST", f"{SESSIONS}/old-2/fork", who, json={"session_id": f"fork-of-{name}"})
-        export = place.ask("GET", f"{SESSIONS}/old-2/export", who)
-        if who not in place.may:
-            assert (fork.status_code, export.status_code) == (404, 404)
+    state_before = site.state("old-2")
+    for caller in CALLERS:
+        name = caller.partition(":")[0]
+        fork_response = site.ask("POST", f"{SESSIONS}/old-2/fork", caller, json={"session_id": f"fork-of-{name}"})
+        export_response = site.ask("GET", f"{SESSIONS}/old-2/export", caller)
+        if caller not in site.may:
+            assert (fork_response.status_code, export_response.status_code) == (404, 404)
             continue
-        assert fork.status_code == 201, fork.text
-        assert "owner" not in export.text
-        imported = place.ask("POST", f"{SESSIONS}/import-of-{name}/import", who, data=export.content)
-        assert imported.status_code == 201, imported.text
+        assert fork_response.status_code == 201, fork_response.text
+        assert "owner" not in export_response.text
+        import_response = site.ask("POST", f"{SESSIONS}/import-of-{name}/import", caller, data=export_response.content)
+        assert import_response.status_code == 201, import_response.text
         for copy in (f"fork-of-{name}", f"import-of-{name}"):
-            assert WORDS in place.ask("GET", f"{SESSIONS}/{copy}", who).text
-            assert copy in place.ask("GET", SESSIONS, who).text
-            assert place.ask("GET", f"{SESSIONS}/{copy}", "zoe").status_code == 404
-    assert place.state("old-2") == stored
+            assert MESSAGE_TEXT in site.ask("GET", f"{SESSIONS}/{copy}", caller).text
+            assert copy in site.ask("GET", SESSIONS, caller).text
+            assert site.ask("GET", f"{SESSIONS}/{copy}", "zoe").status_code == 404
+    assert site.state("old-2") == state_before
 
 
-def test_the_first_turn_adopts(place: Settings):
+def test_the_first_turn_adopts(site: Settings):
     """Who may not is refused, or has a session of his own of that name; of who may, the first has it."""
-    stored, owner = place.state("old-3"), None
-    for who in ("vic:visitor", "cu:curator", "ann"):
-        answer = place.run(who, f"words of {who}.", "old-3")
-        if who in place.may and owner is None:
-            assert answer.ok, answer.text
-            owner = who
-            assert place.ask("GET", f"{SESSIONS}/old-3", who).json()["message_count"] == 4
-        elif place.has_own_names:
-            assert answer.ok, answer.text
-            said = place.ask("GET", f"{SESSIONS}/old-3", who).json()
-            assert said["message_count"] == 2
-            assert WORDS not in json.dumps(said)
+    state_before, owner = site.state("old-3"), None
+    for caller in ("vic:visitor", "cu:curator", "ann"):
+        response = site.run(caller, f"words of {caller}.", "old-3")
+        if caller in site.may and owner is None:
+            assert response.ok, response.text
+            owner = caller
+            assert site.ask("GET", f"{SESSIONS}/old-3", caller).json()["message_count"] == 4
+        elif site.has_own_names:
+            assert response.ok, response.text
+            conversation = site.ask("GET", f"{SESSIONS}/old-3", caller).json()
+            assert conversation["message_count"] == 2
+            assert MESSAGE_TEXT not in json.dumps(conversation)
         else:
-            assert answer.status_code == 404
-            assert place.ask("GET", f"{SESSIONS}/old-3", who).status_code == 404
-        assert ("old-3" in place.ask("GET", SESSIONS, who).text) == answer.ok
+            assert response.status_code == 404
+            assert site.ask("GET", f"{SESSIONS}/old-3", caller).status_code == 404
+        assert ("old-3" in site.ask("GET", SESSIONS, caller).text) == response.ok
     if owner is None:
-        assert place.state("old-3") == stored
+        assert site.state("old-3") == state_before
     else:
-        held = place.state("old-3")["data"]["extensionData"]["durableAgentHost"]["owner"]
-        assert held == {"principal": owner.partition(":")[0]}
+        stored_owner = site.state("old-3")["data"]["extensionData"]["durableAgentHost"]["owner"]
+        assert stored_owner == {"principal": owner.partition(":")[0]}

@@ -46,12 +46,14 @@ def _fresh(model: PracticeModel) -> None:
     model.forget()
 
 
-def asked(model: PracticeModel, what: str) -> list[dict[str, Any]]:
+def posted_requests(model: PracticeModel, path_suffix: str) -> list[dict[str, Any]]:
     """Give the POST requests whose path ends so, refused ones too."""
-    return [one for one in model.requests() if one["method"] == "POST" and one["path"].endswith(what)]
+    return [
+        request for request in model.requests() if request["method"] == "POST" and request["path"].endswith(path_suffix)
+    ]
 
 
-def begin(lives: Lives, agent: str, text: str, session: str) -> str:
+def start_turn(lives: Lives, agent: str, text: str, session: str) -> str:
     """Start a turn and give its path."""
     body = {"message": text, "session_id": session, "wait_for_response": False}
     turn_id = lives.host.run(agent, body).headers["x-ms-turn-id"]
@@ -60,26 +62,26 @@ def begin(lives: Lives, agent: str, text: str, session: str) -> str:
 
 def await_event(lives: Lives, turn: str, name: str) -> None:
     """Follow a turn's events until one comes."""
-    with requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60) as seen:
-        assert any(line == f"event: {name}" for line in seen.iter_lines(decode_unicode=True))
+    with requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60) as response:
+        assert any(line == f"event: {name}" for line in response.iter_lines(decode_unicode=True))
 
 
-def end(lives: Lives, turn: str) -> dict[str, Any]:
+def wait_for_end(lives: Lives, turn: str) -> dict[str, Any]:
     """Wait until a turn has ended."""
-    over = {"completed", "failed", "cancelled"}
-    return wait_until(lambda: (view := lives.host.get(turn).json())["status"] in over and view)
+    final_statuses = {"completed", "failed", "cancelled"}
+    return wait_until(lambda: (view := lives.host.get(turn).json())["status"] in final_statuses and view)
 
 
 def test_a_thread_carries_the_conversation_over_a_kill(lives: Lives, model: PracticeModel):
     """The second turn goes to the same thread, with its message alone."""
     assert lives.host.run("Worker", "My name is Ada.", session_id="thread").status_code == 200
     lives.crash()
-    answer = lives.host.run("Worker", "What is my name?", session_id="thread")
-    assert "My name is Ada." in answer.text
-    assert len(asked(model, "/threads")) == 1
-    posted = asked(model, "/messages")
-    assert [one["body"]["content"] for one in posted] == ["My name is Ada.", "What is my name?"]
-    assert len({one["path"] for one in posted}) == 1
+    response = lives.host.run("Worker", "What is my name?", session_id="thread")
+    assert "My name is Ada." in response.text
+    assert len(posted_requests(model, "/threads")) == 1
+    message_requests = posted_requests(model, "/messages")
+    assert [request["body"]["content"] for request in message_requests] == ["My name is Ada.", "What is my name?"]
+    assert len({request["path"] for request in message_requests}) == 1
 
 
 @pytest.mark.parametrize("event", ["turn.started", "message.delta"])
@@ -87,52 +89,52 @@ def test_a_run_is_attached_to_after_a_kill(lives: Lives, model: PracticeModel, e
     """One message, one run; nothing is cancelled or asked for again."""
     session = f"attach-{event}"
     model.plan({"text": "This answer takes its time. " * 4, "delay_milliseconds": 30, "chunk_characters": 8})
-    turn = begin(lives, "Worker", "Tell me.", session)
+    turn = start_turn(lives, "Worker", "Tell me.", session)
     await_event(lives, turn, event)
     lives.crash()
-    view = end(lives, turn)
+    view = wait_for_end(lives, turn)
     assert (view["status"], view["response"]) == ("completed", ("This answer takes its time. " * 4))
-    assert len(asked(model, "/messages")) == len(asked(model, "/runs")) == 1
-    assert not asked(model, "/cancel")
+    assert len(posted_requests(model, "/messages")) == len(posted_requests(model, "/runs")) == 1
+    assert not posted_requests(model, "/cancel")
 
 
 def test_tools_run_once_over_a_kill(lives: Lives, model: PracticeModel, effects: Path):
-    """A run that goes on with the outputs is attached to, and they are not submitted again."""
+    """A run that has its tool outputs is resumed, and they are not submitted again."""
     model.plan(
         {"calls": [{"name": "note", "arguments": {"line": "once"}}]},
         {"code": "print(1)", "logs": "1\n", "text": "Done, and slowly so.", "delay_milliseconds": 40},
     )
-    turn = begin(lives, "Worker", "Note it.", "tools")
+    turn = start_turn(lives, "Worker", "Note it.", "tools")
     await_event(lives, turn, "tool.completed")
-    wait_until(lambda: asked(model, "/submit_tool_outputs"))
+    wait_until(lambda: posted_requests(model, "/submit_tool_outputs"))
     lives.crash()
-    assert end(lives, turn)["status"] == "completed"
+    assert wait_for_end(lives, turn)["status"] == "completed"
     assert effects.read_text().splitlines().count("once") == 1
-    assert len(asked(model, "/submit_tool_outputs")) == len(asked(model, "/runs")) == 1
+    assert len(posted_requests(model, "/submit_tool_outputs")) == len(posted_requests(model, "/runs")) == 1
     [_, response] = lives.host.state("Worker", "tools")["data"]["conversationHistory"]
     kinds = [content["$type"] for message in response["messages"] for content in message["contents"]]
     assert [kind for kind in kinds if "ode" in kind] == ["codeInterpreterToolCall", "codeInterpreterToolResult"]
     assert '"outputs": [{"type": "text", "text": "1\\n"}]' in json.dumps(response)
 
 
-def test_a_person_decides_while_the_run_waits(lives: Lives, model: PracticeModel, effects: Path):
+def test_a_person_decides_during_a_run(lives: Lives, model: PracticeModel, effects: Path):
     """The run takes the output when the approval is there, after a kill as well."""
     model.plan({"calls": [{"name": "careful", "arguments": {"line": "approved"}}]}, {"text": "It is done."})
-    turn = begin(lives, "Worker", "Be careful.", "careful")
+    turn = start_turn(lives, "Worker", "Be careful.", "careful")
     pending = wait_until(lambda: lives.host.get(turn).json().get("pending_approvals"))
     lives.crash()
-    told = requests.post(
+    response = requests.post(
         f"{lives.host.url}/api{turn}/approvals",
         json={"call_id": pending[0]["call_id"], "approved": True},
         timeout=60,
     )
-    assert told.status_code in {200, 202}, told.text
-    assert end(lives, turn)["response"] == "It is done."
+    assert response.status_code in {200, 202}, response.text
+    assert wait_for_end(lives, turn)["response"] == "It is done."
     assert effects.read_text().splitlines().count("approved") == 1
-    assert len(asked(model, "/runs")) == 1
+    assert len(posted_requests(model, "/runs")) == 1
 
 
-def test_an_approval_of_a_servers_tool_carries_its_headers(lives: Lives, model: PracticeModel):
+def test_an_approval_of_an_mcp_tool_carries_its_headers(lives: Lives, model: PracticeModel):
     """Headers go with the run and with the approval, not into the agent's definition."""
     call = {
         "type": "mcp",
@@ -143,69 +145,69 @@ def test_an_approval_of_a_servers_tool_carries_its_headers(lives: Lives, model: 
         "approval": True,
     }
     model.plan({"item": call}, {"text": "I have looked it up."})
-    turn = begin(lives, "Reader", "Look it up.", "mcp")
+    turn = start_turn(lives, "Reader", "Look it up.", "mcp")
     pending = wait_until(lambda: lives.host.get(turn).json().get("pending_approvals"))
     assert pending[0]["name"] == "look_up"
     url = f"{lives.host.url}/api{turn}/approvals"
     requests.post(url, json={"call_id": pending[0]["call_id"], "approved": True}, timeout=60).raise_for_status()
-    assert end(lives, turn)["response"] == "I have looked it up."
-    [run], [submitted] = asked(model, "/runs"), asked(model, "/submit_tool_outputs")
+    assert wait_for_end(lives, turn)["response"] == "I have looked it up."
+    [run], [submission] = posted_requests(model, "/runs"), posted_requests(model, "/submit_tool_outputs")
     headers = {"X-Docs": "docs-header"}
     resources = run["body"]["tool_resources"]["mcp"]
     assert resources == [{"server_label": "docs", "headers": headers, "require_approval": "always"}]
     approval = {"tool_call_id": pending[0]["call_id"], "approve": True, "headers": headers}
-    assert submitted["body"]["tool_approvals"] == [approval]
+    assert submission["body"]["tool_approvals"] == [approval]
     assert "headers" not in str(run["body"].get("tools"))
 
 
-def test_a_run_that_failed_for_good_says_why(lives: Lives, model: PracticeModel):
+def test_a_permanently_failed_run_reports_the_reason(lives: Lives, model: PracticeModel):
     """With the code and the service's words."""
     model.plan({"text": "Well", "fail": {"code": "invalid_prompt", "message": "No."}})
-    answer = lives.host.run("Worker", "Try.", session_id="for-good")
-    assert answer.status_code == 502
-    assert "invalid_prompt: No" in answer.text
+    response = lives.host.run("Worker", "Try.", session_id="for-good")
+    assert response.status_code == 502
+    assert "invalid_prompt: No" in response.text
 
 
-def test_a_cut_stream_is_no_second_run(lives: Lives, model: PracticeModel):
+def test_an_interrupted_stream_starts_no_second_run(lives: Lives, model: PracticeModel):
     """The run went on at the service; its steps tell the rest."""
     model.plan({"text": "Cut in the middle of this.", "break_after_events": 8, "chunk_characters": 4})
     assert lives.host.run("Worker", "Say it.", session_id="cut").text == "Cut in the middle of this."
-    assert len(asked(model, "/runs")) == 1
+    assert len(posted_requests(model, "/runs")) == 1
 
 
-def test_a_run_that_expired_while_it_waited_goes_on_elsewhere(lives: Lives, model: PracticeModel, effects: Path):
+def test_an_expired_run_continues_in_a_new_thread(lives: Lives, model: PracticeModel, effects: Path):
     """A new thread gets the conversation in words; the tool that has run is not run again."""
     model.plan({"calls": [{"name": "careful", "arguments": {"line": "late"}}]}, {"text": "Better late."})
-    turn = begin(lives, "Worker", "Wait for me.", "late")
+    turn = start_turn(lives, "Worker", "Wait for me.", "late")
     pending = wait_until(lambda: lives.host.get(turn).json().get("pending_approvals"))
     requests.post(f"{model.control}/agents/expire", timeout=60).raise_for_status()
     url = f"{lives.host.url}/api{turn}/approvals"
     requests.post(url, json={"call_id": pending[0]["call_id"], "approved": True}, timeout=60).raise_for_status()
-    assert end(lives, turn)["response"] == "Better late."
+    assert wait_for_end(lives, turn)["response"] == "Better late."
     assert effects.read_text().splitlines().count("late") == 1
-    assert len(asked(model, "/threads")) == 2
+    assert len(posted_requests(model, "/threads")) == 2
 
 
 def test_a_cancelled_turn_cancels_the_run(lives: Lives, model: PracticeModel):
     """A person asked; the next turn is taken."""
     model.plan({"text": "This takes very long. " * 40, "delay_milliseconds": 50, "chunk_characters": 8})
-    turn = begin(lives, "Worker", "Go on and on.", "cancel")
+    turn = start_turn(lives, "Worker", "Go on and on.", "cancel")
     await_event(lives, turn, "message.delta")
     requests.post(f"{lives.host.url}/api{turn}/cancel", timeout=60).raise_for_status()
-    assert end(lives, turn)["status"] == "cancelled"
-    assert len(asked(model, "/cancel")) == 1
+    assert wait_for_end(lives, turn)["status"] == "cancelled"
+    assert len(posted_requests(model, "/cancel")) == 1
     assert lives.host.run("Worker", "And now?", session_id="cancel").status_code == 200
 
 
-def test_a_thread_that_is_gone_is_made_again(lives: Lives, model: PracticeModel):
+def test_a_deleted_thread_is_created_again(lives: Lives, model: PracticeModel):
     """From the stored conversation."""
     lives.host.run("Worker", "I like green.", session_id="gone")
-    thread = asked(model, "/messages")[0]["path"].removesuffix("/messages")
+    thread = posted_requests(model, "/messages")[0]["path"].removesuffix("/messages")
     base = model.control.removesuffix("/practice")
     requests.delete(base + thread, headers={"api-key": "k"}, timeout=60).raise_for_status()
-    answer = lives.host.run("Worker", "What do I like?", session_id="gone")
-    assert answer.status_code == 200, answer.text
-    assert "I like green." in answer.text
+    response = lives.host.run("Worker", "What do I like?", session_id="gone")
+    assert response.status_code == 200, response.text
+    assert "I like green." in response.text
 
 
 def import_threads(lives: Lives, model: PracticeModel, *threads: str) -> subprocess.CompletedProcess[str]:
@@ -217,7 +219,7 @@ def import_threads(lives: Lives, model: PracticeModel, *threads: str) -> subproc
 
 
 def test_threads_become_sessions_of_another_provider(lives: Lives, model: PracticeModel):
-    """With code, images, files and tools; taking them again changes nothing; the conversation goes on."""
+    """With code, images, files and tools; importing them again changes nothing; the conversation continues."""
     model.plan(
         {"calls": [{"name": "note", "arguments": {"line": "moved"}}]},
         {"code": "print(6 * 7)", "logs": "42\n", "image": True, "text": "It is 42.", "files": ["table.csv"]},
@@ -225,7 +227,7 @@ def test_threads_become_sessions_of_another_provider(lives: Lives, model: Practi
     )
     lives.host.run("Worker", "What is six times seven?", session_id="to-move")
     lives.host.run("Worker", "Thank you, Deep Thought.", session_id="to-move")
-    thread = asked(model, "/messages")[0]["path"].split("/")[-2]
+    thread = posted_requests(model, "/messages")[0]["path"].split("/")[-2]
     first = import_threads(lives, model, thread)
     assert (first.returncode, first.stderr) == (0, ""), first
     assert first.stdout == f"{thread}: imported, 6 messages, 2 files\n"
@@ -234,18 +236,18 @@ def test_threads_become_sessions_of_another_provider(lives: Lives, model: Practi
     assert "42" in document
     again = import_threads(lives, model, thread)
     assert again.stdout == f"{thread}: left alone, the session is there already\n"
-    answer = lives.host.run("Elsewhere", "What did I ask you first?", session_id=thread)
-    assert "What is six times seven?" in answer.text
-    assert "Thank you, Deep Thought." in answer.text
+    response = lives.host.run("Elsewhere", "What did I ask you first?", session_id=thread)
+    assert "What is six times seven?" in response.text
+    assert "Thank you, Deep Thought." in response.text
 
 
-def test_a_run_that_nobody_will_answer_does_not_keep_the_thread(lives: Lives, model: PracticeModel):
+def test_a_failed_turn_cancels_its_pending_run(lives: Lives, model: PracticeModel):
     """A turn that fails while its run waits cancels the run; the next turn is taken."""
     call = {"calls": [{"name": "note", "arguments": {"line": "refused"}}]}
     model.plan(call, {"error": {"status": 400, "message": "These outputs are refused."}})
-    answer = lives.host.run("Worker", "Note it.", session_id="refused")
-    assert answer.status_code == 502
-    assert "These outputs are refused" in answer.text
-    assert len(asked(model, "/cancel")) == 1
+    response = lives.host.run("Worker", "Note it.", session_id="refused")
+    assert response.status_code == 502
+    assert "These outputs are refused" in response.text
+    assert len(posted_requests(model, "/cancel")) == 1
     model.plan({"text": "Here I am."})
     assert lives.host.run("Worker", "Are you there?", session_id="refused").text == "Here I am."

@@ -1,4 +1,4 @@
-"""Arguments of a tool that nobody can read: the model is told, and the turn goes on."""
+"""Unreadable tool arguments: the model gets an error, and the turn continues."""
 
 import pytest
 
@@ -16,20 +16,20 @@ UNREADABLE = {
 @pytest.mark.parametrize("kind", UNREADABLE)
 @pytest.mark.parametrize("agent", ["Ledger", "Thinker"])
 def test_arguments_that_cannot_be_read_are_the_tools_error(lab: AgentHost, model: PracticeModel, ledger, kind, agent):
-    """The tool does not run, the model is told so as its result, and both this turn and the next are answered."""
+    """The tool does not run, its result is an error, and both this turn and the next complete."""
     tool = {"Ledger": "charge", "Thinker": "look_up"}[agent]
     model.plan({"calls": [{"name": tool, "arguments": UNREADABLE[kind]}]}, {"text": "I see."})
-    answer = lab.run(agent, {"message": "use it"})
-    assert answer.status_code == 200, answer.text[:500]
-    assert answer.json()["response"] == "I see."
+    response = lab.run(agent, {"message": "use it"})
+    assert response.status_code == 200, response.text[:500]
+    assert response.json()["response"] == "I see."
     assert ledger.read_text() == ""
     sent = model.requests()[1]["body"]["input"]
     (result,) = [item for item in sent if item["type"] == "function_call_output"]
     assert "Error" in str(result["output"])
     (call,) = [item for item in sent if item["type"] == "function_call"]
     assert call["arguments"] == UNREADABLE[kind]
-    again = lab.run(agent, {"message": "and now?", "session_id": answer.json()["session_id"]})
-    assert again.status_code == 200, again.text[:500]
-    path = f"/agents/{agent}/sessions/{answer.json()['session_id']}"
+    second_response = lab.run(agent, {"message": "and now?", "session_id": response.json()["session_id"]})
+    assert second_response.status_code == 200, second_response.text[:500]
+    path = f"/agents/{agent}/sessions/{response.json()['session_id']}"
     for action in ("", "/verify", "/export"):
         assert lab.get(path + action).status_code == 200

@@ -9,20 +9,29 @@ from typing import Any
 import pytest
 import requests
 
-from tests.durable_agent_host.hostile_model import HostileModel, answer, events, hostile_model, response_events, stream
+from tests.durable_agent_host.hostile_model import (
+    HostileModel,
+    events,
+    hostile_model,
+    http_response,
+    response_events,
+    stream,
+)
 from tests.kit import Lives
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "providers"
-SPOKEN = response_events("Hello.", "resp_bg")
-WHOLE = stream(events(*SPOKEN))
-GONE = answer(b'{"error": {"message": "Response with id \'resp_bg\' not found.", "code": null}}', status=404)
+STREAM_EVENTS = response_events("Hello.", "resp_bg")
+COMPLETE_STREAM = stream(events(*STREAM_EVENTS))
+NOT_FOUND = http_response(
+    b'{"error": {"message": "Response with id \'resp_bg\' not found.", "code": null}}', status=404
+)
 
 
 def refusal(message: str) -> bytes:
     """A refusal of the request, in the service's form."""
-    told = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
-    return answer(json.dumps({"error": told}).encode(), status=400)
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    return http_response(json.dumps({"error": error}).encode(), status=400)
 
 
 @pytest.fixture(scope="module")
@@ -41,73 +50,78 @@ def lives(model: HostileModel, tmp_path_factory: pytest.TempPathFactory) -> Iter
     running.host.stop()
 
 
-def asked(model: HostileModel) -> list[str]:
+def request_lines(model: HostileModel) -> list[str]:
     """Give what was asked, without the query's order."""
-    return [f"{one.method} {one.path.partition('?')[0]}" for one in model.received]
+    return [f"{request.method} {request.path.partition('?')[0]}" for request in model.received]
 
 
 POST, GET = "POST /v1/responses", "GET /v1/responses/resp_bg"
 
 
-@pytest.mark.parametrize("place", [1, 2, 5, len(SPOKEN) - 1])
-def test_a_cut_background_stream_is_retrieved(lives: Lives, model: HostileModel, place: int):
-    """The service goes on making the answer, and gives it by its id; no second one is asked for."""
-    model.play(stream(events(*SPOKEN[:place])), stream(events(*SPOKEN[:place])), WHOLE)
-    assert lives.host.run("Background", "Hi", session_id=f"cut-{place}").text == "Hello."
-    assert asked(model) == [POST, GET, GET]
+@pytest.mark.parametrize("event_count", [1, 2, 5, len(STREAM_EVENTS) - 1])
+def test_a_cut_background_stream_is_retrieved(lives: Lives, model: HostileModel, event_count: int):
+    """The service continues the response and returns it by its id; no second one is requested."""
+    model.play(
+        stream(events(*STREAM_EVENTS[:event_count])), stream(events(*STREAM_EVENTS[:event_count])), COMPLETE_STREAM
+    )
+    assert lives.host.run("Background", "Hi", session_id=f"cut-{event_count}").text == "Hello."
+    assert request_lines(model) == [POST, GET, GET]
     assert "stream=true" in model.received[1].path
-    model.play(WHOLE)
-    assert lives.host.run("Background", "And now?", session_id=f"cut-{place}").text == "Hello."
-    assert asked(model) == [POST]
+    model.play(COMPLETE_STREAM)
+    assert lives.host.run("Background", "And now?", session_id=f"cut-{event_count}").text == "Hello."
+    assert request_lines(model) == [POST]
 
 
-def test_a_background_answer_survives_a_crash(lives: Lives, model: HostileModel):
+def test_a_background_response_survives_a_crash(lives: Lives, model: HostileModel):
     """After SIGKILL the answer is asked for by the id that the journal has."""
     over = threading.Event()
 
-    def begin(write: Any) -> None:
-        write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + events(*SPOKEN[:5]))
+    def send_beginning(write: Any) -> None:
+        write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+            + events(*STREAM_EVENTS[:5])
+        )
         over.wait(60)
 
-    model.play(begin, WHOLE)
-    started = lives.host.run("Background", {"message": "Hi", "session_id": "crash", "wait_for_response": False})
-    turn = f"/agents/Background/sessions/crash/turns/{started.headers['x-ms-turn-id']}"
-    seen = requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60)
-    assert any("message.delta" in line for line in seen.iter_lines(decode_unicode=True))
+    model.play(send_beginning, COMPLETE_STREAM)
+    start_response = lives.host.run("Background", {"message": "Hi", "session_id": "crash", "wait_for_response": False})
+    turn = f"/agents/Background/sessions/crash/turns/{start_response.headers['x-ms-turn-id']}"
+    event_stream = requests.get(f"{lives.host.url}/api{turn}/events", stream=True, timeout=60)
+    assert any("message.delta" in line for line in event_stream.iter_lines(decode_unicode=True))
     host = lives.crash()
     over.set()
     assert wait_until(lambda: host.get(turn).json()["status"] != "running" and host.get(turn).json())["status"] == (
         "completed"
     )
-    assert asked(model) == [POST, GET]
-    texts = [message["role"] for message in host.session("Background", "crash")["messages"]]
-    assert texts == ["user", "assistant"]
+    assert request_lines(model) == [POST, GET]
+    roles = [message["role"] for message in host.session("Background", "crash")["messages"]]
+    assert roles == ["user", "assistant"]
 
 
-def test_an_answer_that_the_service_has_no_more_is_asked_for_anew(lives: Lives, model: HostileModel):
+def test_an_expired_background_response_is_requested_again(lives: Lives, model: HostileModel):
     """A background answer is kept for a while only."""
-    model.play(stream(events(*SPOKEN[:4])), GONE, WHOLE)
+    model.play(stream(events(*STREAM_EVENTS[:4])), NOT_FOUND, COMPLETE_STREAM)
     assert lives.host.run("Background", "Hi", session_id="gone").text == "Hello."
-    assert asked(model) == [POST, GET, POST]
+    assert request_lines(model) == [POST, GET, POST]
 
 
-def test_an_answer_that_is_too_old_to_be_streamed_is_retrieved_whole(lives: Lives, model: HostileModel):
+def test_a_response_too_old_to_be_streamed_is_retrieved_at_once(lives: Lives, model: HostileModel):
     """The service streams an answer again for five minutes only, and has it for longer: it is not paid for again."""
-    whole = SPOKEN[-1]["response"]
+    final_response = STREAM_EVENTS[-1]["response"]
     model.play(
-        stream(events(*SPOKEN[:4])),
+        stream(events(*STREAM_EVENTS[:4])),
         refusal("This response can no longer be streamed because it is more than 5 minutes old."),
-        answer(json.dumps(whole | {"status": "in_progress", "output": []}).encode()),
-        answer(json.dumps(whole).encode()),
-        WHOLE,
+        http_response(json.dumps(final_response | {"status": "in_progress", "output": []}).encode()),
+        http_response(json.dumps(final_response).encode()),
+        COMPLETE_STREAM,
     )
     assert lives.host.run("Background", "Hi", session_id="old").text == "Hello."
-    assert asked(model) == [POST, GET, GET, GET]
+    assert request_lines(model) == [POST, GET, GET, GET]
     assert lives.host.run("Background", "And now?", session_id="old").text == "Hello."
 
 
-def test_answers_in_the_foreground_are_asked_for_anew(lives: Lives, model: HostileModel):
+def test_foreground_responses_are_requested_again(lives: Lives, model: HostileModel):
     """The service gives no stream of a response that was not made in the background."""
-    model.play(stream(events(*SPOKEN[:4])), WHOLE)
+    model.play(stream(events(*STREAM_EVENTS[:4])), COMPLETE_STREAM)
     assert lives.host.run("Responses", "Hi", session_id="foreground").text == "Hello."
-    assert asked(model) == [POST, POST]
+    assert request_lines(model) == [POST, POST]

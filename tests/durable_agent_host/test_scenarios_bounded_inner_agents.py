@@ -1,45 +1,51 @@
 """What a model that misbehaves may cost within a sub-agent or a workflow: the same, and the turn ends with it."""
 
-import gzip
 import json
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.bad_ends import BAD_ENDS, WHOLE
-from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
-from tests.durable_agent_host.hostile_answers import beginning, calling, for_ever, silence, words
+from tests.durable_agent_host.bounded_lab import (
+    BOMB,
+    BOUNDS,
+    CALL,
+    CLIENTS,
+    LONG_ARGUMENTS,
+    MISBEHAVIOURS,
+    bounded_host,
+    bounded_model,
+)
+from tests.durable_agent_host.connection_closes import COMPLETE_STREAMS, CONNECTION_CLOSES
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     Send,
-    answer,
     chat_chunk,
     events,
-    pieces,
+    http_response,
     stream,
 )
+from tests.durable_agent_host.hostile_streams import tool_call_stream
 from tests.kit import AgentHost
 
-CLIENTS = ("Responses", "Completions", "Claude", "Gemini", "Agents")
 
-
-def whole(*calls: tuple[str, str]) -> bytes:
-    """Write an answer of Chat Completions that is no stream and calls the tool ``say``."""
-    asked = [{"id": name, "type": "function", "function": {"name": "say", "arguments": text}} for name, text in calls]
-    message = {"role": "assistant", "content": None, "tool_calls": asked}
+def chat_completion(*calls: tuple[str, str]) -> bytes:
+    """Return a chat completion without a stream that calls the tool ``say``."""
+    tool_calls = [
+        {"id": name, "type": "function", "function": {"name": "say", "arguments": text}} for name, text in calls
+    ]
+    message = {"role": "assistant", "content": None, "tool_calls": tool_calls}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
-    said = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    return answer(json.dumps(said).encode())
+    completion = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return http_response(json.dumps(completion).encode())
 
 
-ASKS = stream(calling("Completions", [("call_outer", '{"task": "Talk."}')]))
+CALLING_STREAM = stream(tool_call_stream("Completions", [("call_outer", '{"task": "Talk."}')]))
 AGENTS = (
-    *((f"Over{client}", client, (ASKS,)) for client in CLIENTS),
+    *((f"Over{client}", client, (CALLING_STREAM,)) for client in CLIENTS),
     *((f"Team{client}", client, ()) for client in CLIENTS),
-    ("Twice", "Completions", (ASKS, ASKS)),
-    ("Nested", "Completions", (whole(("call_outer", '{"task": "Talk."}')),)),
+    ("Twice", "Completions", (CALLING_STREAM, CALLING_STREAM)),
+    ("Nested", "Completions", (chat_completion(("call_outer", '{"task": "Talk."}')),)),
 )
 """An agent, the client of the agent within it whose model misbehaves, and what is answered before that."""
 
@@ -49,32 +55,12 @@ EACH = ("words", "arguments")
 All of them, for each client, are in `test_scenarios_bounded_model`.
 """
 
-CALL = ("call_1", '{"words": 1}')
-LONG = json.dumps({"words": 1, "more": "x" * 30_000})
-BOMB = gzip.compress(b"\n\n" * 10_000_000)
-MISBEHAVIOURS: dict[str, tuple[Callable[[str], bytes | Send], str]] = {
-    "words": (lambda client: endless(client, words(client, "more " * 100) * 20), "MAX_ANSWER_BYTES"),
-    "silence": (lambda client: endless(client, silence(client) * 500), "MAX_ANSWER_BYTES"),
-    "a line": (
-        lambda client: pieces(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))),
-        "MAX_LINE_BYTES",
-    ),
-    "a bomb": (lambda _: stream(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
-    "calls at once": (
-        lambda client: stream(calling(client, [(f"call_{number}", CALL[1]) for number in range(100)])),
-        "MAX_CALLS_AT_ONCE",
-    ),
-    "arguments": (lambda client: stream(calling(client, [("call_1", LONG)])), "MAX_ARGUMENT_BYTES"),
-    "a loop": (lambda client: stream(calling(client, [CALL])), "MAX_MODEL_CALLS"),
-}
-
-
-WHOLE_ANSWERS = {
-    "spaces": (answer(b" " * 1_000_000), "MAX_ANSWER_BYTES"),
-    "a bomb": (answer(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
-    "calls at once": (whole(*((f"call_{number}", CALL[1]) for number in range(100))), "MAX_CALLS_AT_ONCE"),
-    "arguments": (whole(("call_1", LONG)), "MAX_ARGUMENT_BYTES"),
-    "a loop": (whole(CALL), "MAX_MODEL_CALLS"),
+RESPONSES_WITHOUT_STREAM = {
+    "spaces": (http_response(b" " * 1_000_000), "MAX_ANSWER_BYTES"),
+    "a bomb": (http_response(BOMB, content_encoding="gzip"), "MAX_ANSWER_BYTES"),
+    "calls at once": (chat_completion(*((f"call_{number}", CALL[1]) for number in range(100))), "MAX_CALLS_AT_ONCE"),
+    "arguments": (chat_completion(("call_1", LONG_ARGUMENTS)), "MAX_ARGUMENT_BYTES"),
+    "a loop": (chat_completion(CALL), "MAX_MODEL_CALLS"),
 }
 """Of an agent that is not asked for a stream: who leads a group chat."""
 
@@ -111,7 +97,7 @@ def model(_model: HostileModel, effects: Path) -> HostileModel:
     [(*row, kind) for row in AGENTS for kind in (MISBEHAVIOURS if row[1] == "Completions" else EACH)],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_bound_that_is_passed_within_an_agent_ends_the_turn(  # noqa: PLR0917 - fixtures and a table
+def test_a_limit_exceeded_within_an_agent_fails_the_turn(  # noqa: PLR0917 - fixtures and a table
     host: AgentHost,
     model: HostileModel,
     effects: Path,
@@ -122,39 +108,39 @@ def test_a_bound_that_is_passed_within_an_agent_ends_the_turn(  # noqa: PLR0917 
 ):
     """The problem names the setting, the model is asked no more, and the conversation is as it was."""
     make, setting = MISBEHAVIOURS[misbehaviour]
-    check_ends(host, model, effects, agent, before, make(client), setting)
+    check_turn_fails(host, model, effects, agent, before, make(client), setting)
 
 
-@pytest.mark.parametrize("misbehaviour", WHOLE_ANSWERS)
-def test_a_bound_that_a_whole_answer_passes_ends_the_turn(
+@pytest.mark.parametrize("misbehaviour", RESPONSES_WITHOUT_STREAM)
+def test_a_limit_exceeded_by_a_response_without_stream_fails_the_turn(
     host: AgentHost, model: HostileModel, effects: Path, misbehaviour: str
 ):
     """Answers that do not stream are bounded in the same way."""
-    check_ends(host, model, effects, "Chat", (), *WHOLE_ANSWERS[misbehaviour])
+    check_turn_fails(host, model, effects, "Chat", (), *RESPONSES_WITHOUT_STREAM[misbehaviour])
 
 
 @pytest.mark.parametrize(
     ("agent", "before", "misbehaviour"),
     [
-        *(("Summing", (), kind) for kind in (*WHOLE_ANSWERS, "words", "a line")),
-        *(("OverSumming", (ASKS,), kind) for kind in ("words", "a loop")),
+        *(("Summing", (), kind) for kind in (*RESPONSES_WITHOUT_STREAM, "words", "a line")),
+        *(("OverSumming", (CALLING_STREAM,), kind) for kind in ("words", "a loop")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_model_of_a_strategy_is_bounded(
+def test_the_model_of_a_compaction_strategy_is_limited(
     host: AgentHost, model: HostileModel, agent: str, before: tuple[bytes, ...], misbehaviour: str
 ):
     """What a compaction strategy asks of a model ends the turn as well; a strategy that asks for ever does."""
-    if misbehaviour in WHOLE_ANSWERS:
-        sent, setting = WHOLE_ANSWERS[misbehaviour]
+    if misbehaviour in RESPONSES_WITHOUT_STREAM:
+        misbehaving_response, setting = RESPONSES_WITHOUT_STREAM[misbehaviour]
     else:
         make, setting = MISBEHAVIOURS[misbehaviour]
-        sent, agent = make("Completions"), f"{agent}Stream"
-    model.play(*before, fallback=sent)
-    reply = host.run(agent, {"message": "Good morning"})
-    assert reply.status_code == 502, reply.text
-    assert setting in reply.json()["detail"]
-    assert host.session(agent, reply.headers["x-ms-session-id"])["messages"] == []
+        misbehaving_response, agent = make("Completions"), f"{agent}Stream"
+    model.play(*before, fallback=misbehaving_response)
+    response = host.run(agent, {"message": "Good morning"})
+    assert response.status_code == 502, response.text
+    assert setting in response.json()["detail"]
+    assert host.session(agent, response.headers["x-ms-session-id"])["messages"] == []
     # the agent's own call, before which the strategy asks, counts as soon as the strategy is applied
     loops = BOUNDS["MODEL_CALLS"] - (0 if before else 1)
     assert len(model.received) == (loops if setting == "MAX_MODEL_CALLS" else len(before) + 1)
@@ -164,66 +150,68 @@ def test_the_model_of_a_strategy_is_bounded(
     ("workflow", "misbehaviour"),
     [*(("nodes", kind) for kind in ("words", "a loop")), *(("holders", kind) for kind in (*EACH, "a bomb", "a loop"))],
 )
-def test_agents_of_hosted_workflows_are_bounded(
+def test_agents_of_hosted_workflows_are_limited(
     host: AgentHost, model: HostileModel, effects: Path, workflow: str, misbehaviour: str
 ):
     """An agent that is a node is a turn; one that an executor holds has the bounds of one, and its activity fails."""
     make, setting = MISBEHAVIOURS[misbehaviour]
     model.play(fallback=make("Completions"))
-    reply = host.post(
+    response = host.post(
         f"/workflow/{workflow}/run", b'"Good morning"', content_type="application/json", x_ms_wait_for_response="true"
     )
-    assert setting in reply.text, reply.text
+    assert setting in response.text, response.text
     loops = setting == "MAX_MODEL_CALLS"
     assert len(model.received) == (BOUNDS["MODEL_CALLS"] if loops else 1)
     assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] if loops else 0)
 
 
-def check_ends(  # noqa: PLR0917 - one turn
+def check_turn_fails(  # noqa: PLR0917 - one turn
     host: AgentHost,
     model: HostileModel,
     effects: Path,
     agent: str,
     before: tuple[bytes, ...],
-    sent: bytes | Send,
+    misbehaving_response: bytes | Send,
     setting: str,
 ) -> None:
     """Run a turn that fails by a bound."""
-    model.play(*before, fallback=sent)
-    reply = host.run(agent, {"message": "Good morning"})
-    assert reply.status_code == 502, reply.text
-    assert setting in reply.json()["detail"]
-    assert host.session(agent, reply.headers["x-ms-session-id"])["messages"] == []
+    model.play(*before, fallback=misbehaving_response)
+    response = host.run(agent, {"message": "Good morning"})
+    assert response.status_code == 502, response.text
+    assert setting in response.json()["detail"]
+    assert host.session(agent, response.headers["x-ms-session-id"])["messages"] == []
     loops = setting == "MAX_MODEL_CALLS"
-    asked = [request for request in model.received if request.body]  # a run that is cancelled is read, too
-    assert len(asked) == (BOUNDS["MODEL_CALLS"] if loops else len(before) + 1)
+    model_requests = [request for request in model.received if request.body]  # a run that is cancelled is read, too
+    assert len(model_requests) == (BOUNDS["MODEL_CALLS"] if loops else len(before) + 1)
     assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] - len(before) if loops else 0)
 
 
-def test_an_agent_within_an_agent_is_asked_again_by_its_sdk(host: AgentHost, model: HostileModel):
+def test_calls_of_a_nested_agent_are_retried_by_its_sdk(host: AgentHost, model: HostileModel):
     """What is no bound is as without this host: the SDK makes a refused request again."""
-    spoken = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
-    busy = answer(b'{"error": {"message": "busy"}}', status=503, retry_after_ms="1")
-    model.play(ASKS, busy, fallback=spoken)
+    text_stream = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
+    busy = http_response(b'{"error": {"message": "busy"}}', status=503, retry_after_ms="1")
+    model.play(CALLING_STREAM, busy, fallback=text_stream)
     assert host.run("OverCompletions", {"message": "Good morning"}).status_code == 200
     assert len(model.received) == 4
 
 
 @pytest.mark.parametrize(
-    ("agent", "before", "whole_answer"),
+    ("agent", "before", "complete_stream"),
     [
-        ("OverResponses", ASKS, WHOLE["openai-responses"]),
-        ("OverClaude", ASKS, WHOLE["anthropic"]),
-        ("OverGemini", ASKS, WHOLE["gemini"]),
-        ("OverAgents", ASKS, WHOLE["agents"]),
+        ("OverResponses", CALLING_STREAM, COMPLETE_STREAMS["openai-responses"]),
+        ("OverClaude", CALLING_STREAM, COMPLETE_STREAMS["anthropic"]),
+        ("OverGemini", CALLING_STREAM, COMPLETE_STREAMS["gemini"]),
+        ("OverAgents", CALLING_STREAM, COMPLETE_STREAMS["agents"]),
     ],
 )
-def test_a_complete_answer_within_an_agent_counts_however_its_connection_ends(
-    host: AgentHost, model: HostileModel, agent: str, before: bytes, whole_answer: bytes
+def test_a_complete_response_within_an_agent_is_accepted_regardless_of_how_its_connection_closes(
+    host: AgentHost, model: HostileModel, agent: str, before: bytes, complete_stream: bytes
 ):
     """The answer is the tool's result, and no model is asked twice."""
-    for end in ("longer length", "no last chunk", "reset"):
-        model.play(before, BAD_ENDS[end](whole_answer), fallback=stream(WHOLE["completions"]))
-        reply = host.run(agent, {"message": "Go"})
-        assert (reply.status_code, len(model.received)) == (200, 3), (end, reply.text)
+    for close_name in ("longer length", "no last chunk", "reset"):
+        model.play(
+            before, CONNECTION_CLOSES[close_name](complete_stream), fallback=stream(COMPLETE_STREAMS["completions"])
+        )
+        response = host.run(agent, {"message": "Go"})
+        assert (response.status_code, len(model.received)) == (200, 3), (close_name, response.text)
         assert json.loads(model.received[-1].body)["messages"][-1]["content"] == "Hi"

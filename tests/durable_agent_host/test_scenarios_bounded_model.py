@@ -1,28 +1,28 @@
 """What a model that misbehaves may cost: each bound by each client, and its setting in the problem."""
 
 import contextlib
-import gzip
 import json
 from collections.abc import Callable, Iterator
-from itertools import chain
 from pathlib import Path
 
 import pytest
 import requests
 
-from tests.durable_agent_host.bounded_lab import BOUNDS, bounded_host, bounded_model, endless
-from tests.durable_agent_host.hostile_answers import beginning, calling, for_ever, silence, words
+from tests.durable_agent_host.bounded_lab import BOUNDS, CLIENTS, MISBEHAVIOURS, bounded_host, bounded_model, endless
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     chat_chunk,
     events,
-    pieces,
+    parts_stream,
     stream,
 )
+from tests.durable_agent_host.hostile_streams import for_ever, silence, tool_call_stream
 from tests.kit import AgentHost
 from tests.processes import wait_until
 
-CLIENTS = ("Responses", "Completions", "Claude", "Gemini", "Agents")
+CASES = MISBEHAVIOURS | {
+    "an event": (lambda client: endless(client, b"data: 1\n" * 2000), "event of more than 1000 lines"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,132 +52,87 @@ def model(_model: HostileModel, effects: Path) -> HostileModel:
     return _model
 
 
-def failed(host: AgentHost, agent: str) -> str:
+def run_failing_turn(host: AgentHost, agent: str) -> str:
     """Run a turn that fails and leaves no trace in its conversation; gives the problem's sentence."""
-    reply = host.run(agent, {"message": "Good morning"})
-    assert reply.status_code == 502, reply.text
-    assert host.session(agent, reply.headers["x-ms-session-id"])["messages"] == []
-    return reply.json()["detail"]
+    response = host.run(agent, {"message": "Good morning"})
+    assert response.status_code == 502, response.text
+    assert host.session(agent, response.headers["x-ms-session-id"])["messages"] == []
+    return response.json()["detail"]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("part", ["words", "silence"])
-def test_a_stream_without_an_end_costs_the_bytes_of_an_answer(
-    host: AgentHost, model: HostileModel, client: str, part: str
+@pytest.mark.parametrize("misbehaviour", CASES)
+def test_a_misbehaving_model_fails_the_turn(
+    host: AgentHost, model: HostileModel, effects: Path, client: str, misbehaviour: str
 ):
-    """Whether the stream says something or only gives signs of life, it is read up to the bound, and once."""
-    model.play(
-        fallback=endless(client, words(client, "more " * 100) * 20 if part == "words" else silence(client) * 500)
-    )
-    assert "MAX_ANSWER_BYTES" in failed(host, client)
-    assert len(model.received) == 1
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_line_without_an_end_costs_the_bytes_of_a_line(host: AgentHost, model: HostileModel, client: str):
-    """A line is held together up to its bound."""
-    model.play(fallback=pieces(chain([beginning(client), b"data: "], for_ever(b"y" * 20_000, 0.01))))
-    assert "MAX_LINE_BYTES" in failed(host, client)
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_an_event_without_an_end_costs_some_lines(host: AgentHost, model: HostileModel, client: str):
-    """An event of ever more short lines, which SDKs copy once for each of them, is given up early."""
-    model.play(fallback=endless(client, b"data: 1\n" * 2000))
-    assert "event of more than 1000 lines" in failed(host, client)
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_what_is_packed_counts_unpacked(host: AgentHost, model: HostileModel, client: str):
-    """Kilobytes of gzip that hold megabytes are given up after the bytes of an answer."""
-    bomb = gzip.compress(b"\n\n" * 10_000_000)
-    model.play(fallback=stream(bomb, content_encoding="gzip"))
-    assert "MAX_ANSWER_BYTES" in failed(host, client)
+    """The problem names the limit; the model is not called again, and no tool runs beyond the limit."""
+    make, limit = CASES[misbehaviour]
+    model.play(fallback=make(client))
+    assert limit in run_failing_turn(host, client)
+    is_loop = misbehaviour == "a loop"
+    assert effects.read_text().split() == ["said"] * (BOUNDS["MODEL_CALLS"] if is_loop else 0)
+    model_requests = [request for request in model.received if request.body]  # reading a cancelled run has no body
+    assert len(model_requests) == (BOUNDS["MODEL_CALLS"] if is_loop else 1)
 
 
 def check_readers(host: AgentHost, turn: str) -> None:
-    """Follow a turn that runs with as many clients as may, and with one more, which is told when to come back."""
+    """Follow a running turn with the maximum of clients; one more gets a 429 with a retry delay."""
     with contextlib.ExitStack() as stack:
-        url, number = f"{host.url}/api{turn}/events", BOUNDS["STREAM_READERS"]
-        readers = [stack.enter_context(requests.get(url, stream=True, timeout=60)) for _ in range(number)]
-        followed = [reader.iter_lines() for reader in readers]  # a reader whose lines nobody holds is closed
-        assert all(next(lines) for lines in followed)
-        refused = host.get(f"{turn}/events")
-        assert (refused.status_code, refused.headers.get("Retry-After")) == (429, "5"), refused.text
+        url, reader_count = f"{host.url}/api{turn}/events", BOUNDS["STREAM_READERS"]
+        readers = [stack.enter_context(requests.get(url, stream=True, timeout=60)) for _ in range(reader_count)]
+        line_iterators = [reader.iter_lines() for reader in readers]  # a reader whose lines nobody holds is closed
+        assert all(next(lines) for lines in line_iterators)
+        rejection = host.get(f"{turn}/events")
+        assert (rejection.status_code, rejection.headers.get("Retry-After")) == (429, "5"), rejection.text
 
     wait_until(lambda: requests.get(f"{host.url}/api{turn}/events", stream=True, timeout=60).status_code == 200)
 
 
 def drip(write: Callable[[bytes], None]) -> None:
     """Give a sign of life now and then."""
-    pieces(for_ever(b"\n\n", 0.05))(write)
+    parts_stream(for_ever(b"\n\n", 0.05))(write)
 
 
-def begin(host: AgentHost, client: str) -> str:
+def start_turn(host: AgentHost, client: str) -> str:
     """Begin a turn without waiting for it; gives its path."""
-    asked = {"message": "Good morning", "session_id": "drip", "wait_for_response": False}
-    return f"/agents/{client}/sessions/drip/turns/{host.run(client, asked).headers['x-ms-turn-id']}"
+    body = {"message": "Good morning", "session_id": "drip", "wait_for_response": False}
+    return f"/agents/{client}/sessions/drip/turns/{host.run(client, body).headers['x-ms-turn-id']}"
 
 
-def test_readers_of_a_turn_are_bounded(host: AgentHost, model: HostileModel):
-    """Who is one too many is told when to come back, and is let in when another has gone."""
+def test_stream_readers_of_a_turn_are_limited(host: AgentHost, model: HostileModel):
+    """One client too many gets a retry delay, and is accepted when another has left."""
     model.play(fallback=drip)
-    turn = begin(host, "Claude")
+    turn = start_turn(host, "Claude")
     check_readers(host, turn)
     assert requests.post(f"{host.url}/api{turn}/cancel", timeout=60).ok
 
 
-def test_a_stream_that_drips_ends_with_the_time_of_an_answer(model: HostileModel, effects: Path, tmp_path: Path):
+def test_a_slow_stream_fails_at_the_response_timeout(model: HostileModel, effects: Path, tmp_path: Path):
     """A sign of life now and then does not keep an answer open."""
     model.play(fallback=drip)
     with bounded_host(tmp_path, model, effects, DURABLE_AGENT_HOST_ANSWER_SECONDS="2") as host:
-        for client, turn in {client: begin(host, client) for client in CLIENTS}.items():
-            ended = host.end_of_turn(f"{host.url}/api{turn}")
-            assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in ended["error"]["message"], client
+        for client, turn in {client: start_turn(host, client) for client in CLIENTS}.items():
+            failed_turn = host.end_of_turn(f"{host.url}/api{turn}")
+            assert "DURABLE_AGENT_HOST_ANSWER_SECONDS" in failed_turn["error"]["message"], client
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_hundreds_of_calls_at_once_run_no_tool(host: AgentHost, model: HostileModel, effects: Path, client: str):
-    """An answer with more calls than the bound fails its turn before the first of them runs."""
-    model.play(fallback=stream(calling(client, [(f"call_{number}", '{"words": 1}') for number in range(200)])))
-    assert "asked for 200 tool calls" in failed(host, client)
-    assert effects.read_text() == ""
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_gigantic_arguments_run_no_tool(host: AgentHost, model: HostileModel, effects: Path, client: str):
-    """A call whose arguments are longer than the bound fails its turn before it runs."""
-    arguments = json.dumps({"words": 1, "more": "x" * 30_000})
-    model.play(fallback=stream(calling(client, [("call_1", arguments)])))
-    assert "MAX_ARGUMENT_BYTES" in failed(host, client)
-    assert effects.read_text() == ""
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_loop_of_calls_ends_with_the_calls_of_a_turn(
-    host: AgentHost, model: HostileModel, effects: Path, client: str
-):
-    """A model that asks for its tool again and again gets the bound's number of calls."""
-    model.play(fallback=stream(calling(client, [("call_1", '{"words": 1}')])))
-    assert "MAX_MODEL_CALLS" in failed(host, client)
-    assert len(effects.read_text().split()) == BOUNDS["MODEL_CALLS"]
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_all_answers_of_a_turn_count(host: AgentHost, model: HostileModel, effects: Path, client: str):
+def test_all_responses_of_a_turn_count(host: AgentHost, model: HostileModel, effects: Path, client: str):
     """Answers that are each within the bound pass that of the turn together."""
-    sent = silence(client) * (200_000 // len(silence(client))) + calling(client, [("call_1", '{"words": 1}')])
-    model.play(fallback=stream(sent))
-    assert "MAX_TURN_BYTES" in failed(host, client)
+    stream_body = silence(client) * (200_000 // len(silence(client))) + tool_call_stream(
+        client, [("call_1", '{"words": 1}')]
+    )
+    model.play(fallback=stream(stream_body))
+    assert "MAX_TURN_BYTES" in run_failing_turn(host, client)
     assert effects.read_text().split() == ["said"] * 2
 
 
-def test_a_gigantic_result_is_not_for_the_model(host: AgentHost, model: HostileModel, effects: Path):
-    """The tool has run once; the model is told that its result was too large, and goes on."""
-    spoken = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
-    model.play(stream(calling("Completions", [("call_1", '{"words": 100000}')])), fallback=spoken)
-    reply = host.run("Completions", {"message": "Say a lot", "session_id": "large-result"})
-    assert reply.json()["response"] == "I see.", reply.text
-    told = json.loads(model.received[-1].body)["messages"][-1]
-    assert "larger than 20000 bytes" in told["content"]
+def test_a_gigantic_result_is_not_sent_to_the_model(host: AgentHost, model: HostileModel, effects: Path):
+    """The tool has run once; the model gets an error about the size of its result, and continues."""
+    text_stream = stream(events(chat_chunk("I see."), chat_chunk(finish="stop"), "[DONE]"))
+    model.play(stream(tool_call_stream("Completions", [("call_1", '{"words": 100000}')])), fallback=text_stream)
+    response = host.run("Completions", {"message": "Say a lot", "session_id": "large-result"})
+    assert response.json()["response"] == "I see.", response.text
+    tool_message = json.loads(model.received[-1].body)["messages"][-1]
+    assert "larger than 20000 bytes" in tool_message["content"]
     assert effects.read_text().split() == ["said"]

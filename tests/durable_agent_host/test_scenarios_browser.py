@@ -1,4 +1,4 @@
-"""The example's page in a real browser: text grows, and goes on after the host was killed."""
+"""The example's page in a real browser: text grows, and continues after the host was killed."""
 
 from pathlib import Path
 
@@ -24,9 +24,9 @@ async def test_a_page_shows_text_as_it_grows_and_comes_back(model: PracticeModel
         async with opened(f"{host.url}/api/chat", tmp_path / "browser") as page:
             await page.until("state", lambda text: text == "ready")
             await page.evaluate("document.forms[0].message.value = 'How is it?'; document.forms[0].requestSubmit()")
-            seen = await page.until("answer", lambda text: len(text) > 40)
-            assert len(seen) > 3
-            assert all(ANSWER.startswith(text) for text in seen)
+            texts = await page.until("answer", lambda text: len(text) > 40)
+            assert len(texts) > 3
+            assert all(ANSWER.startswith(text) for text in texts)
             host.kill()
             await page.until("state", lambda text: "coming back" in text)
             host = start(int(host.url.rpartition(":")[2]))

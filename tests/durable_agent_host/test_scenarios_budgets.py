@@ -1,4 +1,4 @@
-"""Budgets: turns and sessions spend at most so much, are told so with the figures, or a person is asked."""
+"""Budgets limit turns and sessions; at the limit a turn fails with the figures, or a person is asked."""
 
 import json
 import time
@@ -11,16 +11,16 @@ import pytest
 import requests
 
 from durable_agent_host.cli.main import main
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, waiting_turn, yes
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, deny, read_ended_turn, waiting_turn
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_idempotency import purge
-from tests.durable_agent_host.test_scenarios_journal import Doomed
+from tests.durable_agent_host.test_scenarios_journal import CrashingHost
 from tests.durable_agent_host.test_scenarios_turns import SLOW
 from tests.kit import AgentHost, Lives, PracticeModel, hosted
 from tests.processes import wait_until
 
 BUDGETS = Path(__file__).parent / "apps" / "budgets"
-NEVER_ENDS = {"calls": [{"name": "buy", "arguments": {"what": "more"}}]}
+BUY_AGAIN = {"calls": [{"name": "buy", "arguments": {"what": "more"}}]}
 USAGE = {"input_tokens": 300, "output_tokens": 100, "total_tokens": 400, "input_tokens_details": {"cached_tokens": 100}}
 COST_OF_USAGE = (200 * 10 + 100 * 1 + 100 * 100) / 1_000_000
 
@@ -46,52 +46,52 @@ def budgets(_budgets: AgentHost, model: PracticeModel, _ledger: Path) -> AgentHo
 
 
 @pytest.fixture
-def bought(_ledger: Path):
+def purchases(_ledger: Path):
     """Give what the tool has bought."""
     return lambda: _ledger.read_text().splitlines()
 
 
-def told(answer: requests.Response) -> str:
-    """Give what the caller of a turn that has crossed a budget is told."""
-    assert answer.status_code == 402, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    return answer.json()["detail"]
+def budget_error(response: requests.Response) -> str:
+    """Return the problem detail of a turn that has exceeded a budget."""
+    assert response.status_code == 402, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    return response.json()["detail"]
 
 
-def spent(host: AgentHost, agent: str, session: str):
+def read_usage(host: AgentHost, agent: str, session: str):
     """Give what the session says that it has spent."""
     return host.session(agent, session)["spent"]
 
 
-def test_a_loop_of_model_calls_ends_at_the_budget(budgets: AgentHost, model: PracticeModel, bought):
+def test_a_loop_of_model_calls_stops_at_the_budget(budgets: AgentHost, model: PracticeModel, purchases):
     """The third call is the last; the turn fails with the figure, and the conversation is as it was."""
-    model.plan(NEVER_ENDS, times=None)
+    model.plan(BUY_AGAIN, times=None)
     session = uuid4().hex
-    detail = told(budgets.run("Calls", {"message": "go", "session_id": session}))
+    detail = budget_error(budgets.run("Calls", {"message": "go", "session_id": session}))
     assert "budget of 3 model calls" in detail
     assert "3 used" in detail
     assert len(model.requests()) == 3
-    assert bought() == ["more"] * 3
-    shown = budgets.session("Calls", session)
-    assert shown["messages"] == []
-    assert shown["turns"][0]["error"]["type"] == "BudgetExceededError"
-    assert (shown["spent"]["model_calls"], shown["spent"]["tool_calls"]) == (3, 3)
+    assert purchases() == ["more"] * 3
+    view = budgets.session("Calls", session)
+    assert view["messages"] == []
+    assert view["turns"][0]["error"]["type"] == "BudgetExceededError"
+    assert (view["spent"]["model_calls"], view["spent"]["tool_calls"]) == (3, 3)
     model.forget()
     model.plan({"text": "Fine."})
     assert budgets.run("Calls", {"message": "again", "session_id": session}).status_code == 200
-    assert spent(budgets, "Calls", session)["model_calls"] == 4
+    assert read_usage(budgets, "Calls", session)["model_calls"] == 4
 
 
-def test_tools_beyond_the_budget_do_not_run(budgets: AgentHost, model: PracticeModel, bought):
+def test_tools_beyond_the_budget_do_not_run(budgets: AgentHost, model: PracticeModel, purchases):
     """Of five calls at once two run to their end; the turn fails before another model call."""
     model.plan({"calls": [{"name": "buy", "arguments": {"what": str(n), "seconds": 0.1}} for n in range(5)]})
-    answer = budgets.run("Tools", {"message": "go", "session_id": (session := uuid4().hex)})
-    assert "budget of 2 tool calls" in told(answer)
-    assert sorted(bought()) == ["0", "1"]
+    response = budgets.run("Tools", {"message": "go", "session_id": (session := uuid4().hex)})
+    assert "budget of 2 tool calls" in budget_error(response)
+    assert sorted(purchases()) == ["0", "1"]
     assert len(model.requests()) == 1
     turn = budgets.session("Tools", session)["turns"][0]
     assert turn["status"] == "failed"
-    assert spent(budgets, "Tools", session)["tool_calls"] == 2
+    assert read_usage(budgets, "Tools", session)["tool_calls"] == 2
 
 
 def test_a_session_pays_for_all_its_turns(budgets: AgentHost, model: PracticeModel):
@@ -99,87 +99,87 @@ def test_a_session_pays_for_all_its_turns(budgets: AgentHost, model: PracticeMod
     session = uuid4().hex
     model.plan(*[{"text": "Done.", "usage": USAGE}] * 3)
     assert budgets.run("Cost", {"message": "one", "session_id": session}).status_code == 200
-    assert spent(budgets, "Cost", session)["cost"] == pytest.approx(COST_OF_USAGE)
+    assert read_usage(budgets, "Cost", session)["cost"] == pytest.approx(COST_OF_USAGE)
     model.plan({"text": "Dear.", "usage": USAGE | {"output_tokens": 200, "total_tokens": 500}})
     assert budgets.run("Cost", {"message": "two", "session_id": session}).status_code == 200
     calls = len(model.requests())
-    before = spent(budgets, "Cost", session)
-    answer = budgets.run("Cost", {"message": "x" * 100_000, "session_id": session})
-    assert "session's budget of 0.02 in cost" in told(answer)
+    before = read_usage(budgets, "Cost", session)
+    response = budgets.run("Cost", {"message": "x" * 100_000, "session_id": session})
+    assert "session's budget of 0.02 in cost" in budget_error(response)
     assert len(model.requests()) == calls
-    after = spent(budgets, "Cost", session)
+    after = read_usage(budgets, "Cost", session)
     assert {**after, "seconds": 0} == {**before, "seconds": 0}
     fork = budgets.post(f"/agents/Cost/sessions/{session}/fork", b"{}")
     assert fork.ok, fork.text
-    assert spent(budgets, "Cost", fork.json()["session_id"]) == after
+    assert read_usage(budgets, "Cost", fork.json()["session_id"]) == after
 
 
-def test_time_ends_a_turn_in_the_middle_of_a_tool(budgets: AgentHost, model: PracticeModel, bought):
+def test_the_time_budget_stops_a_running_tool(budgets: AgentHost, model: PracticeModel, purchases):
     """An agent that works longer than its budget is stopped where it is."""
     model.plan({"calls": [{"name": "buy", "arguments": {"what": "sleep", "seconds": 60}}]})
-    detail = told(budgets.run("Time", {"message": "go", "session_id": (session := uuid4().hex)}))
+    detail = budget_error(budgets.run("Time", {"message": "go", "session_id": (session := uuid4().hex)}))
     assert "budget of 1.5 seconds" in detail
-    assert bought() == ["sleep"]
-    assert 1.5 <= spent(budgets, "Time", session)["seconds"] < 30
+    assert purchases() == ["sleep"]
+    assert 1.5 <= read_usage(budgets, "Time", session)["seconds"] < 30
 
 
-def test_seconds_count_over_kills_and_waits(tmp_path: Path, model: PracticeModel):
+def test_seconds_count_across_kills_and_approvals(tmp_path: Path, model: PracticeModel):
     """A call that was cut off has taken its time, and so have the calls before a person was asked."""
-    slow = NEVER_ENDS | {"delay_milliseconds": 300}
-    model.plan(NEVER_ENDS, slow, {"text": "Done.", "delay_milliseconds": 500}, by_round=True)
+    slow = BUY_AGAIN | {"delay_milliseconds": 300}
+    model.plan(BUY_AGAIN, slow, {"text": "Done.", "delay_milliseconds": 500}, by_round=True)
     lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
     try:
         turn = waiting_turn(lives.host, agent="AskCalls", session_id="s")
         (call,) = turn["pending_approvals"]
         host = lives.crash()
-        there = turn | {"turn_url": f"{host.url}/api{turn['turn_url'].partition('/api')[2]}"}
-        assert approve(there, yes(call)).status_code == 200
+        moved_turn = turn | {"turn_url": f"{host.url}/api{turn['turn_url'].partition('/api')[2]}"}
+        assert approve(moved_turn, allow(call)).status_code == 200
         wait_until(lambda: len(model.requests()) == 3)
         time.sleep(4)
         host = lives.crash()
-        there = turn | {"turn_url": f"{host.url}/api{turn['turn_url'].partition('/api')[2]}"}
-        ended = wait_until(lambda: ended_turn(there))
-        assert ended["status"] == "completed"
+        moved_turn = turn | {"turn_url": f"{host.url}/api{turn['turn_url'].partition('/api')[2]}"}
+        completed_turn = wait_until(lambda: read_ended_turn(moved_turn))
+        assert completed_turn["status"] == "completed"
         first, cut_off, last = 2.4, 3.0 - 0.5, 4.0
-        assert ended["spent"]["seconds"] > first + cut_off + last
+        assert completed_turn["spent"]["seconds"] > first + cut_off + last
     finally:
         lives.host.stop()
 
 
-def test_a_person_allows_as_much_again(budgets: AgentHost, model: PracticeModel, bought):
-    """The turn waits with the figures, goes on after a yes from where it was, and asks again after as much again."""
-    model.plan(*[NEVER_ENDS] * 4, {"text": "Done."})
+def test_a_person_extends_the_budget(budgets: AgentHost, model: PracticeModel, purchases):
+    """The turn waits with the figures, continues after an approval, and asks again after the same amount."""
+    model.plan(*[BUY_AGAIN] * 4, {"text": "Done."})
     turn = waiting_turn(budgets, agent="AskCalls")
     (call,) = turn["pending_approvals"]
     assert call["name"] == "budget"
     figures = {"budget": "turn", "of": "model_calls", "limit": 2, "used": 2, "needed": 1}
     assert call["arguments"] == figures
     assert len(model.requests()) == 2
-    assert approve(turn, yes(call)).status_code == 200
-    (second,) = wait_until(lambda: pending_other_than(turn, call))
+    assert approve(turn, allow(call)).status_code == 200
+    (second,) = wait_until(lambda: read_other_pending_calls(turn, call))
     assert second["arguments"] == figures | {"used": 4}
     assert len(model.requests()) == 4
-    assert approve(turn, yes(second)).status_code == 200
-    assert wait_until(lambda: ended_turn(turn))["response"] == "Done."
-    assert (len(model.requests()), bought()) == (5, ["more"] * 4)
+    assert approve(turn, allow(second)).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Done."
+    assert (len(model.requests()), purchases()) == (5, ["more"] * 4)
 
 
-def test_prices_alone_count_the_cost(budgets: AgentHost, model: PracticeModel):
-    """Without a limit a turn says what it cost; an answer that was refused by the service costs nothing."""
+def test_prices_without_a_limit_count_the_cost(budgets: AgentHost, model: PracticeModel):
+    """Without a limit a turn reports its cost; a rejected model call costs nothing."""
     model.plan({"error": {"status": 400, "message": "no"}}, {"text": "Done.", "usage": USAGE})
     session = uuid4().hex
     assert budgets.run("Free", {"message": "one", "session_id": session}).status_code == 502
-    assert spent(budgets, "Free", session)["model_calls"] == 0
-    answer = budgets.run("Free", {"message": "two", "session_id": session})
-    shown = budgets.turn(answer)
-    assert shown["spent"]["cost"] == pytest.approx(COST_OF_USAGE)
-    assert (shown["spent"]["tokens"], shown["spent"]["model_calls"]) == (400, 1)
+    assert read_usage(budgets, "Free", session)["model_calls"] == 0
+    response = budgets.run("Free", {"message": "two", "session_id": session})
+    turn = budgets.turn(response)
+    assert turn["spent"]["cost"] == pytest.approx(COST_OF_USAGE)
+    assert (turn["spent"]["tokens"], turn["spent"]["model_calls"]) == (400, 1)
 
 
 def test_each_turn_and_each_model_call_has_its_cost(budgets: AgentHost, model: PracticeModel):
     """Turn, steps, session and list say it, and still do when the turn's orchestration was purged."""
     session, usage = uuid4().hex, {"usage": USAGE}
-    model.plan(NEVER_ENDS | usage, {"text": "Done."} | usage, {"text": "Done."} | usage)
+    model.plan(BUY_AGAIN | usage, {"text": "Done."} | usage, {"text": "Done."} | usage)
     first = budgets.turn(budgets.run("Free", {"message": "one", "session_id": session}))
     budgets.run("Free", {"message": "two", "session_id": session})
     path = f"/agents/Free/sessions/{session}"
@@ -188,17 +188,17 @@ def test_each_turn_and_each_model_call_has_its_cost(budgets: AgentHost, model: P
     assert costs == [pytest.approx(COST_OF_USAGE)] * 2
     assert steps["spent"] == first["spent"]
     assert first["spent"]["cost"] == pytest.approx(2 * COST_OF_USAGE)
-    shown = budgets.session("Free", session)
-    assert [turn["spent"]["model_calls"] for turn in shown["turns"]] == [2, 1]
-    assert shown["spent"]["cost"] == pytest.approx(sum(turn["spent"]["cost"] for turn in shown["turns"]))
-    (listed,) = budgets.get(f"/agents/Free/sessions?details=true&search={session}").json()["sessions"]
-    assert listed["spent"] == shown["spent"]
+    view = budgets.session("Free", session)
+    assert [turn["spent"]["model_calls"] for turn in view["turns"]] == [2, 1]
+    assert view["spent"]["cost"] == pytest.approx(sum(turn["spent"]["cost"] for turn in view["turns"]))
+    (list_item,) = budgets.get(f"/agents/Free/sessions?details=true&search={session}").json()["sessions"]
+    assert list_item["spent"] == view["spent"]
     purge(budgets, first["turn_id"])
     assert budgets.get(f"{path}/turns/{first['turn_id']}").json()["spent"] == first["spent"]
 
 
 def test_without_prices_nothing_has_a_cost(tmp_path: Path, practice_model: PracticeModel, model: PracticeModel, capsys):
-    """A budget counts tokens, and no route gives a cost that nobody set; the command shows the tokens."""
+    """A budget counts tokens, and no route has a cost without prices; the command displays the tokens."""
     (app := tmp_path / "app").mkdir()
     (app / "function_app.py").write_text(UNPRICED)
     (app / "host.json").write_text((BUDGETS / "host.json").read_text())
@@ -208,13 +208,13 @@ def test_without_prices_nothing_has_a_cost(tmp_path: Path, practice_model: Pract
             turn = host.turn(host.run(agent, {"message": "one", "session_id": "s"}))
             steps = host.get(f"/agents/{agent}/sessions/s/turns/{turn['turn_id']}/steps").json()
             assert [step for step in steps["steps"] if "cost" in step] == []
-            (listed,) = host.get(f"/agents/{agent}/sessions?details=true").json()["sessions"]
-            shown = host.session(agent, "s")
-            for one in (turn, steps, listed, shown, *shown["turns"]):
-                assert set(one.get("spent", {})) == (
+            (list_item,) = host.get(f"/agents/{agent}/sessions?details=true").json()["sessions"]
+            view = host.session(agent, "s")
+            for record in (turn, steps, list_item, view, *view["turns"]):
+                assert set(record.get("spent", {})) == (
                     {"tokens", "model_calls", "tool_calls", "seconds"} if agent == "Counted" else set()
                 )
-        lines = listed_by_command(host, capsys)
+        lines = list_sessions_by_command(host, capsys)
     assert [line.split()[1:] for line in lines] == [
         ["Counted", "s", "completed", "400", "tokens"],
         ["Plain", "s", "completed"],
@@ -232,33 +232,33 @@ app.add_agent(Agent(client, "Talk.", name="Counted"), budgets=Budgets(turn=Budge
 """
 
 
-def listed_by_command(host: AgentHost, capsys, *arguments: str) -> list[str]:
+def list_sessions_by_command(host: AgentHost, capsys, *arguments: str) -> list[str]:
     """Give the lines of ``sessions list``."""
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         main(["sessions", "list", "--url", host.url, *arguments])
-    assert ended.value.code == 0
+    assert exit_info.value.code == 0
     return sorted(capsys.readouterr().out.splitlines(), key=lambda line: line.split()[1:])
 
 
-def test_a_document_brings_what_was_spent(budgets: AgentHost, model: PracticeModel):
-    """An import goes on counting; one whose figures are no numbers is refused, and nothing is stored."""
+def test_an_import_restores_the_usage(budgets: AgentHost, model: PracticeModel):
+    """An import continues counting; one with invalid figures is rejected, and nothing is stored."""
     session = uuid4().hex
     model.plan({"text": "Done.", "usage": USAGE})
     assert budgets.run("Free", {"message": "one", "session_id": session}).ok
     document = budgets.get(f"/agents/Free/sessions/{session}/export").json()
-    ours = document["data"]["extensionData"]["durableAgentHost"]
-    for name, body, status in (("whole", document, 201), ("odd", set_spent(document, {"tokens": "many"}), 400)):
-        taken = budgets.post(f"/agents/Free/sessions/{session}-{name}/import", json.dumps(body).encode())
-        assert taken.status_code == status, taken.text
-    assert spent(budgets, "Free", f"{session}-whole") == ours["spent"]
+    host_data = document["data"]["extensionData"]["durableAgentHost"]
+    for name, body, status in (("whole", document, 201), ("odd", with_usage(document, {"tokens": "many"}), 400)):
+        import_response = budgets.post(f"/agents/Free/sessions/{session}-{name}/import", json.dumps(body).encode())
+        assert import_response.status_code == status, import_response.text
+    assert read_usage(budgets, "Free", f"{session}-whole") == host_data["spent"]
     assert budgets.get(f"/agents/Free/sessions/{session}-odd").status_code == 404
 
 
-LONG = {"text": "It takes long. " * 40, **SLOW}
+LONG_TEXT = {"text": "It takes long. " * 40, **SLOW}
 
 
-def cancelled(host: AgentHost, model: PracticeModel, turn, calls: int = 1) -> None:
+def cancel_during_model_call(host: AgentHost, model: PracticeModel, turn, calls: int = 1) -> None:
     """Cancel a turn in the middle of a model call."""
     wait_until(lambda: len(model.requests()) == calls)
     assert cancel(turn).status_code == 202
@@ -271,7 +271,7 @@ def file(media_type: str, data: bytes):
 
 
 @pytest.mark.parametrize(
-    ("body", "least"),
+    ("body", "min_tokens"),
     [
         ({"message": "x" * 40_000}, 10_000),
         (file("text/csv", b"lorem ipsum\n" * 80_000), 240_000),
@@ -281,31 +281,31 @@ def file(media_type: str, data: bytes):
     ],
     ids=["text", "text file", "image", "document", "format"],
 )
-def test_a_cancelled_call_counts_by_what_was_sent(budgets: AgentHost, model: PracticeModel, body, least: int):
+def test_a_cancelled_call_counts_by_its_request(budgets: AgentHost, model: PracticeModel, body, min_tokens: int):
     """Its answer has no token counts, so files, formats and tools count as estimated, like texts."""
-    model.plan(LONG, times=None)
+    model.plan(LONG_TEXT, times=None)
     session = uuid4().hex
-    answer = budgets.run("Reads", body | {"session_id": session}, headers={"x-ms-wait-for-response": "false"})
-    cancelled(budgets, model, answer.json())
-    counted = spent(budgets, "Reads", session)
-    assert counted["model_calls"] == 1
-    assert least < counted["tokens"] < least + 1000
-    if 2 * least > 300_000:
-        again = budgets.run("Reads", body | {"session_id": session})
-        assert "session's budget of 300000 tokens" in told(again)
+    response = budgets.run("Reads", body | {"session_id": session}, headers={"x-ms-wait-for-response": "false"})
+    cancel_during_model_call(budgets, model, response.json())
+    usage = read_usage(budgets, "Reads", session)
+    assert usage["model_calls"] == 1
+    assert min_tokens < usage["tokens"] < min_tokens + 1000
+    if 2 * min_tokens > 300_000:
+        second_response = budgets.run("Reads", body | {"session_id": session})
+        assert "session's budget of 300000 tokens" in budget_error(second_response)
         assert len(model.requests()) == 1
 
 
 @pytest.mark.parametrize("agent", ["Free", "Calls"])
-def test_a_cancelled_call_counts_without_a_limit_of_tokens(budgets: AgentHost, model: PracticeModel, agent: str):
+def test_a_cancelled_call_counts_without_a_token_limit(budgets: AgentHost, model: PracticeModel, agent: str):
     """With prices alone, and under a limit of something else, it counts as much as under a limit of tokens."""
-    model.plan(LONG, times=None)
+    model.plan(LONG_TEXT, times=None)
     turn = start(budgets, agent, "x" * 40_000, session := uuid4().hex)
-    cancelled(budgets, model, turn)
-    counted = spent(budgets, agent, session)
-    assert (counted["model_calls"], 10_000 < counted["tokens"] < 11_000) == (1, True), counted
-    assert counted["cost"] >= 10_000 * 10 / 1_000_000
-    assert budgets.end_of_turn(turn["turn_url"])["spent"] == counted
+    cancel_during_model_call(budgets, model, turn)
+    usage = read_usage(budgets, agent, session)
+    assert (usage["model_calls"], 10_000 < usage["tokens"] < 11_000) == (1, True), usage
+    assert usage["cost"] >= 10_000 * 10 / 1_000_000
+    assert budgets.end_of_turn(turn["turn_url"])["spent"] == usage
 
 
 @pytest.mark.parametrize(
@@ -313,26 +313,26 @@ def test_a_cancelled_call_counts_without_a_limit_of_tokens(budgets: AgentHost, m
     ["5", True, 0, -5, 1.5, 10**30, 10**400, [5]],
     ids=["text", "flag", "zero", "negative", "fraction", "large", "endless", "list"],
 )
-def test_an_option_with_a_wrong_value_is_refused(budgets: AgentHost, model: PracticeModel, value):
+def test_an_option_with_an_invalid_value_is_rejected(budgets: AgentHost, model: PracticeModel, value):
     """It is a 400 that names the option and what it takes; no model is asked, and no session begins."""
     body = {"message": "go", "session_id": (session := uuid4().hex), "options": {"max_tokens": value}}
-    answer = budgets.run("Reads", body)
-    assert answer.status_code == 400, answer.text
-    assert "'max_tokens'" in answer.json()["detail"]
-    assert "give a whole number from 1 to" in answer.json()["detail"]
+    response = budgets.run("Reads", body)
+    assert response.status_code == 400, response.text
+    assert "'max_tokens'" in response.json()["detail"]
+    assert "give a whole number from 1 to" in response.json()["detail"]
     assert budgets.get(f"/agents/Reads/sessions/{session}").status_code == 404
     assert model.requests() == []
 
 
-def set_spent(document, figures):
+def with_usage(document, figures):
     """Give a copy of a document with other figures."""
-    changed = json.loads(json.dumps(document))
-    changed["data"]["extensionData"]["durableAgentHost"]["spent"] = figures
-    return changed
+    changed_document = json.loads(json.dumps(document))
+    changed_document["data"]["extensionData"]["durableAgentHost"]["spent"] = figures
+    return changed_document
 
 
 @pytest.mark.parametrize(
-    ("point", "calls", "counted"),
+    ("point", "calls", "call_count"),
     [
         ("journal.budget.before_reserve", 3, 3),
         ("journal.budget.after_reserve:2", 2, 3),
@@ -341,110 +341,114 @@ def set_spent(document, figures):
         ("journal.tool.after_run:2", 3, 3),
     ],
 )
-def test_a_kill_gives_no_budget_back(tmp_path: Path, model: PracticeModel, point: str, calls: int, counted: int):
+def test_a_kill_refunds_no_budget(tmp_path: Path, model: PracticeModel, point: str, calls: int, call_count: int):
     """Whenever the process dies, the service gets no more calls than the budget has, and those are counted."""
-    model.plan(NEVER_ENDS, times=None)
-    doomed = Doomed(tmp_path, model, app=BUDGETS)
+    model.plan(BUY_AGAIN, times=None)
+    crashing_host = CrashingHost(tmp_path, model, app=BUDGETS)
     try:
-        turn = doomed.run("Calls", point)
+        turn = crashing_host.run("Calls", point)
         assert (turn["status"], turn["error"]["type"]) == ("failed", "BudgetExceededError"), turn
         assert len(model.requests()) == calls
-        assert turn["spent"]["model_calls"] == counted
-        assert len(doomed.traces) <= calls
+        assert turn["spent"]["model_calls"] == call_count
+        assert len(crashing_host.traces) <= calls
     finally:
-        doomed.stop()
+        crashing_host.stop()
 
 
-def allowed_again(turn):
+def poll_allowing_more(turn):
     """Read a turn when it has ended; a call that the kill cut off counts, so it may ask once more."""
     for call in requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals") or []:
-        approve(turn, yes(call))
-    return ended_turn(turn)
+        approve(turn, allow(call))
+    return read_ended_turn(turn)
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
-def test_a_person_is_asked_over_a_kill(tmp_path: Path, model: PracticeModel, is_allowed: bool):
-    """A turn that waits at its limit waits in a new process, too, and goes on from where it was, or fails."""
-    model.plan(*[NEVER_ENDS] * 3, {"text": "Done."}, by_round=True)
+def test_a_budget_approval_survives_a_kill(tmp_path: Path, model: PracticeModel, is_allowed: bool):
+    """A turn at its limit stays pending in a new process, and resumes, or fails."""
+    model.plan(*[BUY_AGAIN] * 3, {"text": "Done."}, by_round=True)
     lives = Lives(tmp_path / "data", model, app=BUDGETS, LEDGER=str(tmp_path / "ledger.txt"))
     try:
         turn = waiting_turn(lives.host, agent="AskCalls", session_id="s")
         path = turn["turn_url"].partition("/api")[2]
         host = lives.crash()
-        there = turn | {"turn_url": f"{host.url}/api{path}"}
+        moved_turn = turn | {"turn_url": f"{host.url}/api{path}"}
         (call,) = wait_until(lambda: host.get(path).json().get("pending_approvals"))
         assert call == turn["pending_approvals"][0]
-        assert approve(there, yes(call) if is_allowed else no(call, "enough")).status_code == 200
+        assert approve(moved_turn, allow(call) if is_allowed else deny(call, "enough")).status_code == 200
         host = lives.crash()
-        there |= {"turn_url": f"{host.url}/api{path}"}
-        ended = wait_until(lambda: allowed_again(there) if is_allowed else ended_turn(there))
+        moved_turn |= {"turn_url": f"{host.url}/api{path}"}
+        finished_turn = wait_until(
+            lambda: poll_allowing_more(moved_turn) if is_allowed else read_ended_turn(moved_turn)
+        )
         figures = host.session("AskCalls", "s")["spent"]
         if is_allowed:
-            assert (ended["status"], ended["response"]) == ("completed", "Done.")
+            assert (finished_turn["status"], finished_turn["response"]) == ("completed", "Done.")
             assert 3 <= figures["tool_calls"] <= 4  # the kill may have found one that had begun
         else:
-            assert ended["error"]["type"] == "BudgetExceededError"
-            assert "enough" in ended["error"]["message"]
-        made = len(model.requests())
-        assert 4 <= made <= 5 if is_allowed else made == 2
-        assert made <= figures["model_calls"] <= made + is_allowed  # or one that was about to be made
+            assert finished_turn["error"]["type"] == "BudgetExceededError"
+            assert "enough" in finished_turn["error"]["message"]
+        request_count = len(model.requests())
+        assert 4 <= request_count <= 5 if is_allowed else request_count == 2
+        assert request_count <= figures["model_calls"] <= request_count + is_allowed  # or one that was about to be made
     finally:
         lives.host.stop()
 
 
-def test_summaries_count_and_are_not_made_beyond_the_budget(budgets: AgentHost, model: PracticeModel):
+def test_compaction_calls_count_against_the_budget(budgets: AgentHost, model: PracticeModel):
     """A compaction's model call is reserved and settled as any other, and ends the turn at the limit."""
     session = uuid4().hex
     model.plan({"text": "Answer.", "usage": USAGE}, times=None)
     for message in ("one", "two"):
         assert budgets.run("Sums", {"message": message, "session_id": session}).status_code == 200
     calls = len(model.requests())
-    assert calls == spent(budgets, "Sums", session)["model_calls"] == 3, "two answers and a summary"
-    assert "session's budget" in told(budgets.run("Sums", {"message": "three", "session_id": session}))
+    assert calls == read_usage(budgets, "Sums", session)["model_calls"] == 3, "two answers and a summary"
+    assert "session's budget" in budget_error(budgets.run("Sums", {"message": "three", "session_id": session}))
     assert len(model.requests()) == calls
 
 
-def pending_other_than(turn, call):
+def read_other_pending_calls(turn, call):
     """Read which calls wait, when another one than this waits."""
     pending = requests.get(turn["turn_url"], timeout=30).json().get("pending_approvals") or []
-    return [one for one in pending if one["call_id"] != call["call_id"]]
+    return [other for other in pending if other["call_id"] != call["call_id"]]
 
 
 IN_A_TOOL = {"calls": [{"name": "buy", "arguments": {"what": "sleep", "seconds": 60}}], "usage": USAGE}
 
 
 @pytest.mark.parametrize(
-    ("agent", "steps", "expected"),
+    ("agent", "steps", "counts"),
     [
         ("Calls", [IN_A_TOOL], (400, 1, 1)),
         (
             "Calls",
-            [NEVER_ENDS | {"usage": USAGE}, {"text": "It takes long. " * 50, "delay_milliseconds": 400}],
+            [BUY_AGAIN | {"usage": USAGE}, {"text": "It takes long. " * 50, "delay_milliseconds": 400}],
             (0, 2, 1),
         ),
-        ("AskCalls", [NEVER_ENDS | {"usage": USAGE}] * 2, (800, 2, 2)),
+        ("AskCalls", [BUY_AGAIN | {"usage": USAGE}] * 2, (800, 2, 2)),
     ],
     ids=["in a tool", "in a model call", "waits for a person"],
 )
 def test_a_turn_that_an_operator_terminates_is_counted(
-    budgets: AgentHost, model: PracticeModel, bought, agent: str, *, steps, expected
+    budgets: AgentHost, model: PracticeModel, purchases, agent: str, *, steps, counts
 ):
-    """What it had spent until then counts for its session, and it spends no more; the next turn is told so."""
-    tokens, model_calls, tool_calls = expected
+    """Its usage counts for its session and does not grow; the next turn has the right total."""
+    tokens, model_calls, tool_calls = counts
     model.plan(*steps)
     body = {"message": "go", "session_id": (session := uuid4().hex)}
-    accepted = budgets.run(agent, body, headers={"x-ms-wait-for-response": "false"})
-    wait_until(lambda: len(model.requests()) == model_calls and len(bought()) == tool_calls)
+    accepted_response = budgets.run(agent, body, headers={"x-ms-wait-for-response": "false"})
+    wait_until(lambda: len(model.requests()) == model_calls and len(purchases()) == tool_calls)
     if agent == "AskCalls":
         wait_until(
-            lambda: budgets.get(accepted.json()["turn_url"].partition("/api")[2]).json().get("pending_approvals")
+            lambda: (
+                budgets.get(accepted_response.json()["turn_url"].partition("/api")[2]).json().get("pending_approvals")
+            )
         )
-    url = f"{budgets.management}/instances/{accepted.json()['turn_id']}/terminate"
+    url = f"{budgets.management}/instances/{accepted_response.json()['turn_id']}/terminate"
     assert requests.post(url, params={"reason": "enough"}, timeout=60).ok
     model.forget()
     model.plan({"text": "Fine.", "usage": USAGE})
     assert budgets.run(agent, body | {"message": "again"}).status_code == 200
-    after = spent(budgets, agent, session)
+    after = read_usage(budgets, agent, session)
     assert (after["model_calls"], after["tool_calls"]) == (model_calls + 1, tool_calls)
     assert after["tokens"] >= tokens + 400
     assert after["tokens"] == tokens + 400 or model_calls == 2

@@ -8,21 +8,21 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_crash import said
+from tests.durable_agent_host.test_scenarios_crash import role_texts
 from tests.durable_agent_host.test_scenarios_sessions import command
 from tests.durable_agent_host.test_scenarios_turns import SLOW
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
 
-LATER = {"x-ms-wait-for-response": "false"}
+ASYNC_HEADERS = {"x-ms-wait-for-response": "false"}
 
 
 def start(host: AgentHost, agent: str, message: str, session: str | None = None, **more: str):
     """Start a turn without waiting for it; gives its ids and URLs."""
     body = {"message": message} | ({"session_id": session} if session else {}) | more
-    answer = host.run(agent, body, headers=LATER)
-    assert answer.status_code == 202, answer.text
-    return answer.json()
+    response = host.run(agent, body, headers=ASYNC_HEADERS)
+    assert response.status_code == 202, response.text
+    return response.json()
 
 
 def cancel(turn) -> requests.Response:
@@ -36,20 +36,20 @@ def characters_of(turn_url: str) -> int:
     return sum(step.get("characters", 0) for step in steps)
 
 
-def has_next_turn(host: AgentHost, model: PracticeModel, agent: str, session: str):
+def run_next_turn(host: AgentHost, model: PracticeModel, agent: str, session: str):
     """Run one more turn of a session: the model accepts what it is sent; gives that."""
     model.plan({"text": "And so on."})
-    answer = host.run(agent, {"message": "go on", "session_id": session})
-    assert answer.status_code == 200, answer.text
+    response = host.run(agent, {"message": "go on", "session_id": session})
+    assert response.status_code == 200, response.text
     return model.requests()[-1]["body"]["input"]
 
 
-def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, model: PracticeModel, capsys):
-    """What was streamed stays as a valid transcript, the waiting client is told, and the session goes on."""
+def test_a_turn_is_cancelled_while_it_streams(people: AgentHost, model: PracticeModel, capsys):
+    """The streamed text stays as a valid transcript, the waiting client gets a 409, and the session continues."""
     model.plan({"text": "This is a long answer. " * 1000, **SLOW})
     session = f"s-{uuid4().hex}"
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(people.run, "Talker", {"message": "talk", "session_id": session})
+        pending_run = pool.submit(people.run, "Talker", {"message": "talk", "session_id": session})
         wait_until(model.requests)
         running = wait_until(
             lambda: (people.state("Talker", session) or {}) and people.session("Talker", session)["running_turn_id"]
@@ -57,41 +57,41 @@ def test_a_turn_is_cancelled_in_the_middle_of_its_answer(people: AgentHost, mode
         url = f"{people.url}/api/agents/Talker/sessions/{session}/turns/{running}"
         wait_until(lambda: characters_of(url) > 100)
         assert cancel({"turn_url": url}).status_code == 202
-        answer = waiting.result(60)
-    assert answer.status_code == 409, answer.text
-    assert (answer.json()["turn_status"], answer.json()["turn_id"]) == ("cancelled", running)
+        response = pending_run.result(60)
+    assert response.status_code == 409, response.text
+    assert (response.json()["turn_status"], response.json()["turn_id"]) == ("cancelled", running)
     turn = people.end_of_turn(url)
     assert (turn["status"], turn["error"]["type"]) == ("cancelled", "TurnCancelledError")
     assert turn["response"].startswith("This is a long answer.")
-    assert answer.json()["response"] == turn["response"]
-    shown = people.session("Talker", session)
-    assert [content["text"] for content in shown["messages"][-1]["contents"]] == [turn["response"]]
+    assert response.json()["response"] == turn["response"]
+    view = people.session("Talker", session)
+    assert [content["text"] for content in view["messages"][-1]["contents"]] == [turn["response"]]
     status, out, _ = command(people, capsys, "show", session, agent="Talker")
     assert status == 0
     assert "This is a long answer." in out
     assert f"turn {running} was cancelled" in out
-    again = cancel({"turn_url": url})
-    assert (again.status_code, again.json()["status"]) == (200, "cancelled")
-    told = said(people.session("Talker", session))
-    assert told[0] == ("user", "talk")
-    assert told[1][0] == "assistant"
-    assert ("This is a long answer. " * 1000).startswith(told[1][1])
-    assert len(told[1][1]) > 4
-    sent = has_next_turn(people, model, "Talker", session)
-    assert told[1][1] in json.dumps(sent)
+    second_response = cancel({"turn_url": url})
+    assert (second_response.status_code, second_response.json()["status"]) == (200, "cancelled")
+    messages = role_texts(people.session("Talker", session))
+    assert messages[0] == ("user", "talk")
+    assert messages[1][0] == "assistant"
+    assert ("This is a long answer. " * 1000).startswith(messages[1][1])
+    assert len(messages[1][1]) > 4
+    sent = run_next_turn(people, model, "Talker", session)
+    assert messages[1][1] in json.dumps(sent)
 
 
 @pytest.mark.parametrize("tool", ["rest", "block"])
-def test_a_turn_is_cancelled_in_the_middle_of_a_tool(people: AgentHost, model: PracticeModel, book: Path, tool):
+def test_a_turn_is_cancelled_while_a_tool_runs(people: AgentHost, model: PracticeModel, book: Path, tool):
     """The turn ends without the tool's end, its call has a result, and the next turn is accepted."""
     model.plan({"calls": [{"name": tool, "arguments": {"seconds": 600}}]}, {"text": "Never said."})
     turn = start(people, "Rester", "rest")
     wait_until(lambda: "ing" in book.read_text())
     assert cancel(turn).status_code == 202
-    ended = people.end_of_turn(turn["turn_url"])
-    assert ended["status"] == "cancelled"
+    cancelled_turn = people.end_of_turn(turn["turn_url"])
+    assert cancelled_turn["status"] == "cancelled"
     assert "rested" not in book.read_text()
-    sent = has_next_turn(people, model, "Rester", turn["session_id"])
+    sent = run_next_turn(people, model, "Rester", turn["session_id"])
     assert [item["type"] for item in sent if item["type"].startswith("function_call")] == [
         "function_call",
         "function_call_output",
@@ -99,7 +99,7 @@ def test_a_turn_is_cancelled_in_the_middle_of_a_tool(people: AgentHost, model: P
     assert len(model.requests()) == 2
 
 
-def test_a_turn_is_cancelled_while_it_waits_in_the_queue(people: AgentHost, model: PracticeModel):
+def test_a_queued_turn_is_cancelled(people: AgentHost, model: PracticeModel):
     """A waiting turn leaves the queue at once, nothing of it is stored, and who waits behind it runs."""
     model.plan({"text": "A slow answer. " * 1000, **SLOW}, {"text": "third"})
     first = start(people, "Talker", "one")
@@ -112,51 +112,51 @@ def test_a_turn_is_cancelled_while_it_waits_in_the_queue(people: AgentHost, mode
     assert cancel(second).status_code == 200
     assert cancel(first).status_code == 202
     assert people.end_of_turn(third["turn_url"])["response"] == "third"
-    texts = [text for _, text in said(people.session("Talker", first["session_id"])) if len(text) < 10]
+    texts = [text for _, text in role_texts(people.session("Talker", first["session_id"])) if len(text) < 10]
     assert texts == ["one", "three", "third"]
 
 
-def test_what_has_ended_or_is_unknown_cannot_be_cancelled(people: AgentHost):
-    """A completed turn is a 409 that says so, an unknown one a 404."""
-    answer = people.run("Talker", {"message": "hi"})
-    url = f"{people.url}/api/agents/Talker/sessions/{answer.json()['session_id']}/turns"
-    done = cancel({"turn_url": f"{url}/{answer.json()['turn_id']}"})
-    assert done.status_code == 409
-    assert "completed" in done.json()["detail"]
-    assert done.json()["turn_status"] == "completed"
+def test_completed_and_unknown_turns_cannot_be_cancelled(people: AgentHost):
+    """A completed turn is a 409, an unknown one a 404."""
+    response = people.run("Talker", {"message": "hi"})
+    url = f"{people.url}/api/agents/Talker/sessions/{response.json()['session_id']}/turns"
+    cancel_response = cancel({"turn_url": f"{url}/{response.json()['turn_id']}"})
+    assert cancel_response.status_code == 409
+    assert "completed" in cancel_response.json()["detail"]
+    assert cancel_response.json()["turn_status"] == "completed"
     assert cancel({"turn_url": f"{url}/unknown"}).status_code == 404
 
 
-def test_a_turn_that_interrupts_takes_the_running_ones_place(people: AgentHost, model: PracticeModel):
+def test_an_interrupting_turn_replaces_the_running_turn(people: AgentHost, model: PracticeModel):
     """The running turn is cancelled, what it had said stays, the new turn sees it and runs before those that wait."""
     model.plan({"text": "This is a long answer. " * 1000, **SLOW}, {"text": "interrupted"}, {"text": "queued"})
     first = start(people, "Talker", "one")
     wait_until(model.requests)
-    waiting = start(people, "Talker", "two", first["session_id"])
+    queued_turn = start(people, "Talker", "two", first["session_id"])
     wait_until(lambda: people.session("Talker", first["session_id"])["queued_turn_ids"])
     wait_until(lambda: characters_of(first["turn_url"]) > 10)
-    answer = people.run("Talker", {"message": "stop!", "session_id": first["session_id"], "policy": "interrupt"})
-    assert (answer.status_code, answer.json().get("response")) == (200, "interrupted"), answer.text
+    response = people.run("Talker", {"message": "stop!", "session_id": first["session_id"], "policy": "interrupt"})
+    assert (response.status_code, response.json().get("response")) == (200, "interrupted"), response.text
     assert people.end_of_turn(first["turn_url"])["status"] == "cancelled"
-    assert people.end_of_turn(waiting["turn_url"])["response"] == "queued"
-    roles = [role for role, _ in said(people.session("Talker", first["session_id"]))]
+    assert people.end_of_turn(queued_turn["turn_url"])["response"] == "queued"
+    roles = [role for role, _ in role_texts(people.session("Talker", first["session_id"]))]
     assert roles == ["user", "assistant"] * 3
     assert len(model.requests()[1]["body"]["input"]) == 3
 
 
-def test_a_turn_that_waits_for_a_person_is_interrupted(people: AgentHost, model: PracticeModel, book: Path):
+def test_a_turn_pending_approval_is_interrupted(people: AgentHost, model: PracticeModel, book: Path):
     """A turn that interrupts does not wait for the person whom the other one waits for."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 1}}]}, {"text": "Never mind."})
-    waiting = people.run("Payer", {"message": "pay"}).json()
-    assert waiting["status"] == "waiting_for_approval"
-    body = {"message": "leave it", "session_id": waiting["session_id"], "policy": "interrupt"}
-    answer = people.run("Payer", body)
-    assert (answer.status_code, answer.json().get("response")) == (200, "Never mind."), answer.text
-    assert people.end_of_turn(waiting["turn_url"])["status"] == "cancelled"
+    pending_turn = people.run("Payer", {"message": "pay"}).json()
+    assert pending_turn["status"] == "waiting_for_approval"
+    body = {"message": "leave it", "session_id": pending_turn["session_id"], "policy": "interrupt"}
+    response = people.run("Payer", body)
+    assert (response.status_code, response.json().get("response")) == (200, "Never mind."), response.text
+    assert people.end_of_turn(pending_turn["turn_url"])["status"] == "cancelled"
     assert book.read_text() == ""
 
 
-def test_a_signalled_turn_is_cancelled_in_the_queue(people: AgentHost, model: PracticeModel):
+def test_a_queued_turn_of_a_signal_is_cancelled(people: AgentHost, model: PracticeModel):
     """A turn that came as a signal has no orchestration while it waits, and is cancelled all the same."""
     model.plan({"text": "A slow answer. " * 1000, **SLOW}, {"text": "Never said."})
     first = start(people, "Talker", "one")
@@ -173,13 +173,13 @@ def test_a_signalled_turn_is_cancelled_in_the_queue(people: AgentHost, model: Pr
     assert len(model.requests()) == 1
 
 
-def test_what_a_terminated_turn_still_does_is_stopped(people: AgentHost, model: PracticeModel, book: Path):
+def test_activities_of_a_terminated_turn_are_stopped(people: AgentHost, model: PracticeModel, book: Path):
     """The next turn of the session tells what is left of a terminated one to stop, and does not wait for it."""
     model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 600}}]}, {"text": "next"})
     first = start(people, "Rester", "rest")
     wait_until(lambda: "resting" in book.read_text())
     assert requests.post(f"{people.management}/instances/{first['turn_id']}/terminate?reason=test", timeout=30).ok
-    answer = people.run("Rester", {"message": "next", "session_id": first["session_id"]})
-    assert (answer.status_code, answer.json()["response"]) == (200, "next")
+    response = people.run("Rester", {"message": "next", "session_id": first["session_id"]})
+    assert (response.status_code, response.json()["response"]) == (200, "next")
     wait_until(lambda: book.read_text() == "resting\nstopped\n")
     assert people.session("Rester", first["session_id"])["message_count"] == 2

@@ -39,17 +39,20 @@ def test_hundreds_of_deltas_are_one_call_and_one_result(lives, model: PracticeMo
     (call,) = of_kind(session, "codeInterpreterToolCall")
     (result,) = of_kind(session, "codeInterpreterToolResult")
     (text,) = of_kind(session, "text")[1:]
-    (given,) = code_items(model.requests()[0])
-    assert call["content"]["call_id"] == result["content"]["call_id"] == given["id"]
+    (code_item,) = code_items(model.requests()[0])
+    assert call["content"]["call_id"] == result["content"]["call_id"] == code_item["id"]
     assert [part["text"] for part in call["content"]["inputs"]] == [SCRIPT]
-    assert call["content"]["additional_properties"]["container_id"] == given["container_id"]
+    assert call["content"]["additional_properties"]["container_id"] == code_item["container_id"]
     assert [part["text"] for part in result["content"]["outputs"]] == [LOGS]
     (citation,) = text["extensionData"]["durableAgentHost"]["annotations"]
-    (sent,) = model.requests()[0]["output"][-1]["content"][0]["annotations"]
+    (sent_annotation,) = model.requests()[0]["output"][-1]["content"][0]["annotations"]
     (region,) = citation["annotated_regions"]
-    assert (region["start_index"], region["end_index"]) == (sent["start_index"], sent["end_index"])
-    assert citation["file_id"] == sent["file_id"]
-    assert sent["container_id"] in json.dumps(citation)
+    assert (region["start_index"], region["end_index"]) == (
+        sent_annotation["start_index"],
+        sent_annotation["end_index"],
+    )
+    assert citation["file_id"] == sent_annotation["file_id"]
+    assert sent_annotation["container_id"] in json.dumps(citation)
     assert "table.csv" in text["text"][region["start_index"] : region["end_index"]]
     kinds = [content["$type"] for message in session["messages"] for content in message["contents"]]
     assert kinds == ["text", "codeInterpreterToolCall", "codeInterpreterToolResult", "text"]
@@ -57,31 +60,36 @@ def test_hundreds_of_deltas_are_one_call_and_one_result(lives, model: PracticeMo
 
 
 def test_a_follow_up_after_a_crash_continues_at_the_service(lives, model: PracticeModel):
-    """The next turn names the response before, and so goes on in the same container with the same files."""
+    """The next turn refers to the previous response, so it uses the same container with the same files."""
     life = lives(ROOT)
     first = life.host.run("Analyst", {"message": "Compare the weather stations"})
     assert first.status_code == 200, first.text
     second = life.crash().run("Analyst", {"message": "Plot it too", "session_id": first.json()["session_id"]})
     assert second.status_code == 200, second.text
-    one, two = model.requests()
-    assert two["body"]["previous_response_id"] == one["response_id"]
-    assert [item["content"][0]["text"] for item in two["body"]["input"]] == ["Plot it too"]
-    assert {item["container_id"] for item in code_items(two)} == {item["container_id"] for item in code_items(one)}
+    first_request, second_request = model.requests()
+    assert second_request["body"]["previous_response_id"] == first_request["response_id"]
+    assert [item["content"][0]["text"] for item in second_request["body"]["input"]] == ["Plot it too"]
+    assert {item["container_id"] for item in code_items(second_request)} == {
+        item["container_id"] for item in code_items(first_request)
+    }
     session = life.crash().session("Analyst", first.json()["session_id"])
     scripts = [call["content"]["inputs"][0]["text"] for call in of_kind(session, "codeInterpreterToolCall")]
     assert scripts == [analyst.SCRIPT, analyst.SAVE_SCRIPT] * 2
     logs = [result["content"]["outputs"][0]["text"] for result in of_kind(session, "codeInterpreterToolResult")]
     assert logs == [analyst.LOGS, analyst.SAVE_LOGS] * 2
-    assert [turn["response_id"] for turn in session["turns"]] == [one["response_id"], two["response_id"]]
+    assert [turn["response_id"] for turn in session["turns"]] == [
+        first_request["response_id"],
+        second_request["response_id"],
+    ]
 
 
 def test_an_image_of_the_code_is_part_of_the_result(host, model: PracticeModel):
     """An image output is stored with its result."""
     model.plan({"items": [{"code": "plot()", "logs": "drawn\n", "image": True}, {"text": "See the plot."}]})
-    answer = host.run("Analyst", {"message": "Plot"})
-    assert answer.status_code == 200, answer.text
-    (result,) = of_kind(host.session("Analyst", answer.json()["session_id"]), "codeInterpreterToolResult")
-    (given,) = code_items(model.requests()[0])
-    outputs = [output.get("logs") or output.get("url") for output in given["outputs"]]
+    response = host.run("Analyst", {"message": "Plot"})
+    assert response.status_code == 200, response.text
+    (result,) = of_kind(host.session("Analyst", response.json()["session_id"]), "codeInterpreterToolResult")
+    (code_item,) = code_items(model.requests()[0])
+    outputs = [output.get("logs") or output.get("url") for output in code_item["outputs"]]
     assert len(outputs) == 2
     assert [output.get("uri") or output["text"] for output in result["content"]["outputs"]] == outputs

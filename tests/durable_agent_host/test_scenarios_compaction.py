@@ -13,7 +13,7 @@ import pytest
 from durable_agent_host.codec.entity_state import document_digest
 from durable_agent_host.durable.app_secret import signal_purpose
 from tests.durable_agent_host.test_scenarios_fork_delete import command
-from tests.durable_agent_host.test_scenarios_journal import Doomed, without_ids
+from tests.durable_agent_host.test_scenarios_journal import CrashingHost, without_ids
 from tests.kit import AgentHost, PracticeModel, start_host
 from tests.processes import wait_until
 
@@ -41,14 +41,14 @@ def script(model: PracticeModel) -> None:
 
 def talk(host: AgentHost, agent: str, session: str, turns: range) -> None:
     for number in turns:
-        answer = host.run(agent, {"message": f"question {number}", "session_id": session})
-        assert answer.ok, answer.text
+        response = host.run(agent, {"message": f"question {number}", "session_id": session})
+        assert response.ok, response.text
 
 
 def context(host: AgentHost, agent: str, session: str) -> dict[str, Any]:
-    answer = host.get(f"/agents/{agent}/sessions/{session}?view=context")
-    assert answer.ok, answer.text
-    return answer.json()["context"]
+    response = host.get(f"/agents/{agent}/sessions/{session}?view=context")
+    assert response.ok, response.text
+    return response.json()["context"]
 
 
 def texts(messages: list[dict[str, Any]]) -> list[str]:
@@ -56,17 +56,17 @@ def texts(messages: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.fixture
-def undisturbed(host: AgentHost, model: PracticeModel) -> list[dict[str, Any]]:
+def expected_history(host: AgentHost, model: PracticeModel) -> list[dict[str, Any]]:
     """The requests of three turns that nothing happens to."""
     script(model)
     talk(host, "Summing", uuid4().hex, range(3))
-    requests = model.requests()
+    model_requests = model.requests()
     model.forget()
-    return requests
+    return model_requests
 
 
 @pytest.mark.parametrize(
-    ("point", "paid"),
+    ("point", "summary_count"),
     [
         ("journal.side_call.before_append", 2),
         ("journal.side_call.after_append", 1),
@@ -75,62 +75,64 @@ def undisturbed(host: AgentHost, model: PracticeModel) -> list[dict[str, Any]]:
         ("turn.before_outcome", 1),
     ],
 )
-def test_a_summary_that_is_journaled_is_not_paid_for_again(point, paid, undisturbed, tmp_path, model):
+def test_a_journaled_summary_is_not_requested_again(point, summary_count, expected_history, tmp_path, model):
     """The host is killed in the turn that sums up; what the model gets then is what it would have got."""
-    doomed = Doomed(tmp_path, model, APP)
+    crashing_host = CrashingHost(tmp_path, model, APP)
     try:
         script(model)
-        talk(doomed.start(), "Summing", "s", range(2))
-        doomed.host.stop()
+        talk(crashing_host.start(), "Summing", "s", range(2))
+        crashing_host.host.stop()
         before = len(model.requests())
-        turn = doomed.run("Summing", point, message="question 2")
+        turn = crashing_host.run("Summing", point, message="question 2")
         assert turn["status"] == "completed", turn
         requests = model.requests()
-        expected = undisturbed[before:]
-        assert sum(map(is_summary, expected)) == 1
-        assert sum(map(is_summary, requests[before:])) == paid
-        sent = [without_ids(request["body"]["input"]) for request in requests[before:]]
-        again = [without_ids(request["body"]["input"]) for request in expected]
-        assert [one for n, one in enumerate(sent) if one not in sent[:n]] == again
-        assert texts(context(doomed.host, "Summing", "s")["messages"]).count("A summary.") == 1
+        expected_requests = expected_history[before:]
+        assert sum(map(is_summary, expected_requests)) == 1
+        assert sum(map(is_summary, requests[before:])) == summary_count
+        sent_inputs = [without_ids(request["body"]["input"]) for request in requests[before:]]
+        expected_inputs = [without_ids(request["body"]["input"]) for request in expected_requests]
+        assert [
+            request_input for n, request_input in enumerate(sent_inputs) if request_input not in sent_inputs[:n]
+        ] == expected_inputs
+        assert texts(context(crashing_host.host, "Summing", "s")["messages"]).count("A summary.") == 1
     finally:
-        doomed.stop()
+        crashing_host.stop()
 
 
-def test_the_context_is_shown_beside_the_record(host, model):
+def test_the_context_is_available_next_to_the_conversation(host, model):
     """The record has every message; the context has those that are left, and what the summary stands for."""
     script(model)
     talk(host, "Summing", "shown", range(3))
     record = host.session("Summing", "shown")
-    shown = context(host, "Summing", "shown")
+    view = context(host, "Summing", "shown")
     assert record["message_count"] == 6
     assert [message["contents"][0]["text"] for message in record["messages"] if message["role"] == "user"] == [
         f"question {number}" for number in range(3)
     ]
-    assert not shown["is_whole"]
-    assert not shown["kept_by_service"]
-    assert "SummarizationStrategy(" in shown["made_by"]
-    assert 0 < shown["estimated_tokens"] < 2000
-    first = shown["messages"][0]
+    assert not view["is_whole"]
+    assert not view["kept_by_service"]
+    assert "SummarizationStrategy(" in view["made_by"]
+    assert 0 < view["estimated_tokens"] < 2000
+    first = view["messages"][0]
     assert texts([first]) == ["A summary."]
     turns = [turn["turn_id"] for turn in record["turns"]]
     assert first["stands_for"]["first_turn_id"] == turns[0]
     assert first["stands_for"]["messages"] > 2
-    rest = shown["messages"][1:]
-    assert rest == [message for message in record["messages"] if message in rest]
-    assert len(shown["messages"]) < len(record["messages"])
+    remaining = view["messages"][1:]
+    assert remaining == [message for message in record["messages"] if message in remaining]
+    assert len(view["messages"]) < len(record["messages"])
 
 
-def test_a_window_shows_what_it_leaves(host, model):
+def test_a_window_view_has_the_remaining_messages(host, model):
     """An agent that says nothing itself is compacted as the app says."""
     script(model)
     talk(host, "Windowed", "w", range(3))
-    shown = context(host, "Windowed", "w")
-    assert "question 0" not in texts(shown["messages"])
-    assert shown["made_by"].startswith("SlidingWindowStrategy(keep_last_groups=2")
+    view = context(host, "Windowed", "w")
+    assert "question 0" not in texts(view["messages"])
+    assert view["made_by"].startswith("SlidingWindowStrategy(keep_last_groups=2")
 
 
-def test_a_context_is_reset_and_made_again(host, model, capsys):
+def test_a_context_is_reset_and_built_again(host, model, capsys):
     """What was left out comes back, the record is as it was, and the next turn compacts it anew."""
     script(model)
     talk(host, "Summing", "r", range(3))
@@ -139,8 +141,8 @@ def test_a_context_is_reset_and_made_again(host, model, capsys):
     assert "compacts it anew" in command(host, capsys, "reset-context", "Summing", "r")[1]
     assert host.session("Summing", "r") == before
     assert context(host, "Summing", "r")["is_whole"]
-    answer = host.post("/agents/Summing/sessions/r/context/reset", b"").json()
-    assert answer["status"] == "unchanged"
+    response = host.post("/agents/Summing/sessions/r/context/reset", b"").json()
+    assert response["status"] == "unchanged"
     summaries = sum(map(is_summary, model.requests()))
     talk(host, "Summing", "r", range(3, 4))
     assert sum(map(is_summary, model.requests())) > summaries
@@ -149,33 +151,33 @@ def test_a_context_is_reset_and_made_again(host, model, capsys):
 
 def summaries_of(model: PracticeModel) -> list[str]:
     """What the model was asked to sum up."""
-    return [str(one["body"]["input"]) for one in model.requests() if is_summary(one)]
+    return [str(request["body"]["input"]) for request in model.requests() if is_summary(request)]
 
 
-def test_a_fork_at_an_earlier_turn_makes_its_context_again(host, model):
+def test_a_fork_at_an_earlier_turn_rebuilds_its_context(host, model):
     """It begins with all that was said until then, and its summaries know of nothing that was said later."""
     script(model)
     talk(host, "Summing", "whole", range(5))
-    asked = host.get("/agents/Summing/sessions/whole?limit=100").json()
-    at_turn = next(one["turn_id"] for one in asked["messages"] if "question 2" in texts([one]))
+    page = host.get("/agents/Summing/sessions/whole?limit=100").json()
+    at_turn = next(item["turn_id"] for item in page["messages"] if "question 2" in texts([item]))
     body = json.dumps({"session_id": "part", "at_turn": at_turn}).encode()
     assert host.post("/agents/Summing/sessions/whole/fork", body).ok
-    shown = context(host, "Summing", "part")
-    assert shown["is_whole"]
-    assert [text for text in texts(shown["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
+    view = context(host, "Summing", "part")
+    assert view["is_whole"]
+    assert [text for text in texts(view["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
     model.forget()
     script(model)
     talk(host, "Summing", "part", range(7, 8))
     first, *_ = summaries_of(model)
     assert "question 0" in first
-    sent = "".join(str(one["body"]["input"]) for one in model.requests())
+    sent = "".join(str(item["body"]["input"]) for item in model.requests())
     assert "question 7" in sent
     assert "question 3" not in sent
     assert not context(host, "Summing", "part")["is_whole"]
     assert not context(host, "Summing", "whole")["is_whole"]
 
 
-def test_a_repaired_session_makes_its_context_again(host, model):
+def test_a_repaired_session_rebuilds_its_context(host, model):
     """What was summed up is there again after a repair, as is what the repair added; the next turn sums it up."""
     script(model)
     talk(host, "Summing", "hurt", range(3))
@@ -191,14 +193,14 @@ def test_a_repaired_session_makes_its_context_again(host, model):
         at = {"correlationId": "open", "createdAt": "2026-01-01T00:00:00+00:00"}
         history.append({"$type": kind, **at, "messages": [message]})
     change = {"document": state, "instead_of": document_digest(host.state("Summing", "hurt"))}
-    place = signal_purpose("dafx-Summing", "hurt", "put_document")
-    host.signal("Summing", "hurt", "put_document", host.marked(place, change))
+    purpose = signal_purpose("dafx-Summing", "hurt", "put_document")
+    host.signal("Summing", "hurt", "put_document", host.marked(purpose, change))
     wait_until(lambda: host.state("Summing", "hurt") == state)
     assert not context(host, "Summing", "hurt")["is_whole"]
     assert host.post("/agents/Summing/sessions/hurt/repair", b"").json()["changes"]
-    shown = context(host, "Summing", "hurt")
-    assert shown["is_whole"]
-    assert [text for text in texts(shown["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
+    view = context(host, "Summing", "hurt")
+    assert view["is_whole"]
+    assert [text for text in texts(view["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
     model.forget()
     script(model)
     talk(host, "Summing", "hurt", range(3, 4))
@@ -206,14 +208,14 @@ def test_a_repaired_session_makes_its_context_again(host, model):
     assert not context(host, "Summing", "hurt")["is_whole"]
 
 
-def test_an_agent_without_compaction_has_the_whole_record(host, model):
-    """So has one whose service keeps the conversation; the view says so."""
+def test_an_agent_without_compaction_has_the_full_conversation(host, model):
+    """The same holds for an agent whose service stores the conversation; the view has a flag for it."""
     model.plan({"text": "An answer."}, times=None)
     talk(host, "Kept", "k", range(2))
-    shown = context(host, "Kept", "k")
-    assert shown["is_whole"]
-    assert shown["kept_by_service"]
-    assert texts(shown["messages"]) == ["question 0", "An answer.", "question 1", "An answer."]
+    view = context(host, "Kept", "k")
+    assert view["is_whole"]
+    assert view["kept_by_service"]
+    assert texts(view["messages"]) == ["question 0", "An answer.", "question 1", "An answer."]
 
 
 def test_a_cold_process_reads_only_what_the_context_needs(lives, model, tmp_path):
@@ -224,10 +226,10 @@ def test_a_cold_process_reads_only_what_the_context_needs(lives, model, tmp_path
         assert life.host.run("Windowed", {"message": f"{number} " + "word " * 400, "session_id": "w"}).ok
     *older, _newest = life.host.state("Windowed", "w")["data"]["extensionData"]["durableAgentHost"]["sealed"]["refs"]
     life.host.kill()
-    [stored] = tmp_path.rglob("segments.sqlite")
-    with closing(sqlite3.connect(stored)) as file, file:
-        gone = file.executemany("DELETE FROM pieces WHERE name = ?", [(name,) for name, *_ in older])
-        assert gone.rowcount == len(older) > 2
+    [database_file] = tmp_path.rglob("segments.sqlite")
+    with closing(sqlite3.connect(database_file)) as file, file:
+        deletion = file.executemany("DELETE FROM pieces WHERE name = ?", [(name,) for name, *_ in older])
+        assert deletion.rowcount == len(older) > 2
     host = life.crash()
     assert host.run("Windowed", {"message": "24", "session_id": "w"}).ok
     sent = [part["text"][:10] for item in model.requests()[-1]["body"]["input"] for part in item["content"]]

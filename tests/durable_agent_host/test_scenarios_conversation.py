@@ -10,7 +10,7 @@ def items(request, kind):
     return [item for item in request["body"]["input"] if item.get("type") == kind]
 
 
-def replayed_of(request, output, kind):
+def items_and_replay(request, output, kind):
     """Pick the items of a type that a response gave out, and their replay in a request."""
     return [item for item in output if item["type"] == kind], items(request, kind)
 
@@ -26,17 +26,17 @@ def test_the_second_turn_carries_the_first_ones_call(lives, model):
     assert second.status_code == 200, second.text
     assert "goodbye" in second.text
     assert second.headers["x-ms-thread-id"] == session
-    asked, told, asked_again, _ = model.requests()
-    (given,) = asked["output"]
-    assert given["id"].startswith("fc_")
-    for request in (told, asked_again):
+    first_request, second_request, third_request, _ = model.requests()
+    (model_call,) = first_request["output"]
+    assert model_call["id"].startswith("fc_")
+    for request in (second_request, third_request):
         (call, *_) = items(request, "function_call")
         assert {name: call[name] for name in ("id", "call_id", "name", "arguments")} == {
-            name: given[name] for name in ("id", "call_id", "name", "arguments")
+            name: model_call[name] for name in ("id", "call_id", "name", "arguments")
         }
         (output, *_) = items(request, "function_call_output")
-        assert (output["call_id"], output["output"]) == (given["call_id"], "hello world")
-    users = [item["content"][0]["text"] for item in items(asked_again, "message") if item["role"] == "user"]
+        assert (output["call_id"], output["output"]) == (model_call["call_id"], "hello world")
+    users = [item["content"][0]["text"] for item in items(third_request, "message") if item["role"] == "user"]
     assert users == ["Please echo 'hello world'", "Now echo 'goodbye'"]
     third = life.crash().run("BugRepro", "What did I say before?", thread_id=session)
     assert third.status_code == 200, third.text
@@ -59,16 +59,16 @@ def test_argument_text_reaches_the_model_byte_for_byte(lives, model):
     assert first.status_code == 200, first.text
     second = life.crash().run("BugRepro", {"message": "On", "session_id": first.json()["session_id"]})
     assert second.status_code == 200, second.text
-    asked, told, later = model.requests()
-    assert [item["arguments"] for item in asked["output"]] == texts
-    for request in (told, later):
-        given, replayed = replayed_of(request, asked["output"], "function_call")
-        assert [(c["id"], c["call_id"], c["arguments"]) for c in replayed] == [
-            (c["id"], c["call_id"], c["arguments"]) for c in given
+    first_request, second_request, third_request = model.requests()
+    assert [item["arguments"] for item in first_request["output"]] == texts
+    for request in (second_request, third_request):
+        original_calls, replayed_calls = items_and_replay(request, first_request["output"], "function_call")
+        assert [(c["id"], c["call_id"], c["arguments"]) for c in replayed_calls] == [
+            (c["id"], c["call_id"], c["arguments"]) for c in original_calls
         ]
         results = items(request, "function_call_output")
         assert [result["output"] for result in results] == ["a", "b", "größe", "größe 😀", "e"]
-        assert [result["call_id"] for result in results] == [call["call_id"] for call in given]
+        assert [result["call_id"] for result in results] == [call["call_id"] for call in original_calls]
 
 
 def test_reasoning_is_replayed_with_its_encrypted_payload(lives, model):
@@ -81,15 +81,17 @@ def test_reasoning_is_replayed_with_its_encrypted_payload(lives, model):
     assert second.status_code == 200, second.text
     third = life.crash().run("Thinker", {"message": "Thanks!", "session_id": session})
     assert third.status_code == 200, third.text
-    received = model.requests()
-    assert all(request["status"] == 200 for request in received)
-    given = [item for request in received[:-1] for item in request["output"] if item["type"] == "reasoning"]
-    replayed = items(received[-1], "reasoning")
-    assert len(given) == 4
-    assert [(r["id"], r["encrypted_content"], r["summary"]) for r in replayed] == [
-        (r["id"], r["encrypted_content"], r["summary"]) for r in given
+    model_requests = model.requests()
+    assert all(request["status"] == 200 for request in model_requests)
+    original_items = [
+        item for request in model_requests[:-1] for item in request["output"] if item["type"] == "reasoning"
     ]
-    order = [item["type"] for item in received[-1]["body"]["input"] if item["type"] != "message"]
+    replayed_items = items(model_requests[-1], "reasoning")
+    assert len(original_items) == 4
+    assert [(r["id"], r["encrypted_content"], r["summary"]) for r in replayed_items] == [
+        (r["id"], r["encrypted_content"], r["summary"]) for r in original_items
+    ]
+    order = [item["type"] for item in model_requests[-1]["body"]["input"] if item["type"] != "message"]
     assert order == [
         *["reasoning", "function_call", "function_call_output", "reasoning"],
         *["reasoning", "function_call", "function_call", "function_call_output", "function_call_output", "reasoning"],
@@ -119,12 +121,12 @@ def test_a_failed_turn_leaves_no_trace_in_the_conversation(lives, model):
     session = first.json()["session_id"]
     before = life.host.session("Ledger", session)
     model.plan({"error": {"status": 400, "message": "The request is refused."}})
-    failed = life.crash().run("Ledger", {"message": "Break", "session_id": session})
-    assert failed.status_code == 502, failed.text
+    failed_response = life.crash().run("Ledger", {"message": "Break", "session_id": session})
+    assert failed_response.status_code == 502, failed_response.text
     after = life.host.session("Ledger", session)
     assert after["messages"] == before["messages"]
     assert [turn["status"] for turn in after["turns"]] == ["completed", "failed"]
-    assert life.host.turn(failed)["status"] == "failed"
+    assert life.host.turn(failed_response)["status"] == "failed"
     third = life.crash().run("Ledger", {"message": "Go on", "session_id": session})
     assert third.status_code == 200, third.text
     assert "Break" not in json.dumps(model.requests()[-1]["body"])
@@ -134,13 +136,13 @@ def test_a_failed_turn_leaves_no_trace_in_the_conversation(lives, model):
 def test_a_turn_costs_what_it_adds(lives, model):
     """What a turn stores does not depend on how it was streamed: one content a call, no chunk twice."""
     life = lives(ROOT)
-    answer = "word " * 400
-    model.plan({"text": answer, "chunk_characters": 4})
+    response_text = "word " * 400
+    model.plan({"text": response_text, "chunk_characters": 4})
     first = life.host.run("BugRepro", {"message": "Talk"})
-    assert first.json()["response"] == answer
+    assert first.json()["response"] == response_text
     stats = life.host.turn(first)["stats"]
     assert stats["chunks_streamed"] > 400
     assert stats["contents_stored"] == 1
-    assert stats["bytes_stored"] < 3 * len(answer)
+    assert stats["bytes_stored"] < 3 * len(response_text)
     messages = life.crash().session("BugRepro", first.json()["session_id"])["messages"]
-    assert [content["text"] for message in messages for content in message["contents"]] == ["Talk", answer]
+    assert [content["text"] for message in messages for content in message["contents"]] == ["Talk", response_text]

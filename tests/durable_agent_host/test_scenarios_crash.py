@@ -7,7 +7,7 @@ from tests.kit import PracticeModel
 from tests.processes import wait_until
 
 
-def said(session):
+def role_texts(session):
     """Give roles and texts of a conversation."""
     return [
         (message["role"], content["text"])
@@ -28,16 +28,16 @@ def test_queued_turns_survive_a_crash(lives, model: PracticeModel, tmp_path: Pat
     life = lives()
     turns = []
     for number in range(3):
-        answer = life.host.run(
+        response = life.host.run(
             "Ledger",
             {"message": f"message {number}", "session_id": "queue"},
             headers={"x-ms-wait-for-response": "false"},
         )
-        turns.append(answer.json()["turn_id"])
+        turns.append(response.json()["turn_id"])
         wait_until(lambda: turns[-1] in json.dumps(life.host.state("Ledger", "queue")))
     wait_until(model.requests)
     host = life.crash()
-    ended = [host.end_of_turn(f"{host.url}/api/agents/Ledger/sessions/queue/turns/{turn}") for turn in turns]
-    assert [turn["response"] for turn in ended] == ["first", "second", "third"]
-    texts = [text for _, text in said(host.session("Ledger", "queue"))]
+    completed_turns = [host.end_of_turn(f"{host.url}/api/agents/Ledger/sessions/queue/turns/{turn}") for turn in turns]
+    assert [turn["response"] for turn in completed_turns] == ["first", "second", "third"]
+    texts = [text for _, text in role_texts(host.session("Ledger", "queue"))]
     assert texts == ["message 0", "first", "message 1", "second", "message 2", "third"]

@@ -1,4 +1,4 @@
-"""A session or turn of which the task hub's file is damaged is told so on every route, and no other is affected."""
+"""A session or turn whose task hub row is damaged is reported on every route, and no other is affected."""
 
 import base64
 import re
@@ -16,7 +16,7 @@ KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32))
 
 
 @pytest.mark.parametrize("settings", [{}, KEYS], ids=["plain", "encrypted"])
-def test_a_damaged_session_is_told_and_kept(practice_model: PracticeModel, tmp_path: Path, settings):
+def test_a_damaged_session_is_reported_and_preserved(practice_model: PracticeModel, tmp_path: Path, settings):
     """Its routes answer 409 with what to do, lists name it, and what is stored of it stays."""
     with hosted(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
@@ -24,16 +24,21 @@ def test_a_damaged_session_is_told_and_kept(practice_model: PracticeModel, tmp_p
             assert host.run(agent, "hello", session_id=session).ok
     torn = f"@dafx-{agent.lower()}@torn"
     with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
-        changed = file.execute("UPDATE entities SET state = substr(state, 1, 200) WHERE id = ?", (torn,))
-        assert changed.rowcount == 1
+        update = file.execute("UPDATE entities SET state = substr(state, 1, 200) WHERE id = ?", (torn,))
+        assert update.rowcount == 1
     with hosted(tmp_path, practice_model, **settings) as host:
-        place = f"{host.url}/api/agents/{agent}/sessions"
-        asked = [("GET", ""), ("GET", "/verify"), ("GET", "/export"), ("POST", "/repair"), ("DELETE", "")]
-        answers = [requests.request(method, f"{place}/torn{path}", timeout=60) for method, path in asked]
-        answers.append(host.run(agent, "and now?", session_id="torn"))
-        assert [(answer.status_code, "damaged" in answer.json()["detail"]) for answer in answers] == [(409, True)] * 6
-        listed = requests.get(f"{place}?details=true", timeout=60).json()["sessions"]
-        assert {one["session_id"]: one["status"] for one in listed} == {"whole": "completed", "torn": "unreadable"}
+        sessions_url = f"{host.url}/api/agents/{agent}/sessions"
+        routes = [("GET", ""), ("GET", "/verify"), ("GET", "/export"), ("POST", "/repair"), ("DELETE", "")]
+        responses = [requests.request(method, f"{sessions_url}/torn{path}", timeout=60) for method, path in routes]
+        responses.append(host.run(agent, "and now?", session_id="torn"))
+        assert [(response.status_code, "damaged" in response.json()["detail"]) for response in responses] == [
+            (409, True)
+        ] * 6
+        list_items = requests.get(f"{sessions_url}?details=true", timeout=60).json()["sessions"]
+        assert {list_item["session_id"]: list_item["status"] for list_item in list_items} == {
+            "whole": "completed",
+            "torn": "unreadable",
+        }
         assert host.run(agent, "hello again", session_id="whole").ok
     with closing(sqlite3.connect(tmp_path / "host.db")) as file:
         assert file.execute("SELECT length(state) FROM entities WHERE id = ?", (torn,)).fetchone() == (200,)
@@ -44,26 +49,26 @@ def test_a_damaged_session_is_told_and_kept(practice_model: PracticeModel, tmp_p
     [({}, "xx", "input"), (KEYS, '{"$encrypted": "AAAA"}', "output")],
     ids=["cut input", "changed output"],
 )
-def test_a_session_of_which_a_turn_is_damaged_can_be_deleted(
+def test_a_session_with_a_damaged_turn_can_be_deleted(
     practice_model: PracticeModel, tmp_path: Path, settings, damage: str, column: str
 ):
-    """All that can be told to be its own is erased, and its id can be used again."""
+    """All data that is known to belong to it is erased, and its id can be used again."""
     with hosted(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         turns = [host.run(agent, "hello", session_id="torn").headers["x-ms-turn-id"] for _ in range(3)]
     with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
-        changed = file.execute(f"UPDATE instances SET {column} = ? WHERE id = ?", (damage, turns[1]))
-        assert changed.rowcount == 1
+        update = file.execute(f"UPDATE instances SET {column} = ? WHERE id = ?", (damage, turns[1]))
+        assert update.rowcount == 1
     with hosted(tmp_path, practice_model, **settings) as host:
         session = f"{host.url}/api/agents/{agent}/sessions/torn"
-        deleted = requests.delete(session, timeout=60)
-        assert (deleted.status_code, deleted.json().get("status")) == (200, "deleted")
+        deletion = requests.delete(session, timeout=60)
+        assert (deletion.status_code, deletion.json().get("status")) == (200, "deleted")
         assert requests.get(session, timeout=60).status_code == 404
         assert host.run(agent, "hello again", session_id="torn").ok
         assert requests.get(session, timeout=60).json()["message_count"] == 2
     with closing(sqlite3.connect(tmp_path / "host.db")) as file:
-        left = {one for (one,) in file.execute("SELECT id FROM instances")}
-    assert not {turns[0], turns[2]} & left
+        remaining_ids = {instance_id for (instance_id,) in file.execute("SELECT id FROM instances")}
+    assert not {turns[0], turns[2]} & remaining_ids
 
 
 PATHS = ("", "/events", "/steps", "/calls")
@@ -76,7 +81,7 @@ def damage(folder: Path, statement: str, *values: Any) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, KEYS], ids=["plain", "encrypted"])
-def test_a_turn_whose_end_is_damaged_is_told(practice_model: PracticeModel, tmp_path: Path, settings):
+def test_a_turn_with_a_damaged_outcome_is_reported(practice_model: PracticeModel, tmp_path: Path, settings):
     """Its routes answer 409 with what to do; its session, and other turns, go on, and it can be deleted."""
     foreign = '{"$encrypted":"VEN5AAAA"}' if settings else '{"turn_id":"x","status":"completed","stats":{"model":"x"}}'
     outputs = [
@@ -94,40 +99,40 @@ def test_a_turn_whose_end_is_damaged_is_told(practice_model: PracticeModel, tmp_
     for turn, output in zip(turns, outputs, strict=False):
         damage(tmp_path, "UPDATE instances SET output = ? WHERE id = ?", output, turn)
     with hosted(tmp_path, practice_model, **settings) as host:
-        place = f"/agents/{agent}/sessions/torn"
-        answers = [host.get(f"{place}/turns/{turn}{path}") for turn in turns[:-1] for path in PATHS]
-        assert {answer.status_code for answer in answers} <= {409, 503 if settings else 409}
-        assert all("damaged" in one.json()["detail"] for one in answers if one.status_code == 409)
-        assert [host.get(f"{place}/turns/{turns[-1]}{path}").status_code for path in PATHS] == [200] * len(PATHS)
-        assert host.get(place).ok
+        session_path = f"/agents/{agent}/sessions/torn"
+        responses = [host.get(f"{session_path}/turns/{turn}{path}") for turn in turns[:-1] for path in PATHS]
+        assert {response.status_code for response in responses} <= {409, 503 if settings else 409}
+        assert all("damaged" in response.json()["detail"] for response in responses if response.status_code == 409)
+        assert [host.get(f"{session_path}/turns/{turns[-1]}{path}").status_code for path in PATHS] == [200] * len(PATHS)
+        assert host.get(session_path).ok
         assert requests.get(f"{host.management}/instances", timeout=60).ok
         assert host.run(agent, "and now?", session_id="torn").ok
         assert "Traceback" not in host.text
-        assert requests.delete(f"{host.url}/api{place}", timeout=60).ok
-        assert host.get(place).status_code == 404
+        assert requests.delete(f"{host.url}/api{session_path}", timeout=60).ok
+        assert host.get(session_path).status_code == 404
 
 
-@pytest.mark.parametrize(("settings", "place"), [({}, 2), (KEYS, 40)], ids=["first page", "later page"])
-def test_a_stream_over_a_damaged_entry_is_told(practice_model: PracticeModel, tmp_path: Path, settings, place):
+@pytest.mark.parametrize(("settings", "position"), [({}, 2), (KEYS, 40)], ids=["first page", "later page"])
+def test_a_stream_with_a_damaged_entry_is_reported(practice_model: PracticeModel, tmp_path: Path, settings, position):
     """It is a 409 that begins no stream, or a stream that ends early and whose reconnection is that 409."""
     with hosted(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         practice_model.plan({"text": "word " * 60_000})
         turn = host.turn(host.run(agent, {"message": "hello", "session_id": "torn"}))["turn_id"]
         with closing(sqlite3.connect(tmp_path / "turn-log.sqlite")) as file, file:
-            places = [place for (place,) in file.execute("SELECT place FROM entries ORDER BY place")]
-            changed = file.execute(
-                "UPDATE entries SET body = 'xx' WHERE place = ?", (places[place * len(places) // 60],)
+            offsets = [position for (position,) in file.execute("SELECT place FROM entries ORDER BY place")]
+            update = file.execute(
+                "UPDATE entries SET body = 'xx' WHERE place = ?", (offsets[position * len(offsets) // 60],)
             )
-            assert changed.rowcount == 1
+            assert update.rowcount == 1
         url = f"{host.url}/api/agents/{agent}/sessions/torn/turns/{turn}/events"
-        told = requests.get(url, timeout=60)
-        assert (told.status_code == 409) == (place == 2)
-        if told.ok:
-            last = re.findall("^id: ([0-9]+)$", told.text, re.MULTILINE)[-1]
-            assert "event: turn." not in told.text.replace("event: turn.started", "")
-            told = requests.get(url, headers={"last-event-id": last}, timeout=60)
-        assert (told.status_code, "damaged" in told.text) == (409, True)
+        response = requests.get(url, timeout=60)
+        assert (response.status_code == 409) == (position == 2)
+        if response.ok:
+            last = re.findall("^id: ([0-9]+)$", response.text, re.MULTILINE)[-1]
+            assert "event: turn." not in response.text.replace("event: turn.started", "")
+            response = requests.get(url, headers={"last-event-id": last}, timeout=60)
+        assert (response.status_code, "damaged" in response.text) == (409, True)
         assert host.get(f"/agents/{agent}/sessions/torn/turns/{turn}/steps").status_code == 409
         assert "Traceback" not in host.text
         assert host.run(agent, "and now?", session_id="torn").ok

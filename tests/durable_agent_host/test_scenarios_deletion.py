@@ -1,4 +1,4 @@
-"""What a deletion erases, and that it is finished whatever happens in the middle of it."""
+"""What a deletion erases, and that it completes after any interruption."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from durable_agent_host.encryption.data_key_storage import SECRET_NAMESPACE
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
 from durable_agent_host.turn_log.crash_points import UPKEEP_POINTS
 from tests.durable_agent_host.conftest import LAB, PEOPLE
-from tests.durable_agent_host.stored import bytes_of
+from tests.durable_agent_host.stored_bytes import read_file_bytes
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_fork_delete import delete, fork
 from tests.durable_agent_host.test_scenarios_retention import A_SECOND, RETENTION, maintain, maintained_until
@@ -28,16 +28,16 @@ WORD = "Hippopotamus"
 
 def files_with(data: Path, word: str) -> set[str]:
     """Name the files that say a word."""
-    return {path.name for path in data.rglob("*") if path.is_file() and word.encode() in bytes_of(path)}
+    return {path.name for path in data.rglob("*") if path.is_file() and word.encode() in read_file_bytes(path)}
 
 
 def instances(host: AgentHost) -> set[str]:
     """The orchestrations that exist."""
-    listed = requests.get(f"{host.management}/instances", timeout=30).json()
-    return {one["instanceId"] for one in listed}
+    instance_list = requests.get(f"{host.management}/instances", timeout=30).json()
+    return {instance["instanceId"] for instance in instance_list}
 
 
-def test_a_deletion_says_what_it_erased(people: AgentHost, model: PracticeModel, tmp_path: Path):
+def test_a_deletion_reports_what_it_erased(people: AgentHost, model: PracticeModel, tmp_path: Path):
     """Every turn of the session and its orchestration: ended, failed, cancelled in the queue and rejected ones."""
     session, before = f"s-{uuid4().hex[:8]}", instances(people)
     model.plan(
@@ -49,23 +49,23 @@ def test_a_deletion_says_what_it_erased(people: AgentHost, model: PracticeModel,
     assert people.run("Talker", {"message": "two", "session_id": session}).status_code == 502
     running = start(people, "Talker", "three", session)
     wait_until(lambda: people.session("Talker", session)["running_turn_id"] == running["turn_id"])
-    queued = start(people, "Talker", "four", session)
+    queued_turn = start(people, "Talker", "four", session)
     wait_until(lambda: people.session("Talker", session)["queued_turn_ids"])
-    rejected = people.run("Talker", {"message": "five", "session_id": session, "policy": "reject"})
-    assert rejected.status_code == 409
-    assert cancel(queued).status_code == 202
+    rejection = people.run("Talker", {"message": "five", "session_id": session, "policy": "reject"})
+    assert rejection.status_code == 409
+    assert cancel(queued_turn).status_code == 202
     (tmp_path / "go").touch()
     assert people.end_of_turn(running["turn_url"])["status"] == "completed"
-    assert people.end_of_turn(queued["turn_url"])["status"] == "cancelled"
+    assert people.end_of_turn(queued_turn["turn_url"])["status"] == "cancelled"
     assert len(instances(people) - before) == 5
-    answer = delete(people, "Talker", session)
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["status"] == "deleted"
-    assert answer.json()["erased"] == {"turns": 5, "orchestrations": 5, "pieces": 0, "bytes": 0}
+    response = delete(people, "Talker", session)
+    assert response.status_code == 200, response.text
+    assert response.json()["status"] == "deleted"
+    assert response.json()["erased"] == {"turns": 5, "orchestrations": 5, "pieces": 0, "bytes": 0}
     assert instances(people) <= before
 
 
-def test_a_deletion_leaves_the_turns_of_the_original_of_a_fork(lab: AgentHost):
+def test_deleting_a_fork_preserves_the_turns_of_its_original(lab: AgentHost):
     """The copy's entries name them, and they are the original's."""
     session = f"s-{uuid4().hex[:8]}"
     turn = lab.run("Instant", {"message": "one", "session_id": session}).headers["x-ms-turn-id"]
@@ -76,7 +76,7 @@ def test_a_deletion_leaves_the_turns_of_the_original_of_a_fork(lab: AgentHost):
     assert "turn.started" in events
 
 
-def test_a_session_that_is_being_erased_is_not_shown_and_takes_no_turn(lab: AgentHost):
+def test_a_session_under_erasure_is_hidden_and_accepts_no_turn(lab: AgentHost):
     """A turn waits until that is done and begins a new session; one that may not wait is rejected."""
     session = f"s-{uuid4().hex[:8]}"
     lab.run("Instant", {"message": "one", "session_id": session})
@@ -86,82 +86,88 @@ def test_a_session_that_is_being_erased_is_not_shown_and_takes_no_turn(lab: Agen
     for path in ("", "/export", "/verify"):
         assert lab.get(f"/agents/Instant/sessions/{session}{path}").status_code == 404
     assert fork(lab, "Instant", session).status_code == 404
-    refused = lab.run("Instant", {"message": "two", "session_id": session, "policy": "reject"})
-    assert (refused.status_code, "being erased" in refused.json()["detail"]) == (409, True)
+    rejection = lab.run("Instant", {"message": "two", "session_id": session, "policy": "reject"})
+    assert (rejection.status_code, "being erased" in rejection.json()["detail"]) == (409, True)
     lab.signal("Instant", session, "run", {"message": "two", "correlationId": "two"})
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lab.run, "Instant", {"message": "three", "session_id": session})
+        pending_run = pool.submit(lab.run, "Instant", {"message": "three", "session_id": session})
         assert delete(lab, "Instant", session).json()["erased"]["turns"] == 1
-        answer = waiting.result(60)
-    assert (answer.status_code, answer.json()["response"]) == (200, "1: three")
+        response = pending_run.result(60)
+    assert (response.status_code, response.json()["response"]) == (200, "1: three")
 
 
-def test_an_erasure_that_is_not_meant_does_nothing(lab: AgentHost, model: PracticeModel, tmp_path: Path):
-    """An expiry whose session was used meanwhile, one of a session in which a turn runs, and one that names none."""
+def test_an_unintended_erasure_does_nothing(lab: AgentHost, model: PracticeModel, tmp_path: Path):
+    """An expiry of a session that was used since, one of a session with a running turn, and one without a session."""
     session = f"s-{uuid4().hex[:8]}"
     assert lab.run("Kept", {"message": "one", "session_id": session}).ok
-    named = {"agent": "Kept", "session_id": session}
-    used = lab.orchestrate("erase", named | {"if_digest": "0" * 32})
-    assert (used["runtimeStatus"], used["output"]) == ("Completed", {"status": "changed"})
+    erasure_input = {"agent": "Kept", "session_id": session}
+    instance = lab.orchestrate("erase", erasure_input | {"if_digest": "0" * 32})
+    assert (instance["runtimeStatus"], instance["output"]) == ("Completed", {"status": "changed"})
     model.plan({"text": "A slow answer.", "until_file": str(tmp_path / "go")}, user_text=f"two {session}")
     running = start(lab, "Kept", f"two {session}", session)
     wait_until(lambda: lab.session("Kept", session)["running_turn_id"] == running["turn_id"])
-    busy = lab.orchestrate("erase", named)["output"]
+    busy = lab.orchestrate("erase", erasure_input)["output"]
     assert (busy["status"], busy["running_turn_id"]) == ("busy", running["turn_id"])
     assert "names no session" in lab.orchestrate("erase", {"agent": "Kept"})["output"]
-    other = lab.orchestrate("erase", named | {"if_owner": {"principal": "ann"}})["output"]
+    other = lab.orchestrate("erase", erasure_input | {"if_owner": {"principal": "ann"}})["output"]
     assert other == {"status": "foreign"}
     (tmp_path / "go").touch()
     lab.end_of_turn(running["turn_url"])
     assert lab.session("Kept", session)["message_count"] == 4
 
 
-def test_a_session_that_begins_while_the_one_before_it_is_erased_stays(lab: AgentHost):
-    """Its first turn begins as soon as the head of the erased session is gone, before the erasure has seen that."""
+def test_a_session_created_during_an_erasure_of_its_predecessor_stays(lab: AgentHost):
+    """Its first turn starts as soon as the old head is deleted, before the erasure has noticed."""
 
-    def again(session: str) -> str:
-        while (answer := lab.run("Instant", {"message": "two", "session_id": session, "policy": "reject"})).ok is False:
-            assert answer.status_code == 409, answer.text
-        return answer.json()["response"]
+    def run_until_accepted(session: str) -> str:
+        while (
+            response := lab.run("Instant", {"message": "two", "session_id": session, "policy": "reject"})
+        ).ok is False:
+            assert response.status_code == 409, response.text
+        return response.json()["response"]
 
-    def begun_again() -> list[int]:
+    def recreate_session() -> list[int]:
         session = f"s-{uuid4().hex[:8]}"
         lab.run("Instant", {"message": "one", "session_id": session})
         with ThreadPoolExecutor(2) as pool:
-            deleted = pool.submit(delete, lab, "Instant", session)
+            deletion = pool.submit(delete, lab, "Instant", session)
             wait_until(lambda: not lab.get(f"/agents/Instant/sessions/{session}").ok)
-            answer = pool.submit(again, session)
-            assert deleted.result(60).status_code == 200
-            assert answer.result(60) == "1: two"
+            response = pool.submit(run_until_accepted, session)
+            assert deletion.result(60).status_code == 200
+            assert response.result(60) == "1: two"
         return [lab.session("Instant", session)["message_count"] for _ in range(2)]
 
     with ThreadPoolExecutor(3) as pool:
-        assert [one.result(120) for one in [pool.submit(begun_again) for _ in range(20)]] == [[2, 2]] * 20
+        assert [future.result(120) for future in [pool.submit(recreate_session) for _ in range(20)]] == [[2, 2]] * 20
 
 
 def grow(host: AgentHost, session: str, agent: str = "Instant") -> list[str]:
     """Run turns until the session has segments and contents of their own; returns the turns."""
     turns: list[str] = []
     for number, size in enumerate((12_000, 40_000, 12_000, 12_000, 10)):
-        answer = host.run(agent, {"message": f"number {number} of {session} ".ljust(size, "x"), "session_id": session})
-        assert answer.status_code == 200, answer.text
-        turns.append(answer.headers["x-ms-turn-id"])
+        response = host.run(
+            agent, {"message": f"number {number} of {session} ".ljust(size, "x"), "session_id": session}
+        )
+        assert response.status_code == 200, response.text
+        turns.append(response.headers["x-ms-turn-id"])
     return turns
 
 
-async def _stored(data: Path) -> tuple[set[str], set[str]]:
+async def _read_stored_blobs(data: Path) -> tuple[set[str], set[str]]:
     store = SqliteBlobStore(data / "segments.sqlite")
     try:
-        homes = [home async for home in store.list_namespaces() if home != SECRET_NAMESPACE]
-        pieces = {piece.name for home in homes for piece in [one async for one in store.list_blobs(home)]}
-        return pieces, {holder for home in homes for holder in await store.holders(home)}
+        namespaces = [namespace async for namespace in store.list_namespaces() if namespace != SECRET_NAMESPACE]
+        blob_names = {
+            blob.name for namespace in namespaces for blob in [blob async for blob in store.list_blobs(namespace)]
+        }
+        return blob_names, {referrer for namespace in namespaces for referrer in await store.holders(namespace)}
     finally:
         await store.close()
 
 
-def stored(data: Path) -> tuple[set[str], set[str]]:
+def read_stored_blobs(data: Path) -> tuple[set[str], set[str]]:
     """The pieces that the host's store has of sessions, and who holds them."""
-    return asyncio.run(_stored(data))
+    return asyncio.run(_read_stored_blobs(data))
 
 
 @pytest.mark.parametrize("point", ERASURES)
@@ -170,10 +176,10 @@ def test_an_erasure_whose_host_is_killed_is_finished(model: PracticeModel, tmp_p
     env = {"LEDGER": str(tmp_path / "ledger")}
     host = start_host(tmp_path / "data", model, app=LAB, DURABLE_AGENT_HOST_CRASH=point, **env)
     try:
-        kept = grow(host, "other")
-        of_other = stored(tmp_path / "data")
+        other_turns = grow(host, "other")
+        other_blobs = read_stored_blobs(tmp_path / "data")
         turns = grow(host, "s")
-        assert stored(tmp_path / "data") > of_other
+        assert read_stored_blobs(tmp_path / "data") > other_blobs
         with pytest.raises(requests.ConnectionError):
             delete(host, "Instant", "s")
         host.process.wait()
@@ -181,23 +187,21 @@ def test_an_erasure_whose_host_is_killed_is_finished(model: PracticeModel, tmp_p
         assert host.get("/agents/Instant/sessions/s").status_code == 404
         wait_until(lambda: host.state("Instant", "s") is None)
         assert not instances(host) & {*turns}
-        assert instances(host) >= {*kept}
-        assert stored(tmp_path / "data") == of_other
+        assert instances(host) >= {*other_turns}
+        assert read_stored_blobs(tmp_path / "data") == other_blobs
         for turn in turns:
             assert host.get(f"/agents/Instant/sessions/s/turns/{turn}").status_code == 404
         assert delete(host, "Instant", "s").status_code == 404
-        again = host.run("Instant", {"message": "anew", "session_id": "s"})
-        assert (again.status_code, again.json()["response"]) == (200, "1: anew")
+        response = host.run("Instant", {"message": "anew", "session_id": "s"})
+        assert (response.status_code, response.json()["response"]) == (200, "1: anew")
     finally:
         host.kill()
 
 
 @pytest.mark.parametrize("point", ["batch.before_commit", "batch.after_commit"])
 @pytest.mark.parametrize("nth", [1, 2])
-def test_a_deletion_whose_host_is_killed_where_the_entity_is_written_is_asked_for_again(
-    model: PracticeModel, tmp_path: Path, point, nth
-):
-    """Its mark may be written late, after the next attempt has read the session: nobody hears of a conflict."""
+def test_a_deletion_can_be_repeated_after_a_kill_at_the_entity_write(model: PracticeModel, tmp_path: Path, point, nth):
+    """Its mark may be written late, after the next attempt has read the session: no caller sees a conflict."""
     env, data = {"LEDGER": str(tmp_path / "ledger")}, tmp_path / "data"
     with hosted(data, model, app=LAB, **env) as host:
         grow(host, "s")
@@ -207,25 +211,25 @@ def test_a_deletion_whose_host_is_killed_where_the_entity_is_written_is_asked_fo
             delete(host, "Instant", "s")
         host.process.wait()
         host = start_host(data, model, app=LAB, **env)
-        answer = delete(host, "Instant", "s")
-        assert answer.status_code in {200, 404}, answer.text
+        response = delete(host, "Instant", "s")
+        assert response.status_code in {200, 404}, response.text
         wait_until(lambda: host.state("Instant", "s") is None)
-        wait_until(lambda: stored(data) == (set(), set()))
+        wait_until(lambda: read_stored_blobs(data) == (set(), set()))
     finally:
         host.kill()
 
 
-def test_a_deletion_takes_what_is_stored_outside_the_entity(model: PracticeModel, tmp_path: Path):
+def test_a_deletion_includes_data_outside_the_entity(model: PracticeModel, tmp_path: Path):
     """Segments, large contents, long requests and answers of turns; the answer says how much that was."""
     with hosted(tmp_path, model, app=LAB, LEDGER=str(tmp_path / "ledger")) as host:
         turns = grow(host, "s")
-        pieces, holders = stored(tmp_path)
-        assert (len(pieces) >= len(turns), holders) == (True, {"@dafx-instant@s"})
-        erased = delete(host, "Instant", "s").json()["erased"]
-        assert (erased["turns"], erased["orchestrations"]) == (len(turns), len(turns))
-        assert erased["pieces"] >= len(pieces)
-        assert erased["bytes"] > 100_000
-        assert stored(tmp_path) == (set(), set())
+        blob_names, referrers = read_stored_blobs(tmp_path)
+        assert (len(blob_names) >= len(turns), referrers) == (True, {"@dafx-instant@s"})
+        erasure = delete(host, "Instant", "s").json()["erased"]
+        assert (erasure["turns"], erasure["orchestrations"]) == (len(turns), len(turns))
+        assert erasure["pieces"] >= len(blob_names)
+        assert erasure["bytes"] > 100_000
+        assert read_stored_blobs(tmp_path) == (set(), set())
 
 
 @pytest.mark.parametrize("point", SWEEPS)
@@ -236,20 +240,20 @@ def test_a_sweep_whose_host_is_killed_is_repeated(model: PracticeModel, tmp_path
     host = start_host(data, model, app=LAB, DURABLE_AGENT_HOST_CRASH=point, **env)
     try:
         grow(host, "s")
-        before, shown = stored(data), host.session("Instant", "s")
-        asyncio.run(leave_behind(data))
-        assert stored(data) != before
+        blobs_before, session_before = read_stored_blobs(data), host.session("Instant", "s")
+        asyncio.run(store_orphans(data))
+        assert read_stored_blobs(data) != blobs_before
         maintain(host)
         host.process.wait()
         host = start_host(data, model, app=LAB, **env)
-        maintained_until(host, lambda: stored(data) == before)
-        assert host.session("Instant", "s") == shown
+        maintained_until(host, lambda: read_stored_blobs(data) == blobs_before)
+        assert host.session("Instant", "s") == session_before
         assert host.run("Instant", {"message": "go on", "session_id": "s"}).status_code == 200
     finally:
         host.kill()
 
 
-async def leave_behind(data: Path) -> None:
+async def store_orphans(data: Path) -> None:
     """Store pieces as a turn does whose process dies before its commit, in a session that never begins."""
     store = SqliteBlobStore(data / "segments.sqlite")
     await store.hold("0" * 32, "@dafx-instant@never")
@@ -257,27 +261,31 @@ async def leave_behind(data: Path) -> None:
     await store.close()
 
 
-def test_what_a_running_orchestration_needs_stays_until_its_end(model: PracticeModel, tmp_path: Path):
-    """Its replay reads a long response again, also when the session is gone; a sweep takes that when it has ended."""
+def test_blobs_of_a_running_orchestration_stay_until_its_end(model: PracticeModel, tmp_path: Path):
+    """Its replay reads a long response again, also after the session's deletion; a sweep deletes it afterwards."""
     hours = dict.fromkeys(("TURN_LOG_RETENTION_HOURS", "TURN_RETENTION_HOURS"), A_SECOND)
-    quickly = {f"DURABLE_AGENT_HOST_{name}": value for name, value in {**hours, "PIECE_GRACE_SECONDS": "0.001"}.items()}
-    with hosted(tmp_path, model, app=RETENTION, **quickly) as host:
+    settings = {
+        f"DURABLE_AGENT_HOST_{name}": value for name, value in {**hours, "PIECE_GRACE_SECONDS": "0.001"}.items()
+    }
+    with hosted(tmp_path, model, app=RETENTION, **settings) as host:
         text = "from outside ".ljust(12_000, "x")
-        started = requests.post(f"{host.management}/orchestrators/waiting", json={"message": text}, timeout=30).json()
-        url = f"{host.management}/instances/{started['id']}"
+        start_response = requests.post(
+            f"{host.management}/orchestrators/waiting", json={"message": text}, timeout=30
+        ).json()
+        url = f"{host.management}/instances/{start_response['id']}"
         wait_until(lambda: requests.get(url, timeout=30).json()["customStatus"] == "waits")
         assert delete(host, "Lasting", "of-orchestration").status_code == 200
-        maintained_until(host, lambda: stored(tmp_path)[1] == {f"orchestration:{started['id']}"})
+        maintained_until(host, lambda: read_stored_blobs(tmp_path)[1] == {f"orchestration:{start_response['id']}"})
         host.kill()
-        with hosted(tmp_path, model, app=RETENTION, **quickly) as later:
-            url = f"{later.management}/instances/{started['id']}"
+        with hosted(tmp_path, model, app=RETENTION, **settings) as later:
+            url = f"{later.management}/instances/{start_response['id']}"
             assert requests.post(f"{url}/raiseEvent/go", json=1, timeout=30).status_code == 202
-            ended = wait_until(lambda: (now := requests.get(url, timeout=30).json())["output"] and now)
-            assert (ended["runtimeStatus"], ended["output"]) == ("Completed", f"1: {text}")
-            maintained_until(later, lambda: stored(tmp_path) == (set(), set()))
+            instance = wait_until(lambda: (current := requests.get(url, timeout=30).json())["output"] and current)
+            assert (instance["runtimeStatus"], instance["output"]) == ("Completed", f"1: {text}")
+            maintained_until(later, lambda: read_stored_blobs(tmp_path) == (set(), set()))
 
 
-def test_no_file_says_anything_of_a_deleted_session(
+def test_no_file_contains_anything_of_a_deleted_session(
     people: AgentHost, model: PracticeModel, tmp_path: Path, book: Path
 ):
     """Of turns that ended, failed, were cancelled, rejected or approved; messages, answers, tools, custom statuses."""
@@ -290,21 +298,29 @@ def test_no_file_says_anything_of_a_deleted_session(
         assert host.run("Payer", {"message": f"{WORD} fails", "session_id": session}).status_code == 502
         call = {"name": "pay", "arguments": {"amount": 1.5}}
         model.plan({"text": f"{WORD} thinks", "calls": [call]}, {"text": f"{WORD} paid"})
-        waiting = start(host, "Payer", f"{WORD} pays", session)
-        (asked,) = wait_until(lambda: requests.get(waiting["turn_url"], timeout=30).json().get("pending_approvals"))
-        queued = start(host, "Payer", f"{WORD} queued {large}", session)
+        pending_turn = start(host, "Payer", f"{WORD} pays", session)
+        (pending_call,) = wait_until(
+            lambda: requests.get(pending_turn["turn_url"], timeout=30).json().get("pending_approvals")
+        )
+        queued_turn = start(host, "Payer", f"{WORD} queued {large}", session)
         wait_until(lambda: host.session("Payer", session)["queued_turn_ids"])
-        refused = host.run("Payer", {"message": f"{WORD} rejected {large}", "session_id": session, "policy": "reject"})
-        assert refused.status_code == 409
-        assert cancel(queued).status_code == 202
-        answer = {"call_id": asked["call_id"], "approved": False, "reason": f"{WORD} said no ".ljust(9_000, "z")}
-        noted = requests.post(f"{waiting['turn_url']}/approvals", json=answer, timeout=30)
-        assert noted.status_code == 200, noted.text
-        assert host.end_of_turn(waiting["turn_url"])["response"].endswith(f"{WORD} paid")
+        rejection = host.run(
+            "Payer", {"message": f"{WORD} rejected {large}", "session_id": session, "policy": "reject"}
+        )
+        assert rejection.status_code == 409
+        assert cancel(queued_turn).status_code == 202
+        approval = {
+            "call_id": pending_call["call_id"],
+            "approved": False,
+            "reason": f"{WORD} said no ".ljust(9_000, "z"),
+        }
+        approval_response = requests.post(f"{pending_turn['turn_url']}/approvals", json=approval, timeout=30)
+        assert approval_response.status_code == 200, approval_response.text
+        assert host.end_of_turn(pending_turn["turn_url"])["response"].endswith(f"{WORD} paid")
         assert files_with(tmp_path, WORD) >= {"turn-log.sqlite-wal"}
-        answer = delete(host, "Payer", session)
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["erased"]["turns"] == 6
-        by = datetime.fromisoformat(answer.json()["erased_from_files_by"])
+        response = delete(host, "Payer", session)
+        assert response.status_code == 200, response.text
+        assert response.json()["erased"]["turns"] == 6
+        by = datetime.fromisoformat(response.json()["erased_from_files_by"])
         assert timedelta(0) < by - datetime.now(UTC) <= timedelta(seconds=60)
         wait_until(lambda: not files_with(tmp_path, WORD), (by - datetime.now(UTC)).total_seconds())

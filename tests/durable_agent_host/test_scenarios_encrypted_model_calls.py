@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.durable_agent_host.scripted import ScriptedService, scripted_service
+from tests.durable_agent_host.scripted_service import ScriptedService, scripted_service
 from tests.durable_agent_host.test_scenarios_model_calls import call_of, calls_of, turn_url
 from tests.durable_agent_host.test_scenarios_other_providers import AGENTS, OTHERS_APP, calling, saying
 from tests.kit import AgentHost, hosted

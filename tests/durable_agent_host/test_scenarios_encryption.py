@@ -17,7 +17,7 @@ import requests
 
 from durable_agent_host.turn_log.crash_points import KEY_POINTS
 from tests.contract.traces import text_in_blobs
-from tests.durable_agent_host.stored import bytes_of
+from tests.durable_agent_host.stored_bytes import read_file_bytes
 from tests.kit import AgentHost, PracticeModel, hosted, start_host
 from tests.kit_services import azurite, azurite_connection
 from tests.processes import StartError, wait_until
@@ -37,52 +37,53 @@ CANARIES = [b"canary", *(base64.b64encode(b"x" * skip + b"canary-" + b"y" * 8)[4
 """The word that every secret begins with, also as base64."""
 
 
-def found_in(folder: Path) -> list[str]:
+def files_with_canary(folder: Path) -> list[str]:
     """Name the files of a folder that have a canary."""
     files = [file for file in folder.rglob("*") if file.is_file()]
     assert len(files) > 3
-    return [str(file) for file in files if any(canary in bytes_of(file) for canary in CANARIES)]
+    return [str(file) for file in files if any(canary in read_file_bytes(file) for canary in CANARIES)]
 
 
 def in_task_hub(host: AgentHost) -> str:
     """All that the management API tells of orchestrations and entities: ended histories are compressed in the file."""
-    shown = {"showInput": "true", "showHistory": "true", "showHistoryOutput": "true", "fetchState": "true"}
-    listed = requests.get(f"{host.management}/instances", params=shown, timeout=60).json()
-    assert listed
-    told = [
-        requests.get(f"{host.management}/instances/{one['instanceId']}", params=shown, timeout=60) for one in listed
+    query = {"showInput": "true", "showHistory": "true", "showHistoryOutput": "true", "fetchState": "true"}
+    instance_list = requests.get(f"{host.management}/instances", params=query, timeout=60).json()
+    assert instance_list
+    responses = [
+        requests.get(f"{host.management}/instances/{response['instanceId']}", params=query, timeout=60)
+        for response in instance_list
     ]
-    entities = requests.get(f"{host.management}/entities/dafx-clerk", params=shown, timeout=60)
+    entities = requests.get(f"{host.management}/entities/dafx-clerk", params=query, timeout=60)
     assert "$encrypted" in entities.text
-    return "".join([entities.text, *(one.text for one in told)])
+    return "".join([entities.text, *(response.text for response in responses)])
 
 
 def is_silent(host: AgentHost, folder: Path) -> bool:
     """Tell whether nothing of a conversation is in any file, or in what the task hub shows."""
     hub = in_task_hub(host).encode()
-    return found_in(folder) == [] and not any(canary in hub for canary in CANARIES)
+    return files_with_canary(folder) == [] and not any(canary in hub for canary in CANARIES)
 
 
 def texts(host: AgentHost, session: str) -> list[str]:
     """The texts of a conversation."""
     messages = host.session("Clerk", session)["messages"]
-    return [one["text"] for message in messages for one in message["contents"] if one.get("text")]
+    return [content["text"] for message in messages for content in message["contents"] if content.get("text")]
 
 
 def ask(host: AgentHost, model: PracticeModel, session: str, text: str) -> requests.Response:
     """Run a turn whose answer echoes a canary."""
     model.plan({"text": f"canary-answer to {text}"})
-    answer = host.run("Clerk", {"message": f"canary-question {text}", "session_id": session})
-    assert answer.status_code == 200, answer.text
-    return answer
+    response = host.run("Clerk", {"message": f"canary-question {text}", "session_id": session})
+    assert response.status_code == 200, response.text
+    return response
 
 
-def waits(host: AgentHost, model: PracticeModel, session: str) -> dict[str, Any]:
+def run_until_approval(host: AgentHost, model: PracticeModel, session: str) -> dict[str, Any]:
     """Run a turn that waits for a person, with large arguments and small ones."""
     model.plan({"calls": [{"name": "send", "arguments": {"text": "canary-argument"}}]})
-    answer = host.run("Clerk", {"message": "canary-send", "session_id": session})
-    assert answer.status_code == 202, answer.text
-    return answer.json()
+    response = host.run("Clerk", {"message": "canary-send", "session_id": session})
+    assert response.status_code == 202, response.text
+    return response.json()
 
 
 def approve(host: AgentHost, turn: dict[str, Any]) -> dict[str, Any]:
@@ -90,111 +91,117 @@ def approve(host: AgentHost, turn: dict[str, Any]) -> dict[str, Any]:
     url = host.url + urlsplit(turn["turn_url"]).path
     (call,) = turn["pending_approvals"]
     assert call["arguments"] == {"text": "canary-argument"}
-    said = {
+    approval = {
         "call_id": call["call_id"],
         "approved": True,
         "reason": "canary-reason",
         "arguments": {"text": "canary-other"},
     }
-    assert requests.post(f"{url}/approvals", json=said, timeout=60).ok
+    assert requests.post(f"{url}/approvals", json=approval, timeout=60).ok
 
-    def ended() -> dict[str, Any] | None:
-        found = requests.get(url, timeout=60).json()
-        return found if found["status"] not in {"running", "waiting_for_approval"} else None
+    def poll() -> dict[str, Any] | None:
+        turn = requests.get(url, timeout=60).json()
+        return turn if turn["status"] not in {"running", "waiting_for_approval"} else None
 
-    return wait_until(ended)
+    return wait_until(poll)
 
 
-def test_a_life_with_encryption(model: PracticeModel, tmp_path: Path):
+def test_an_encrypted_session_over_its_lifetime(model: PracticeModel, tmp_path: Path):
     """Turns, tools, approvals, files, forks, copies, kills and rotation: all is read, and nothing of it is stored."""
     data = tmp_path / "data"
     with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
         model.plan({"calls": [{"name": "look_up", "arguments": {"name": "canary-name"}}]}, {"text": "canary-found"})
-        looked = host.run(
+        lookup_response = host.run(
             "Clerk", {"message": "canary-look", "session_id": "a"}, headers={"idempotency-key": "canary-1"}
         )
-        assert looked.json()["message"] == "canary-look", looked.text
+        assert lookup_response.json()["message"] == "canary-look", lookup_response.text
         for number in range(6):
             ask(host, model, "a", f"{number} " + "canary-filler " * 400)
         model.plan({"text": "canary-read"})
         form = {"message": "canary-form", "session_id": "a"}
-        sent = requests.post(f"{host.url}/api/agents/Clerk/run", data=form, files={"f": ("a.txt", FILE)}, timeout=60)
-        assert sent.ok, sent.text
+        form_response = requests.post(
+            f"{host.url}/api/agents/Clerk/run", data=form, files={"f": ("a.txt", FILE)}, timeout=60
+        )
+        assert form_response.ok, form_response.text
         model.plan({"text": "canary-orchestrated"}, {"text": "canary-signalled"})
         assert host.orchestrate("ask_the_clerk", None)["output"] == len("canary-orchestrated")
         wait_until(
             lambda: host.get("/agents/Clerk/sessions/signalled").ok and "canary-signalled" in texts(host, "signalled")
         )
-        turn = waits(host, model, "a")
+        turn = run_until_approval(host, model, "a")
         assert is_silent(host, data)
         host.kill()
-    assert found_in(data) == []
+    assert files_with_canary(data) == []
     with hosted(data, model, app=APP, **{KEYS: f"{key(2)},{key(1)}"}) as host:
         model.plan({"text": "canary-sent"})
         assert approve(host, turn)["response"] == "canary-sent"
-        sent = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
-        assert sent[-1]["output"].startswith("sent canary-other")
-        said = texts(host, "a")
-        assert {"canary-found", "canary-read", "canary-sent"} <= set(said)
+        outputs = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
+        assert outputs[-1]["output"].startswith("sent canary-other")
+        texts_before = texts(host, "a")
+        assert {"canary-found", "canary-read", "canary-sent"} <= set(texts_before)
         assert any("is now wrapped by the key 'k2'" in line for line in host.output)
-        (file,) = [one for one in host.get("/agents/Clerk/sessions/a/files").json()["files"] if one["name"] == "a.txt"]
+        (file,) = [
+            file_entry
+            for file_entry in host.get("/agents/Clerk/sessions/a/files").json()["files"]
+            if file_entry["name"] == "a.txt"
+        ]
         assert requests.get(file["file_url"], timeout=60).content == FILE
         assert is_silent(host, data)
     with hosted(data, model, app=APP, **{KEYS: key(2)}) as host:
         fork = requests.post(f"{host.url}/api/agents/Clerk/sessions/a/fork", json={}, timeout=60).json()["session_id"]
-        exported = host.get("/agents/Clerk/sessions/a/export").content
-        assert json.loads(exported)["schemaVersion"]
-        assert host.post("/agents/Clerk/sessions/b/import", exported, content_type="application/json").ok
-        assert texts(host, "a") == texts(host, "b") == texts(host, fork) == said
+        document = host.get("/agents/Clerk/sessions/a/export").content
+        assert json.loads(document)["schemaVersion"]
+        assert host.post("/agents/Clerk/sessions/b/import", document, content_type="application/json").ok
+        assert texts(host, "a") == texts(host, "b") == texts(host, fork) == texts_before
         ask(host, model, fork, "in the fork")
         assert requests.delete(f"{host.url}/api/agents/Clerk/sessions/a", timeout=60).ok
-        assert texts(host, fork)[: len(said)] == said
-        verified = host.get("/agents/Clerk/sessions/b/verify")
-        assert verified.json()["problems"] == [], verified.text
+        assert texts(host, fork)[: len(texts_before)] == texts_before
+        report = host.get("/agents/Clerk/sessions/b/verify")
+        assert report.json()["problems"] == [], report.text
         assert is_silent(host, data)
 
 
 @pytest.fixture(scope="module")
-def kept(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encrypted_data(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data of a host without keys that had a session, and of the same host with a key, which had two more."""
-    data = tmp_path_factory.mktemp("kept") / "data"
-    with hosted(data, practice_model, app=APP) as host:
+    folder = tmp_path_factory.mktemp("kept") / "data"
+    with hosted(folder, practice_model, app=APP) as host:
         ask(host, practice_model, "before", "without keys " + "canary-filler " * 2000)
         ask(host, practice_model, "only-before", "without keys")
-    with hosted(data, practice_model, app=APP, **{KEYS: key(1)}) as host:
+    with hosted(folder, practice_model, app=APP, **{KEYS: key(1)}) as host:
         ask(host, practice_model, "before", "with keys")
         for session in ("one", "two"):
             ask(host, practice_model, session, f"{session} " + "canary-filler " * 2000)
-    return data
+    return folder
 
 
 @pytest.fixture
-def data(kept: Path, tmp_path: Path) -> Path:
+def data(encrypted_data: Path, tmp_path: Path) -> Path:
     """A copy of the data."""
-    shutil.copytree(kept, tmp_path / "data")
+    shutil.copytree(encrypted_data, tmp_path / "data")
     return tmp_path / "data"
 
 
 def rows(data: Path) -> list[Any]:
     """The states of all sessions, and the stored parts of conversations."""
     with (
-        closing(sqlite3.connect(data / "segments.sqlite")) as pieces,
-        closing(sqlite3.connect(data / "host.db")) as hub,
+        closing(sqlite3.connect(data / "segments.sqlite")) as segments_db,
+        closing(sqlite3.connect(data / "host.db")) as hub_db,
     ):
-        stored = pieces.execute(
+        blob_rows = segments_db.execute(
             "SELECT home, name, padded FROM pieces JOIN bodies ON body = id ORDER BY 1, 2"
         ).fetchall()
-        states = hub.execute("SELECT id, state FROM entities WHERE id LIKE '@dafx%' ORDER BY 1").fetchall()
-    assert stored
+        states = hub_db.execute("SELECT id, state FROM entities WHERE id LIKE '@dafx%' ORDER BY 1").fetchall()
+    assert blob_rows
     assert len(states) >= 4
-    return [stored, states]
+    return [blob_rows, states]
 
 
-def test_encryption_is_turned_on_later(data: Path, model: PracticeModel):
+def test_encryption_can_be_enabled_later(data: Path, model: PracticeModel):
     """What was stored before is read and continued, and what is added is encrypted."""
-    stored = dict(rows(data)[1])
-    assert "canary-question without keys" in stored["@dafx-clerk@only-before"]
-    assert "canary" not in stored["@dafx-clerk@before"]
+    states = dict(rows(data)[1])
+    assert "canary-question without keys" in states["@dafx-clerk@only-before"]
+    assert "canary" not in states["@dafx-clerk@before"]
     with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
         assert len(texts(host, "before")) == 4
         assert len(texts(host, "only-before")) == 2
@@ -204,17 +211,17 @@ def test_encryption_is_turned_on_later(data: Path, model: PracticeModel):
     assert "canary" not in dict(rows(data)[1])["@dafx-clerk@only-before"]
 
 
-def test_plaintext_can_be_refused(data: Path, model: PracticeModel):
+def test_plaintext_can_be_rejected(data: Path, model: PracticeModel):
     """What is not encrypted is a 409 that names the setting, and stays; an export and import before that brings it."""
     strict = {KEYS: key(1), PLAINTEXT: "refuse"}
     with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
         for session in ("before", "only-before"):
-            exported = host.get(f"/agents/Clerk/sessions/{session}/export").content
-            assert host.post(f"/agents/Clerk/sessions/{session}-2/import", exported, content_type="application/json").ok
-        said = {session: texts(host, session) for session in ("before", "only-before", "one")}
-    before = rows(data)
+            document = host.get(f"/agents/Clerk/sessions/{session}/export").content
+            assert host.post(f"/agents/Clerk/sessions/{session}-2/import", document, content_type="application/json").ok
+        texts_by_session = {session: texts(host, session) for session in ("before", "only-before", "one")}
+    rows_before = rows(data)
     with hosted(data, model, app=APP, **strict) as host:
-        refused = [
+        responses = [
             host.get("/agents/Clerk/sessions/before/export"),
             host.run("Clerk", {"message": "hello", "session_id": "before"}),
             host.get("/agents/Clerk/sessions/only-before"),
@@ -222,26 +229,30 @@ def test_plaintext_can_be_refused(data: Path, model: PracticeModel):
             requests.post(f"{host.url}/api/agents/Clerk/sessions/only-before/fork", json={}, timeout=60),
             requests.delete(f"{host.url}/api/agents/Clerk/sessions/only-before", timeout=60),
         ]
-        assert [answer.status_code for answer in refused] == [409] * len(refused), [one.text for one in refused]
-        assert all(PLAINTEXT in one.json()["detail"] and "canary" not in one.text for one in refused)
+        assert [response.status_code for response in responses] == [409] * len(responses), [
+            response.text for response in responses
+        ]
+        assert all(PLAINTEXT in response.json()["detail"] and "canary" not in response.text for response in responses)
         assert model.requests() == []
-        assert dict(rows(data)[1])["@dafx-clerk@only-before"] == dict(before[1])["@dafx-clerk@only-before"]
-        assert rows(data)[0] == before[0]
-        assert [texts(host, session) for session in ("before-2", "only-before-2", "one")] == list(said.values())
+        assert dict(rows(data)[1])["@dafx-clerk@only-before"] == dict(rows_before[1])["@dafx-clerk@only-before"]
+        assert rows(data)[0] == rows_before[0]
+        assert [texts(host, session) for session in ("before-2", "only-before-2", "one")] == list(
+            texts_by_session.values()
+        )
         model.plan({"text": "canary-again"}, times=2)
         for session in ("one", "only-before-2"):
-            asked = {"message": "canary-ask", "session_id": session}
-            assert host.run("Clerk", asked, headers={"idempotency-key": "canary-9"}).ok
-        listed = host.get("/agents/Clerk/sessions").json()["sessions"]
-        assert {"before", "only-before", "one"} <= {one["session_id"] for one in listed}
+            body = {"message": "canary-ask", "session_id": session}
+            assert host.run("Clerk", body, headers={"idempotency-key": "canary-9"}).ok
+        list_items = host.get("/agents/Clerk/sessions").json()["sessions"]
+        assert {"before", "only-before", "one"} <= {item["session_id"] for item in list_items}
     with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
-        assert texts(host, "only-before") == said["only-before"]
+        assert texts(host, "only-before") == texts_by_session["only-before"]
 
 
 @pytest.mark.parametrize("keys", [key(3), ""], ids=["other", "none"])
 @pytest.mark.parametrize("point", ["turn.after_open", "journal.model.after_append", "turn.after_outcome"])
-def test_a_turn_under_way_waits_for_a_lost_key(data: Path, model: PracticeModel, keys: str, point: str):
-    """A process without the key carries the turn no step further, and can be stopped; with the key it goes on."""
+def test_a_running_turn_pauses_without_its_key(data: Path, model: PracticeModel, keys: str, point: str):
+    """A process without the key does not advance the turn, and can be stopped; with the key it resumes."""
     model.plan({"text": "canary-answer"}, times=None)
     host = start_host(data, model, app=APP, **{KEYS: key(1), "DURABLE_AGENT_HOST_CRASH": point})
     with suppress(requests.RequestException):
@@ -253,30 +264,30 @@ def test_a_turn_under_way_waits_for_a_lost_key(data: Path, model: PracticeModel,
         time.sleep(3)
         assert host.get("/agents/Clerk/sessions/under-way").status_code == 503
     with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
-        said = wait_until(lambda: host.get("/agents/Clerk/sessions/under-way").json().get("messages"))
-        assert [one["role"] for one in said] == ["user", "assistant"]
+        messages = wait_until(lambda: host.get("/agents/Clerk/sessions/under-way").json().get("messages"))
+        assert [item["role"] for item in messages] == ["user", "assistant"]
         assert texts(host, "under-way") == ["canary-question lost", "canary-answer"]
-        listed = host.get("/agents/Clerk/sessions?details=true&search=under-way").json()["sessions"]
-        assert [one["status"] for one in listed] == ["completed"]
+        list_items = host.get("/agents/Clerk/sessions?details=true&search=under-way").json()["sessions"]
+        assert [item["status"] for item in list_items] == ["completed"]
 
 
 @pytest.mark.parametrize("point", KEY_POINTS)
 def test_a_rotation_is_killed(data: Path, model: PracticeModel, point: str):
     """Killed anywhere while a data key is wrapped again, nothing is lost, and the next process ends what was begun."""
-    before, both = rows(data)[1], f"{key(2)},{key(1)}"
+    states_before, both_keys = rows(data)[1], f"{key(2)},{key(1)}"
     with suppress(StartError):  # it may be killed before it is ready
-        host = start_host(data, model, app=APP, **{KEYS: both, "DURABLE_AGENT_HOST_CRASH": point})
+        host = start_host(data, model, app=APP, **{KEYS: both_keys, "DURABLE_AGENT_HOST_CRASH": point})
         with suppress(requests.RequestException):
             host.get("/agents/Clerk/sessions/one")
         assert host.process.wait(60) == -signal.SIGKILL
         host.kill()
-    assert rows(data)[1] == before
-    with hosted(data, model, app=APP, **{KEYS: both}) as host:
+    assert rows(data)[1] == states_before
+    with hosted(data, model, app=APP, **{KEYS: both_keys}) as host:
         assert texts(host, "one")[0].startswith("canary-question one")
         ask(host, model, "one", "again")
-        said = texts(host, "one")
+        texts_before = texts(host, "one")
     with hosted(data, model, app=APP, **{KEYS: key(2)}) as host:
-        assert texts(host, "one") == said
+        assert texts(host, "one") == texts_before
         assert texts(host, "two")[0].startswith("canary-question two")
         assert host.run("Clerk", {"message": "hello", "session_id": "two"}).ok
     with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
@@ -284,28 +295,30 @@ def test_a_rotation_is_killed(data: Path, model: PracticeModel, point: str):
     assert "again" not in str(rows(data))
 
 
-def test_what_was_moved_is_refused(data: Path, model: PracticeModel):
+def test_swapped_records_are_rejected(data: Path, model: PracticeModel):
     """A session's state or a part of a conversation in the place of another one is a 409, and is not overwritten."""
-    with closing(sqlite3.connect(data / "host.db")) as hub, hub:
-        (one,), (two,) = hub.execute("SELECT state FROM entities WHERE id IN ('@dafx-clerk@one', '@dafx-clerk@two')")
-        hub.execute("UPDATE entities SET state = ? WHERE id = '@dafx-clerk@one'", (two,))
-        hub.execute("UPDATE entities SET state = ? WHERE id = '@dafx-clerk@two'", (one,))
-    with closing(sqlite3.connect(data / "segments.sqlite")) as pieces, pieces:
-        bodies = pieces.execute("SELECT home, name, body FROM pieces WHERE length(name) > 64").fetchall()
-        for (home, name, _), (_, _, body) in zip(bodies, [*bodies[1:], bodies[0]], strict=True):
-            pieces.execute("UPDATE pieces SET body = ? WHERE home = ? AND name = ?", (body, home, name))
-    before = rows(data)
+    with closing(sqlite3.connect(data / "host.db")) as hub_db, hub_db:
+        (first_state,), (second_state,) = hub_db.execute(
+            "SELECT state FROM entities WHERE id IN ('@dafx-clerk@one', '@dafx-clerk@two')"
+        )
+        hub_db.execute("UPDATE entities SET state = ? WHERE id = '@dafx-clerk@one'", (second_state,))
+        hub_db.execute("UPDATE entities SET state = ? WHERE id = '@dafx-clerk@two'", (first_state,))
+    with closing(sqlite3.connect(data / "segments.sqlite")) as segments_db, segments_db:
+        bodies = segments_db.execute("SELECT home, name, body FROM pieces WHERE length(name) > 64").fetchall()
+        for (namespace, name, _), (_, _, body) in zip(bodies, [*bodies[1:], bodies[0]], strict=True):
+            segments_db.execute("UPDATE pieces SET body = ? WHERE home = ? AND name = ?", (body, namespace, name))
+    rows_before = rows(data)
     with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
         for session in ("one", "two"):
-            answer = host.run("Clerk", {"message": "hello", "session_id": session})
-            assert (answer.status_code, "moved" in answer.text) == (409, True), answer.text
-            assert "canary" not in answer.text
-        shown = host.get("/agents/Clerk/sessions/one")
-        assert (shown.status_code, "moved" in shown.text) == (409, True), shown.text
+            response = host.run("Clerk", {"message": "hello", "session_id": session})
+            assert (response.status_code, "moved" in response.text) == (409, True), response.text
+            assert "canary" not in response.text
+        read_response = host.get("/agents/Clerk/sessions/one")
+        assert (read_response.status_code, "moved" in read_response.text) == (409, True), read_response.text
         assert model.requests() == []
-    after = rows(data)
-    assert after[0] == before[0]
-    assert {row for row in before[1] if "before" not in row[0]} <= set(after[1])
+    rows_after = rows(data)
+    assert rows_after[0] == rows_before[0]
+    assert {row for row in rows_before[1] if "before" not in row[0]} <= set(rows_after[1])
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +328,7 @@ def azurite_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
 
 
-async def test_blobs_tell_nothing(model: PracticeModel, tmp_path: Path, azurite_port: int):
+async def test_blobs_reveal_nothing(model: PracticeModel, tmp_path: Path, azurite_port: int):
     """In a storage account, blobs and their names tell nothing, and another process with the key reads them."""
     settings = {
         "DURABLE_AGENT_HOST_SEGMENTS": "blob",
@@ -325,8 +338,8 @@ async def test_blobs_tell_nothing(model: PracticeModel, tmp_path: Path, azurite_
     }
     for text in ("first", "second"):
         with hosted(tmp_path / "data", model, app=APP, **settings) as host:
-            answer = ask(host, model, "a", f"{text} " + "canary-filler " * 2000)
-            headers = answer.headers
+            response = ask(host, model, "a", f"{text} " + "canary-filler " * 2000)
+            headers = response.headers
             events = host.get(f"/agents/Clerk/sessions/a/turns/{headers['x-ms-turn-id']}/events").text
             assert f"canary-answer to {text}" in events
             assert len(texts(host, "a")) == {"first": 2, "second": 4}[text]

@@ -15,8 +15,8 @@ from tests.processes import wait_until
 def labels(host: AgentHost, session: str) -> list[str]:
     """What the operation ``label`` of the lab's entity has kept with a session."""
     state = host.state("Instant", session) or {"data": {}}
-    ours = state["data"].get("extensionData", {}).get("durableAgentHost", {})
-    return ours.get("appState", {}).get("labels", [])
+    host_data = state["data"].get("extensionData", {}).get("durableAgentHost", {})
+    return host_data.get("appState", {}).get("labels", [])
 
 
 def test_data_of_the_app_stays_with_its_session(lab: AgentHost):
@@ -32,8 +32,8 @@ def test_data_of_the_app_stays_with_its_session(lab: AgentHost):
     assert labels(lab, session) == ["new", "open", "done"]
 
 
-def test_data_of_the_app_goes_with_the_whole_conversation(lab: AgentHost):
-    """A fork of the whole conversation and an import have it, the import says so, and a fork at a turn does not."""
+def test_data_of_the_app_is_copied_with_the_full_conversation(lab: AgentHost):
+    """A full fork and an import have it, the import reports it, and a fork at a turn does not have it."""
     session = f"labelled-{uuid4().hex}"
     first = lab.run("Instant", {"message": "one", "session_id": session}).headers["x-ms-turn-id"]
     lab.run("Instant", {"message": "two", "session_id": session})
@@ -45,9 +45,9 @@ def test_data_of_the_app_goes_with_the_whole_conversation(lab: AgentHost):
     at_turn = b'{"session_id": "part-%s", "at_turn": "%s"}' % (session.encode(), first.encode())
     assert lab.post(f"{path}/fork", at_turn).ok
     assert labels(lab, f"part-{session}") == []
-    exported = lab.get(f"{path}/export").content
-    answer = lab.post(f"/agents/Instant/sessions/copy-{session}/import", exported)
-    assert "data of the app" in answer.json()["taken_on_trust"][0]
+    document = lab.get(f"{path}/export").content
+    response = lab.post(f"/agents/Instant/sessions/copy-{session}/import", document)
+    assert "data of the app" in response.json()["taken_on_trust"][0]
     assert labels(lab, f"copy-{session}") == ["mine"]
 
 
@@ -65,12 +65,12 @@ def test_data_of_the_app_goes_with_the_whole_conversation(lab: AgentHost):
     ],
 )
 def test_an_operation_that_names_no_turn_changes_nothing(lab: AgentHost, operation: str, payload):
-    """Whoever may call entities cannot write what no reader can read; the session goes on."""
+    """Callers of the entity cannot write unreadable state; the session continues."""
     session = uuid4().hex
     assert lab.run("Instant", "hi", session_id=session).ok
     before = lab.state("Instant", session)
-    asked = {"session": session, "operation": operation, "payload": payload}
-    assert lab.orchestrate("call_session", asked)["runtimeStatus"] == "Failed"
+    call_input = {"session": session, "operation": operation, "payload": payload}
+    assert lab.orchestrate("call_session", call_input)["runtimeStatus"] == "Failed"
     assert lab.run("Instant", "and on", session_id=session).ok
     after = lab.state("Instant", session)
     assert before is not None
@@ -80,7 +80,7 @@ def test_an_operation_that_names_no_turn_changes_nothing(lab: AgentHost, operati
     assert lab.get(f"/agents/Instant/sessions/{session}/verify").json()["problems"] == []
 
 
-_ODD = [
+_INVALID_IDS = [
     *(
         ".",
         "..",
@@ -103,24 +103,24 @@ _ODD = [
 ]
 
 
-@pytest.mark.parametrize("turn_id", _ODD, ids=lambda odd: f"{odd[:20]!a}-{len(odd)}")
-def test_a_turn_whose_id_no_orchestration_can_have(lab: AgentHost, turn_id: str):
+@pytest.mark.parametrize("turn_id", _INVALID_IDS, ids=lambda turn_id: f"{turn_id[:20]!a}-{len(turn_id)}")
+def test_a_session_with_an_invalid_turn_id_is_readable(lab: AgentHost, turn_id: str):
     """A session that says it runs one is shown, and listed with details: nothing else is asked for."""
     session = f"odd-{uuid4().hex}"
     turn = {"agent": "Instant", "session_id": session, "turn_id": turn_id, "message": "Hi", "policy": "queue"}
     lab.orchestrate("call_session", {"session": session, "operation": "admit", "payload": turn})
     path = f"/agents/Instant/sessions/{session}"
     wait_until(lambda: lab.get(path).ok)
-    listed = lab.get(f"/agents/Instant/sessions?details=true&search={session}")
-    assert listed.status_code == 200, listed.text
-    assert [one["session_id"] for one in listed.json()["sessions"]] == [session]
+    list_response = lab.get(f"/agents/Instant/sessions?details=true&search={session}")
+    assert list_response.status_code == 200, list_response.text
+    assert [list_item["session_id"] for list_item in list_response.json()["sessions"]] == [session]
 
 
 def signal_by_raw_path(host: AgentHost, key: str, operation: str) -> None:
     """Signal an entity under a key that clients would take out of the path."""
-    where = urlsplit(host.management)
-    connection = HTTPConnection(where.hostname or "", where.port, timeout=60)
-    path = f"{where.path}/entities/dafx-Instant/{quote(key, safe='.')}?op={operation}"
+    target = urlsplit(host.management)
+    connection = HTTPConnection(target.hostname or "", target.port, timeout=60)
+    path = f"{target.path}/entities/dafx-Instant/{quote(key, safe='.')}?op={operation}"
     turn = {"turn_id": uuid4().hex, "message": "Hi", "correlationId": uuid4().hex, "policy": "queue"}
     connection.request("POST", path, json.dumps(json.dumps(turn)), {"content-type": "application/json"})
     assert connection.getresponse().status == 202
@@ -128,14 +128,16 @@ def signal_by_raw_path(host: AgentHost, key: str, operation: str) -> None:
 
 
 @pytest.mark.parametrize("operation", ["reset", "run"])
-def test_no_entity_begins_a_session_under_a_name_that_no_session_can_have(lab: AgentHost, operation: str):
+def test_no_session_is_created_under_an_invalid_name(lab: AgentHost, operation: str):
     """The management API signals any key: what no route could open, delete or verify is not begun, so not listed."""
-    names = [".", "..", " ", "a?b", "a#b", "a%2Fb", "a@b", "x\x01", "n" * 146]
-    good = f"good-{uuid4().hex}"
-    for name in [*names, good]:
+    invalid_names = [".", "..", " ", "a?b", "a#b", "a%2Fb", "a@b", "x\x01", "n" * 146]
+    valid_name = f"good-{uuid4().hex}"
+    for name in [*invalid_names, valid_name]:
         signal_by_raw_path(lab, name, operation)
-    wait_until(lambda: lab.get(f"/agents/Instant/sessions/{good}").ok)
+    wait_until(lambda: lab.get(f"/agents/Instant/sessions/{valid_name}").ok)
     time.sleep(1)
-    listed = [one["session_id"] for one in lab.get("/agents/Instant/sessions?limit=1000").json()["sessions"]]
-    assert good in listed
-    assert not set(names) & set(listed)
+    session_ids = [
+        list_item["session_id"] for list_item in lab.get("/agents/Instant/sessions?limit=1000").json()["sessions"]
+    ]
+    assert valid_name in session_ids
+    assert not set(invalid_names) & set(session_ids)

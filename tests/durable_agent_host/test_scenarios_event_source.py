@@ -30,12 +30,12 @@ FOLLOW = """
 SO_FAR = "JSON.stringify({ ...told, text: [...told.pieces.values()].join('') })"
 
 
-async def until(page: Page, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Look at what the page was told until it is wanted."""
+async def until(page: Page, is_reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Poll the state of the page until it is reached."""
     async with asyncio.timeout(60):
-        while not wanted(told := json.loads(await page.evaluate(SO_FAR))):
+        while not is_reached(page_state := json.loads(await page.evaluate(SO_FAR))):
             await asyncio.sleep(0.02)
-    return told
+    return page_state
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
@@ -52,16 +52,16 @@ async def test_a_browsers_event_source_comes_back_by_itself(model: PracticeModel
     try:
         async with opened(f"{host.url}/api/chat", tmp_path / "browser") as page:
             await page.until("state", lambda text: text == "ready")
-            accepted = host.run("Helper", {"message": "go"}, headers={"x-ms-wait-for-response": "false"}).json()
-            await page.evaluate(FOLLOW % json.dumps(accepted["events_url"]))
-            await until(page, lambda told: len(told["events"]) > 8)
+            turn = host.run("Helper", {"message": "go"}, headers={"x-ms-wait-for-response": "false"}).json()
+            await page.evaluate(FOLLOW % json.dumps(turn["events_url"]))
+            await until(page, lambda page_state: len(page_state["events"]) > 8)
             host.kill()
             host = start(int(host.url.rpartition(":")[2]))
-            told = await until(page, lambda told: told["ended"] and told["closed"])
-        stored = requests.get(accepted["turn_url"], timeout=60).json()["response"]
-        assert told["text"] == stored
-        assert told["opened"] == 2
-        names, ids = zip(*told["events"], strict=True)
+            page_state = await until(page, lambda page_state: page_state["ended"] and page_state["closed"])
+        response_text = requests.get(turn["turn_url"], timeout=60).json()["response"]
+        assert page_state["text"] == response_text
+        assert page_state["opened"] == 2
+        names, ids = zip(*page_state["events"], strict=True)
         assert set(names) == {"turn.started", "message.delta", "turn.restarted", "turn.completed"}
         assert list(ids) == sorted(set(ids))
     finally:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import os
-import re
 import select
 import socket
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from agent_framework import Content
 
 from durable_agent_host.codec.content import encode_content
 from practice_model.dialects.responses.items import PIXEL as PNG
+from tests.durable_agent_host.process_memory import read_memory_bytes
 from tests.kit import AgentHost, PracticeModel, hosted
 
 APP = Path(__file__).parent / "apps" / "files"
@@ -55,11 +55,11 @@ def upload(
     return requests.post(url, data=data, params={"name": name} if name else {}, headers=headers, timeout=60)
 
 
-def listed(host: AgentHost, session: str, agent: str = "Reader") -> list[dict[str, Any]]:
+def list_files(host: AgentHost, session: str, agent: str = "Reader") -> list[dict[str, Any]]:
     """The files of a session."""
-    answer = host.get(f"/agents/{agent}/sessions/{session}/files")
-    assert answer.ok, answer.text
-    return answer.json()["files"]
+    response = host.get(f"/agents/{agent}/sessions/{session}/files")
+    assert response.ok, response.text
+    return response.json()["files"]
 
 
 def test_parts_of_a_message_reach_the_model(files: AgentHost, model: PracticeModel):
@@ -76,9 +76,9 @@ def test_parts_of_a_message_reach_the_model(files: AgentHost, model: PracticeMod
         {"type": "audio", "data": wav, "media_type": "audio/wav"},
         {"type": "text", "text": PNG},
     ]
-    answer = files.run("Reader", {"message": message, "session_id": "parts"})
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["message"] == f"look at \n{PNG}"
+    response = files.run("Reader", {"message": message, "session_id": "parts"})
+    assert response.status_code == 200, response.text
+    assert response.json()["message"] == f"look at \n{PNG}"
     assert parts_sent(model) == [
         {"type": "input_text", "text": "look at "},
         {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"},
@@ -92,52 +92,52 @@ def test_parts_of_a_message_reach_the_model(files: AgentHost, model: PracticeMod
     ]
 
 
-def test_a_form_brings_fields_and_files(files: AgentHost, model: PracticeModel):
+def test_a_form_carries_fields_and_files(files: AgentHost, model: PracticeModel):
     """A form is a turn: its fields are those of the JSON body, and its files follow the text."""
     data = os.urandom(3 << 20)
-    answer = requests.post(
+    response = requests.post(
         f"{files.url}/api/agents/Reader/run",
         data={"message": "read", "session_id": "form", "options": '{"temperature": 0.5}'},
         files=[("any", ("C:\\dir\\a.pdf", data)), ("more", ("b.png", PICTURE, "image/png"))],
         timeout=60,
     )
-    assert answer.status_code == 200, answer.text
-    assert (answer.json()["session_id"], answer.json()["message"]) == ("form", "read")
+    assert response.status_code == 200, response.text
+    assert (response.json()["session_id"], response.json()["message"]) == ("form", "read")
     text, file, image = parts_sent(model)
     assert (text["text"], image["image_url"]) == ("read", PNG)
     assert file["filename"] == "a.pdf"
     assert base64.b64decode(file["file_data"].removeprefix("data:application/pdf;base64,")) == data
     assert model.requests()[-1]["body"]["temperature"] == 0.5
-    named = {one["id"]: one for one in listed(files, "form")}
-    (found,) = [one for one in named.values() if one["name"] == "a.pdf"]
-    assert (found["id"], found["size"], found["role"]) == (hashlib.sha256(data).hexdigest(), len(data), "user")
-    assert requests.get(found["file_url"], timeout=60).content == data
+    files_by_id = {item["id"]: item for item in list_files(files, "form")}
+    (pdf,) = [item for item in files_by_id.values() if item["name"] == "a.pdf"]
+    assert (pdf["id"], pdf["size"], pdf["role"]) == (hashlib.sha256(data).hexdigest(), len(data), "user")
+    assert requests.get(pdf["file_url"], timeout=60).content == data
 
 
 def test_an_upload_is_used_by_later_messages(files: AgentHost, model: PracticeModel):
     """An upload has the hash of its bytes as its id, before and after a message uses it, and is stored once."""
     data = os.urandom(40_000)
-    first, again = upload(files, "up", data, "a.pdf"), upload(files, "up", data, "a.pdf")
-    assert (first.status_code, again.json()) == (201, first.json())
-    (file,) = first.json()["files"]
+    first_response, second_response = upload(files, "up", data, "a.pdf"), upload(files, "up", data, "a.pdf")
+    assert (first_response.status_code, second_response.json()) == (201, first_response.json())
+    (file,) = first_response.json()["files"]
     assert file["id"] == hashlib.sha256(data).hexdigest()
     assert (file["name"], file["media_type"], file["size"]) == ("a.pdf", "application/pdf", len(data))
     assert requests.get(file["file_url"], timeout=60).content == data
     for name in (None, "other.pdf"):
         part = {"type": "file", "file_id": file["id"]} | ({"name": name} if name else {})
-        answer = files.run("Reader", {"message": [{"type": "text", "text": "read"}, part], "session_id": "up"})
-        assert answer.status_code == 200, answer.text
+        response = files.run("Reader", {"message": [{"type": "text", "text": "read"}, part], "session_id": "up"})
+        assert response.status_code == 200, response.text
         assert parts_sent(model)[1]["filename"] == name or "a.pdf"
         assert base64.b64decode(parts_sent(model)[1]["file_data"].partition(",")[2]) == data
-    (kept,) = listed(files, "up")
-    assert (kept["id"], kept["name"], kept["size"]) == (file["id"], "other.pdf", len(data))
+    (used_file,) = list_files(files, "up")
+    assert (used_file["id"], used_file["name"], used_file["size"]) == (file["id"], "other.pdf", len(data))
     state = files.state("Reader", "up")
     assert len(str(state)) < 16_000
     assert str(state).count(file["id"]) == 2
 
 
-def test_a_file_of_another_session_is_not_there(files: AgentHost):
-    """The path of a session reaches its own files alone, also by an id that is right elsewhere."""
+def test_a_file_of_another_session_is_not_found(files: AgentHost):
+    """The path of a session reaches only its own files, not those of another session by their id."""
     (file,) = upload(files, "mine", b"secret of mine").json()["files"]
     assert files.run("Reader", {"message": "hi", "session_id": "yours"}).ok
     for path in (
@@ -147,9 +147,9 @@ def test_a_file_of_another_session_is_not_there(files: AgentHost):
         assert files.get(path).status_code == 404
     for agent, session in (("Reader", "yours"), ("Coder", "mine")):
         message = [{"type": "file", "file_id": file["id"]}]
-        answer = files.run(agent, {"message": message, "session_id": session})
-        assert (answer.status_code, "upload it again" in answer.json()["detail"]) == (400, True)
-    assert listed(files, "yours") == []
+        response = files.run(agent, {"message": message, "session_id": session})
+        assert (response.status_code, "upload it again" in response.json()["detail"]) == (400, True)
+    assert list_files(files, "yours") == []
     assert files.get("/agents/Reader/sessions/nobody/files").status_code == 404
 
 
@@ -158,7 +158,7 @@ def test_a_rehydrated_turn_sends_the_same_bytes(model: PracticeModel, lives: Any
     life = lives(APP)
     model.plan({"calls": [{"name": "draw", "arguments": {}}]}, {"text": "done"})
     message = [{"type": "text", "text": "draw"}, {"type": "image", "url": PNG}]
-    answer = requests.post(
+    response = requests.post(
         f"{life.host.url}/api/agents/Reader/run",
         data={"session_id": "cold"},
         files=[
@@ -167,7 +167,7 @@ def test_a_rehydrated_turn_sends_the_same_bytes(model: PracticeModel, lives: Any
         ],
         timeout=60,
     )
-    assert answer.status_code == 200, answer.text
+    assert response.status_code == 200, response.text
     live = model.requests()[-1]["body"]["input"]
     output = next(item for item in live if item["type"] == "function_call_output")["output"]
     assert [part["type"] for part in output] == ["input_text", "input_image", "input_file"]
@@ -176,11 +176,11 @@ def test_a_rehydrated_turn_sends_the_same_bytes(model: PracticeModel, lives: Any
     assert model.requests()[-1]["body"]["input"][: len(live)] == live
 
 
-def test_what_tools_and_code_make_is_read_again(files: AgentHost, model: PracticeModel):
+def test_files_of_tools_and_code_can_be_downloaded(files: AgentHost, model: PracticeModel):
     """Contents that tools return come from our copy, files that code wrote from the provider, with names and types."""
     model.plan({"calls": [{"name": "draw", "arguments": {}}]}, {"text": "done"})
     assert files.run("Reader", {"message": "draw", "session_id": "made"}).ok
-    table, picture = sorted(listed(files, "made"), key=lambda one: one["media_type"], reverse=True)
+    table, picture = sorted(list_files(files, "made"), key=lambda item: item["media_type"], reverse=True)
     assert (picture["media_type"], picture["role"], picture["size"]) == ("image/png", "tool", len(PICTURE))
     assert requests.get(picture["file_url"], timeout=60).content == PICTURE
     assert (table["media_type"], table["size"]) == ("text/csv", 4 * 8192)
@@ -188,21 +188,21 @@ def test_what_tools_and_code_make_is_read_again(files: AgentHost, model: Practic
 
     model.plan({"items": [{"code": "1", "image": True}, {"text": "Here:", "files": ["t.csv", "<b>.html"]}]})
     assert files.run("Coder", {"message": "calculate", "session_id": "code"}).ok
-    made = {one["name"]: one for one in listed(files, "code", "Coder")}
-    sheet = requests.get(made["t.csv"]["file_url"], timeout=60)
+    written_files = {item["name"]: item for item in list_files(files, "code", "Coder")}
+    sheet = requests.get(written_files["t.csv"]["file_url"], timeout=60)
     assert (sheet.text, sheet.headers["content-type"]) == ("written by code: t.csv\n", "text/csv")
-    assert made["t.csv"]["id"].startswith("cfile_")
-    page = requests.get(made["<b>.html"]["file_url"], timeout=60)
+    assert written_files["t.csv"]["id"].startswith("cfile_")
+    page = requests.get(written_files["<b>.html"]["file_url"], timeout=60)
     assert page.headers["content-disposition"].startswith("attachment; filename=\"_b_.html\"; filename*=UTF-8''")
-    assert any(one["media_type"] == "image/png" for one in made.values())
+    assert any(item["media_type"] == "image/png" for item in written_files.values())
 
     model.plan({"items": [{"item": GENERATED}, {"text": "see"}]})
     assert files.run("Coder", {"message": "paint", "session_id": "paint"}).ok
-    (painted,) = listed(files, "paint", "Coder")
-    assert (painted["role"], requests.get(painted["file_url"], timeout=60).content) == ("assistant", PICTURE)
+    (painting,) = list_files(files, "paint", "Coder")
+    assert (painting["role"], requests.get(painting["file_url"], timeout=60).content) == ("assistant", PICTURE)
     requests.post(f"{model.control}/containers/expire", timeout=60)
-    gone = requests.get(made["t.csv"]["file_url"], timeout=60)
-    assert (gone.status_code, "does not provide" in gone.json()["detail"]) == (404, True)
+    expired_response = requests.get(written_files["t.csv"]["file_url"], timeout=60)
+    assert (expired_response.status_code, "does not provide" in expired_response.json()["detail"]) == (404, True)
 
 
 def test_a_file_has_one_name(files: AgentHost):
@@ -210,54 +210,62 @@ def test_a_file_has_one_name(files: AgentHost):
     for part in ({"name": "i.png"}, {}):
         message = [{"type": "text", "text": "look"}, {"type": "image", "data": PIXEL, **part}]
         assert files.run("Reader", {"message": message, "session_id": "one-name"}).ok
-    (file,) = listed(files, "one-name")
-    read = requests.get(file["file_url"], timeout=60)
-    assert (file["name"], read.headers["content-disposition"]) == ("i.png", 'inline; filename="i.png"')
+    (file,) = list_files(files, "one-name")
+    file_response = requests.get(file["file_url"], timeout=60)
+    assert (file["name"], file_response.headers["content-disposition"]) == ("i.png", 'inline; filename="i.png"')
 
 
 def test_a_file_cannot_become_a_page_of_the_host(files: AgentHost):
     """Pages, scripts and what lies about its name and type are downloads that a browser neither runs nor guesses."""
     assert files.run("Hostile", {"message": "hi", "session_id": "evil"}).ok
-    (file,) = listed(files, "evil", "Hostile")
-    answers = [requests.get(file["file_url"], timeout=60)]
+    (file,) = list_files(files, "evil", "Hostile")
+    responses = [requests.get(file["file_url"], timeout=60)]
     for name, media_type in (("a.html", "text/html"), ("a.svg", "image/svg+xml"), ("a", "application/xhtml+xml")):
-        (sent,) = upload(files, "evil", b"<script>" + name.encode(), name, media_type, agent="Hostile").json()["files"]
-        answers.append(requests.get(sent["file_url"], timeout=60))
-    for answer in answers:
-        assert answer.status_code == 200
-        assert answer.headers["content-disposition"].startswith("attachment; ")
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert "sandbox" in answer.headers["content-security-policy"]
-        assert not {"set-cookie", "x-evil"} & {name.lower() for name in answer.headers}
-    assert answers[0].headers["content-type"] == "application/octet-stream"
-    (shown,) = upload(files, "evil", PICTURE, "a.png", agent="Hostile").json()["files"]
-    assert requests.get(shown["file_url"], timeout=60).headers["content-disposition"].startswith("inline; ")
+        (uploaded_file,) = upload(files, "evil", b"<script>" + name.encode(), name, media_type, agent="Hostile").json()[
+            "files"
+        ]
+        responses.append(requests.get(uploaded_file["file_url"], timeout=60))
+    for response in responses:
+        assert response.status_code == 200
+        assert response.headers["content-disposition"].startswith("attachment; ")
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert "sandbox" in response.headers["content-security-policy"]
+        assert not {"set-cookie", "x-evil"} & {name.lower() for name in response.headers}
+    assert responses[0].headers["content-type"] == "application/octet-stream"
+    (image_file,) = upload(files, "evil", PICTURE, "a.png", agent="Hostile").json()["files"]
+    assert requests.get(image_file["file_url"], timeout=60).headers["content-disposition"].startswith("inline; ")
 
 
 def test_a_file_has_an_etag_and_a_head(files: AgentHost):
     """What is known is not sent again, and HEAD tells the size."""
     (file,) = upload(files, "etag", b"some text", "a.txt").json()["files"]
-    whole = requests.get(file["file_url"], timeout=60)
-    assert whole.headers["content-type"] == "text/plain; charset=utf-8"
-    known = requests.get(file["file_url"], headers={"if-none-match": whole.headers["etag"]}, timeout=60)
-    assert (known.status_code, known.content, known.headers["etag"]) == (304, b"", whole.headers["etag"])
+    full_response = requests.get(file["file_url"], timeout=60)
+    assert full_response.headers["content-type"] == "text/plain; charset=utf-8"
+    cached_response = requests.get(
+        file["file_url"], headers={"if-none-match": full_response.headers["etag"]}, timeout=60
+    )
+    assert (cached_response.status_code, cached_response.content, cached_response.headers["etag"]) == (
+        304,
+        b"",
+        full_response.headers["etag"],
+    )
     head = requests.head(file["file_url"], timeout=60)
     assert (head.status_code, head.headers["content-length"], head.content) == (200, "9", b"")
-    assert head.headers["etag"] == whole.headers["etag"]
+    assert head.headers["etag"] == full_response.headers["etag"]
     assert requests.head(file["file_url"][:-1] + "x", timeout=60).status_code == 404
 
 
-def test_files_of_a_session_that_has_not_begun_are_deleted(files: AgentHost):
-    """A deletion erases them and says so; once more, there is nothing to delete, and the name is free for a turn."""
+def test_files_of_a_session_without_turns_are_deleted(files: AgentHost):
+    """A deletion erases and reports them; a second one is a 404, and the id is free for a turn."""
     (file,) = upload(files, "unused", b"canary of a file", "a.txt").json()["files"]
     url = f"{files.url}/api/agents/Reader/sessions/unused"
     deletion = requests.delete(url, timeout=60)
     assert (deletion.status_code, deletion.json()["status"]) == (200, "deleted"), deletion.text
     assert (deletion.json()["erased"]["turns"], deletion.json()["erased"]["pieces"]) == (0, 2)
-    assert [requests.get(place, timeout=60).status_code for place in (file["file_url"], f"{url}/files")] == [404, 404]
+    assert [requests.get(path, timeout=60).status_code for path in (file["file_url"], f"{url}/files")] == [404, 404]
     assert requests.delete(url, timeout=60).status_code == 404
     assert files.run("Reader", {"message": "hi", "session_id": "unused"}).ok
-    assert listed(files, "unused") == []
+    assert list_files(files, "unused") == []
 
 
 @pytest.mark.parametrize(
@@ -267,75 +275,69 @@ def test_files_of_a_session_that_has_not_begun_are_deleted(files: AgentHost):
         ({"type": "audio", "data": "YWJj", "media_type": "audio/ogg"}, "WAV or MP3"),
     ],
 )
-def test_what_the_service_never_takes_is_refused(files: AgentHost, model: PracticeModel, part, reason):
+def test_unsupported_audio_is_rejected(files: AgentHost, model: PracticeModel, part, reason):
     """Audio that the model's service does not take is the caller's mistake; the model is not asked."""
-    answer = files.run("Reader", {"message": [part], "session_id": "ogg"})
-    assert (answer.status_code, reason in answer.json()["detail"]) == (400, True)
+    response = files.run("Reader", {"message": [part], "session_id": "ogg"})
+    assert (response.status_code, reason in response.json()["detail"]) == (400, True)
     assert model.requests() == []
 
 
-def test_options_are_those_that_the_app_allows(files: AgentHost, model: PracticeModel):
+def test_only_allowed_options_are_accepted(files: AgentHost, model: PracticeModel):
     """An allowed option reaches the model and is recorded with the turn; another one is a 400 that names it."""
     options = {"temperature": 0.25, "model": "practice-2"}
-    answer = files.run("Reader", {"message": "hi", "options": options, "session_id": "options"})
-    assert answer.status_code == 200, answer.text
+    response = files.run("Reader", {"message": "hi", "options": options, "session_id": "options"})
+    assert response.status_code == 200, response.text
     body = model.requests()[-1]["body"]
     assert (body["temperature"], body["model"]) == (0.25, "practice-2")
-    assert files.turn(answer)["options"] == options
-    (asked, _) = files.state("Reader", "options")["data"]["conversationHistory"]
-    assert asked["extensionData"]["durableAgentHost"]["options"] == options
-    requests.delete(f"{files.management}/instances/{answer.headers['x-ms-turn-id']}", timeout=60)
-    assert files.turn(answer)["options"] == options
-    for agent, given, said in (
+    assert files.turn(response)["options"] == options
+    (request_entry, _) = files.state("Reader", "options")["data"]["conversationHistory"]
+    assert request_entry["extensionData"]["durableAgentHost"]["options"] == options
+    requests.delete(f"{files.management}/instances/{response.headers['x-ms-turn-id']}", timeout=60)
+    assert files.turn(response)["options"] == options
+    for agent, invalid_options, reason in (
         ("Reader", {"temprature": 1}, "'temprature' is not allowed: did you mean 'temperature'"),
         ("Reader", {"model": "gpt-9"}, 'allowed are "practice", "practice-2"'),
         ("Strict", {"temperature": 1}, "this agent allows none"),
         ("Reader", ["temperature"], "an object"),
     ):
-        refused = files.run(agent, {"message": "hi", "options": given})
-        assert (refused.status_code, said in refused.json()["detail"]) == (400, True), refused.text
+        rejection = files.run(agent, {"message": "hi", "options": invalid_options})
+        assert (rejection.status_code, reason in rejection.json()["detail"]) == (400, True), rejection.text
 
 
 @pytest.mark.parametrize("file_id", ["..", ".", "a/../b", "a?b=c", "a#b"])
-def test_what_would_be_another_path_is_no_id_of_a_file(files: AgentHost, file_id: str):
+def test_a_path_is_not_accepted_as_a_file_id(files: AgentHost, file_id: str):
     """A message that names it is a 400 that says where."""
     part = {"type": "file", "file_id": file_id}
-    answer = files.run("Reader", {"message": [{"type": "text", "text": "look"}, part], "session_id": "paths"})
-    assert (answer.status_code, "part 2" in answer.text) == (400, True), answer.text
+    response = files.run("Reader", {"message": [{"type": "text", "text": "look"}, part], "session_id": "paths"})
+    assert (response.status_code, "part 2" in response.text) == (400, True), response.text
 
 
-def test_what_a_document_names_as_another_path_is_not_there(files: AgentHost, model: PracticeModel):
+def test_a_path_as_a_file_id_in_a_document_is_not_found(files: AgentHost, model: PracticeModel):
     """The service's SDK refuses such a path, and the file is a 404."""
     model.plan({"text": "Here."})
     assert files.run("Reader", {"message": "look", "session_id": "to-change"}).ok
     document = files.get("/agents/Reader/sessions/to-change/export").json()
-    note = {"type": "citation", "file_id": "..", "additional_properties": {"container_id": ".."}}
-    cited = Content("text", text="Here.", annotations=[cast("Any", note)])
-    answer = document["data"]["conversationHistory"][1]
-    answer["messages"][0]["contents"] = [encode_content(cited)]
-    answer.pop("extensionData", None)
-    taken = files.post("/agents/Reader/sessions/changed/import", json.dumps(document).encode())
-    assert taken.status_code == 201, taken.text
-    (file,) = listed(files, "changed")
+    annotation = {"type": "citation", "file_id": "..", "additional_properties": {"container_id": ".."}}
+    cited_text = Content("text", text="Here.", annotations=[cast("Any", annotation)])
+    response_entry = document["data"]["conversationHistory"][1]
+    response_entry["messages"][0]["contents"] = [encode_content(cited_text)]
+    response_entry.pop("extensionData", None)
+    import_response = files.post("/agents/Reader/sessions/changed/import", json.dumps(document).encode())
+    assert import_response.status_code == 201, import_response.text
+    (file,) = list_files(files, "changed")
     connection = HTTPConnection(urlsplit(files.url).netloc, timeout=60)  # which leaves the path as it is
     connection.request("GET", "/api/agents/Reader/sessions/changed/files/%2e%2e")
-    read = connection.getresponse()
-    assert (file["id"], read.status) == ("..", 404), read.read()
+    file_response = connection.getresponse()
+    assert (file["id"], file_response.status) == ("..", 404), file_response.read()
     connection.close()
 
 
-def memory_of(host: AgentHost) -> int:
-    """Bytes of memory that the host's process has now."""
-    status = Path(f"/proc/{host.process.pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
-
-
-@pytest.mark.parametrize("what", ["file", "session"])
-def test_clients_that_do_not_read_cost_little_memory(files: AgentHost, what: str):
-    """Forty clients of 7 MB each hold a fraction of it; health answers meanwhile, and all bytes arrive in the end."""
-    session = f"unread-{what}"
+@pytest.mark.parametrize("kind", ["file", "session"])
+def test_clients_that_do_not_read_cost_little_memory(files: AgentHost, kind: str):
+    """Forty clients of 7 MB each cost a fraction of it; health responds, and all bytes arrive in the end."""
+    session = f"unread-{kind}"
     body = os.urandom(7 << 20)
-    if what == "file":
+    if kind == "file":
         path = f"/sessions/{session}/files/{upload(files, session, body).json()['files'][0]['id']}"
     else:
         text = base64.b64encode(body).decode()
@@ -345,22 +347,22 @@ def test_clients_that_do_not_read_cost_little_memory(files: AgentHost, what: str
         url = f"{files.url}/api/agents/Reader/sessions/{session}/import"
         assert requests.post(url, json=document, timeout=60).status_code == 201
         path = f"/sessions/{session}"
-    whole = files.get(f"/agents/Reader{path}")
-    assert whole.headers["content-length"] == str(len(whole.content))
-    before = memory_of(files)
-    clients = [unread(files, f"/api/agents/Reader{path}") for _ in range(40)]
+    full_response = files.get(f"/agents/Reader{path}")
+    assert full_response.headers["content-length"] == str(len(full_response.content))
+    before = read_memory_bytes(files)
+    clients = [request_without_reading(files, f"/api/agents/Reader{path}") for _ in range(40)]
     for client in clients:
         select.select([client], [], [], 60)  # the answer has begun
     assert files.get("/health").status_code == 200
-    assert memory_of(files) - before < 150 << 20
+    assert read_memory_bytes(files) - before < 150 << 20
     for client in clients:
-        answer = HTTPResponse(client)
-        answer.begin()
-        assert hashlib.sha256(answer.read()).digest() == hashlib.sha256(whole.content).digest()
+        response = HTTPResponse(client)
+        response.begin()
+        assert hashlib.sha256(response.read()).digest() == hashlib.sha256(full_response.content).digest()
         client.close()
 
 
-def unread(host: AgentHost, path: str) -> socket.socket:
+def request_without_reading(host: AgentHost, path: str) -> socket.socket:
     """Ask for a path, and do not read the answer."""
     address = urlsplit(host.url)
     client = socket.socket()

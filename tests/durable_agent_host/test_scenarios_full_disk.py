@@ -23,11 +23,11 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 20 megabytes, where one may be mounted."""
     if os.geteuid() != 0 and not os.environ.get("CI"):
         pytest.skip("mounting a small disk needs root")
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    mount_point = tmp_path / "disk"
+    mount_point.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(mount_point)], check=True)
+    yield mount_point
+    subprocess.run(["umount", "-l", str(mount_point)], check=True)
 
 
 def fill(disk: Path) -> None:
@@ -41,7 +41,7 @@ def sessions(host: AgentHost) -> str:
     return f"{host.url}/api/agents/Reader/sessions"
 
 
-def growing(host: AgentHost, document: bytes) -> list[requests.Response]:
+def requests_that_add_data(host: AgentHost, document: bytes) -> list[requests.Response]:
     """Ask for what adds data."""
     return [
         host.run("Reader", {"message": "hi", "session_id": "large"}),
@@ -52,7 +52,7 @@ def growing(host: AgentHost, document: bytes) -> list[requests.Response]:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_deletion_makes_room_on_a_full_disk(model: PracticeModel, disk: Path, is_restarted: bool):
+def test_a_deletion_frees_space_on_a_full_disk(model: PracticeModel, disk: Path, is_restarted: bool):
     """New data is refused with 507; the host starts and reads, deletes a session of 9 MB, and accepts turns again."""
     lives = Lives(disk / "data", model, app=APP)
     host = lives.host
@@ -66,8 +66,10 @@ def test_a_deletion_makes_room_on_a_full_disk(model: PracticeModel, disk: Path, 
     if is_restarted:
         host = lives.crash()
         assert "The disk of the data folder" in host.text
-    for refused in growing(host, document):
-        assert (refused.status_code, "make room on the disk" in refused.json()["detail"]) == (507, True), refused.text
+    for rejection in requests_that_add_data(host, document):
+        assert (rejection.status_code, "make room on the disk" in rejection.json()["detail"]) == (507, True), (
+            rejection.text
+        )
     health = host.get("/health")
     assert (health.status_code, health.json()["checks"]["disk"]["reason"]) == (503, "DiskFullError")
     assert host.session("Reader", "large")["message_count"] == 2
@@ -78,17 +80,17 @@ def test_a_deletion_makes_room_on_a_full_disk(model: PracticeModel, disk: Path, 
     host.stop()
 
 
-def test_an_upload_that_does_not_fit_is_refused_at_once(model: PracticeModel, disk: Path):
+def test_an_upload_that_does_not_fit_is_rejected_immediately(model: PracticeModel, disk: Path):
     """A file larger than the room that is left is answered with 507."""
     host = Lives(disk / "data", model, app=APP).host
-    answer = requests.post(f"{sessions(host)}/one/files", data=os.urandom(19 << 20), timeout=25)
-    assert (answer.status_code, "make room on the disk" in answer.json()["detail"]) == (507, True)
+    response = requests.post(f"{sessions(host)}/one/files", data=os.urandom(19 << 20), timeout=25)
+    assert (response.status_code, "make room on the disk" in response.json()["detail"]) == (507, True)
     host.stop()
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_a_host_starts_without_any_room(model: PracticeModel, disk: Path, is_killed: bool):
-    """With 0 bytes free and no reserve, what is stored is read, a deletion is refused; with room, all goes on."""
+def test_a_host_starts_without_free_space(model: PracticeModel, disk: Path, is_killed: bool):
+    """With 0 bytes free and no reserve, reads work and a deletion is rejected; with free space, everything works."""
     lives = Lives(disk / "data", model, app=APP)
     host = lives.host
     assert host.run("Reader", {"message": "hi", "session_id": "large"}).status_code == 200
@@ -101,13 +103,15 @@ def test_a_host_starts_without_any_room(model: PracticeModel, disk: Path, is_kil
     fill(disk)
     host = lives.crash()
     assert "The disk of the data folder" in host.text
-    assert [found["session_id"] for found in host.get("/agents/Reader/sessions").json()["sessions"]] == ["large"]
+    assert [list_item["session_id"] for list_item in host.get("/agents/Reader/sessions").json()["sessions"]] == [
+        "large"
+    ]
     assert host.session("Reader", "large")["message_count"] == 2
     assert requests.get(f"{sessions(host)}/large/files/{file['id']}", timeout=60).content == data
     assert host.get("/agents/Reader/sessions/large/export").status_code == 200
     assert host.get("/health").json()["checks"]["disk"]["reason"] == "DiskFullError"
-    refused = requests.delete(f"{sessions(host)}/large", timeout=10)
-    assert (refused.status_code, "make room on the disk" in refused.json()["detail"]) == (507, True), refused.text
+    rejection = requests.delete(f"{sessions(host)}/large", timeout=10)
+    assert (rejection.status_code, "make room on the disk" in rejection.json()["detail"]) == (507, True), rejection.text
     os.truncate(disk / "filler", (disk / "filler").stat().st_size - (4 << 20))
     deletion = requests.delete(f"{sessions(host)}/large", timeout=60)
     assert deletion.json().get("status") == "deleted", deletion.text
@@ -116,23 +120,25 @@ def test_a_host_starts_without_any_room(model: PracticeModel, disk: Path, is_kil
     host.stop()
 
 
-def test_tools_and_workflows_are_refused_before_anything_runs(model: PracticeModel, disk: Path):
-    """On a full disk, a call of an MCP tool, a run of a workflow, and an answer to it or to a turn say what to do."""
+def test_tools_and_workflows_are_rejected_before_anything_runs(model: PracticeModel, disk: Path):
+    """On a full disk, MCP tool calls, workflow runs, and responses to workflows and turns fail with a hint."""
     host = Lives(disk / "data", model, app=PEOPLE, NOBODY_IS_KNOWN="1", LEDGER=str(disk.parent / "asked.txt")).host
-    started = requests.post(f"{host.url}/api/workflow/shouting/run", json="hi", timeout=60).json()["instanceId"]
-    url = f"{host.url}/api/workflow/shouting/status/{started}"
+    instance_id = requests.post(f"{host.url}/api/workflow/shouting/run", json="hi", timeout=60).json()["instanceId"]
+    url = f"{host.url}/api/workflow/shouting/status/{instance_id}"
     [question] = wait_until(lambda: requests.get(url, timeout=60).json().get("pendingHumanInputRequests"))
     fill(disk)
     instances = requests.get(f"{host.management}/instances", timeout=60).json()
     turn = f"{host.url}/api/agents/Echo/sessions/s/turns/{'0' * 32}"
-    for refused in (
+    for rejection in (
         requests.post(f"{host.url}/api/workflow/shouting/run", json="ho", timeout=60),
         requests.post(
-            f"{host.url}/api/workflow/shouting/respond/{started}/{question['requestId']}", json="y", timeout=60
+            f"{host.url}/api/workflow/shouting/respond/{instance_id}/{question['requestId']}", json="y", timeout=60
         ),
         requests.post(f"{turn}/approvals", json={"approvals": []}, timeout=60),
     ):
-        assert (refused.status_code, "make room on the disk" in refused.json()["detail"]) == (507, True), refused.text
+        assert (rejection.status_code, "make room on the disk" in rejection.json()["detail"]) == (507, True), (
+            rejection.text
+        )
     result = call_tool(host, "", query="hello")
     assert (result["isError"], "make room on the disk" in result["content"][0]["text"]) == (True, True), result
     assert requests.get(f"{host.management}/instances", timeout=60).json() == instances
@@ -141,8 +147,10 @@ def test_tools_and_workflows_are_refused_before_anything_runs(model: PracticeMod
     host.stop()
 
 
-def test_a_turn_that_meets_a_full_disk_goes_on_once_there_is_room(model: PracticeModel, disk: Path, tmp_path: Path):
-    """Its caller is told that the disk is full; what was said before is read, and the turn completes by itself."""
+def test_a_turn_interrupted_by_a_full_disk_completes_once_space_is_free(
+    model: PracticeModel, disk: Path, tmp_path: Path
+):
+    """Its caller gets a 507; earlier messages are readable, and the turn completes by itself."""
     host = Lives(disk / "data", model, app=APP).host
     assert host.run("Reader", {"message": "before", "session_id": "s"}).ok
     model.plan({"text": "slow", "until_file": str(tmp_path / "go")}, times=None)
@@ -152,8 +160,8 @@ def test_a_turn_that_meets_a_full_disk_goes_on_once_there_is_room(model: Practic
         (disk / "data" / "host.reserve").unlink()
         fill(disk)
         (tmp_path / "go").touch()
-        answer = run.result()
-    assert (answer.status_code, "the disk of the data folder is full" in answer.json()["detail"]) == (507, True)
+        response = run.result()
+    assert (response.status_code, "the disk of the data folder is full" in response.json()["detail"]) == (507, True)
     assert host.session("Reader", "s")["message_count"] == 2
     (disk / "filler").unlink()
     wait_until(lambda: host.session("Reader", "s")["message_count"] == 4)

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, yes
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn
 from tests.durable_agent_host.test_scenarios_idempotency import purge
 from tests.durable_agent_host.test_scenarios_provider_approvals import ASK, CALL
 from tests.kit import AgentHost, PracticeModel, hosted, start_host
@@ -57,256 +57,256 @@ def host(_host: AgentHost, model: PracticeModel) -> AgentHost:
     return _host
 
 
-def said(model: PracticeModel) -> list[str]:
+def user_texts(model: PracticeModel) -> list[str]:
     """What the user has said, as the model was last asked."""
     body = model.requests()[-1]["body"]
     return [item["content"][0]["text"] for item in body["input"] if item.get("role") == "user"]
 
 
-def url(host: AgentHost, agent: str, session: str) -> str:
+def session_url(host: AgentHost, agent: str, session: str) -> str:
     """Where a session is found."""
     return f"{host.url}/api/agents/{agent}/sessions/{session}"
 
 
-def say(host: AgentHost, agent: str, session: str, *texts: str) -> list[str]:
+def run_turns(host: AgentHost, agent: str, session: str, *texts: str) -> list[str]:
     """Run a turn for each text; gives their ids."""
     turns = []
     for text in texts:
-        answer = host.run(agent, {"message": text, "session_id": session})
-        assert answer.status_code == 200, answer.text
-        turns.append(answer.headers["x-ms-turn-id"])
+        response = host.run(agent, {"message": text, "session_id": session})
+        assert response.status_code == 200, response.text
+        turns.append(response.headers["x-ms-turn-id"])
     return turns
 
 
-def with_tools(model: PracticeModel) -> None:
-    """Have the first answers be a call and a text that follows it."""
+def plan_tool_call(model: PracticeModel) -> None:
+    """Plan a tool call, and a text that follows it."""
     model.plan({"calls": [{"name": "note", "arguments": {"text": "x"}}]}, {"text": "It is noted."})
 
 
 @pytest.mark.parametrize("agent", OWNERS)
 def test_delete_and_reset_clear_the_history(host: AgentHost, model: PracticeModel, agent):
-    """A session that was deleted or reset begins anew, with the provider, too; one that is gone is a 404."""
+    """A session that was deleted or reset starts anew, also at the provider; a deleted one is a 404."""
     session = uuid4().hex
-    say(host, agent, session, "one", "two")
-    assert said(model) == ["one", "two"]
-    deleted = requests.delete(url(host, agent, session), timeout=60)
-    told = deleted.json()
-    assert (deleted.status_code, told.pop("erased")["turns"]) == (200, 2)
-    assert told.pop("erased_from_files_by")
-    assert told == {"agent": agent, "session_id": session, "status": "deleted"}
-    assert requests.delete(url(host, agent, session), timeout=60).status_code == 404
-    say(host, agent, session, "anew")
-    assert said(model) == ["anew"]
+    run_turns(host, agent, session, "one", "two")
+    assert user_texts(model) == ["one", "two"]
+    deletion = requests.delete(session_url(host, agent, session), timeout=60)
+    body = deletion.json()
+    assert (deletion.status_code, body.pop("erased")["turns"]) == (200, 2)
+    assert body.pop("erased_from_files_by")
+    assert body == {"agent": agent, "session_id": session, "status": "deleted"}
+    assert requests.delete(session_url(host, agent, session), timeout=60).status_code == 404
+    run_turns(host, agent, session, "anew")
+    assert user_texts(model) == ["anew"]
     host.signal(agent, session, "reset", None)
     wait_until(lambda: host.session(agent, session)["message_count"] == 0)
-    say(host, agent, session, "again")
-    assert said(model) == ["again"]
+    run_turns(host, agent, session, "again")
+    assert user_texts(model) == ["again"]
 
 
 @pytest.mark.parametrize("agent", OWNERS)
 def test_a_fork_has_the_messages(host: AgentHost, model: PracticeModel, agent):
-    """Whole or at a turn, the fork goes on with the provider's items of the original, and the original without it."""
+    """Full or at a turn, the fork continues with the provider's items, and the original without it."""
     session = uuid4().hex
-    with_tools(model)
-    first, _ = say(host, agent, session, "one", "two")
-    given = [item for entry in model.requests() for item in entry["output"]]
-    place = url(host, agent, session)
-    forks = [requests.post(f"{place}/fork", json=body, timeout=60) for body in ({}, {"at_turn": first})]
+    plan_tool_call(model)
+    first, _ = run_turns(host, agent, session, "one", "two")
+    model_items = [item for entry in model.requests() for item in entry["output"]]
+    url = session_url(host, agent, session)
+    forks = [requests.post(f"{url}/fork", json=body, timeout=60) for body in ({}, {"at_turn": first})]
     assert [fork.status_code for fork in forks] == [201, 201], [fork.text for fork in forks]
-    whole, part = [fork.json()["session_id"] for fork in forks]
-    say(host, agent, whole, "three")
-    assert said(model) == ["one", "two", "three"]
+    full_fork, partial_fork = [fork.json()["session_id"] for fork in forks]
+    run_turns(host, agent, full_fork, "three")
+    assert user_texts(model) == ["one", "two", "three"]
     sent = model.requests()[-1]["body"]["input"]
-    assert [item["id"] for item in sent if "id" in item] == [item["id"] for item in given]
-    say(host, agent, part, "other")
-    assert said(model) == ["one", "other"]
-    assert host.session(agent, part)["message_count"] == 4
-    assert requests.delete(place, timeout=60).ok
-    assert [one["role"] for one in host.session(agent, part)["messages"]][:4] == [
+    assert [item["id"] for item in sent if "id" in item] == [item["id"] for item in model_items]
+    run_turns(host, agent, partial_fork, "other")
+    assert user_texts(model) == ["one", "other"]
+    assert host.session(agent, partial_fork)["message_count"] == 4
+    assert requests.delete(url, timeout=60).ok
+    assert [message["role"] for message in host.session(agent, partial_fork)["messages"]][:4] == [
         "user",
         "assistant",
         "tool",
         "assistant",
     ]
-    say(host, agent, whole, "four")
-    assert said(model) == ["one", "two", "three", "four"]
+    run_turns(host, agent, full_fork, "four")
+    assert user_texts(model) == ["one", "two", "three", "four"]
 
 
 @pytest.mark.parametrize("agent", OWNERS)
-def test_the_session_shows_what_the_provider_keeps(host: AgentHost, model: PracticeModel, agent):
+def test_a_session_has_the_messages_of_its_provider(host: AgentHost, model: PracticeModel, agent):
     """Messages with their turns, as of an agent without a provider; the entity holds no word of them."""
     session = uuid4().hex
-    shown = {}
+    messages_by_agent = {}
     for name in (agent, "Plain"):
-        with_tools(model)
-        turns = say(host, name, session, "the canary sings", "two")
+        plan_tool_call(model)
+        turns = run_turns(host, name, session, "the canary sings", "two")
         view = host.session(name, session)
-        shown[name] = [
+        messages_by_agent[name] = [
             (turns.index(message["turn_id"]), message["role"], [content["$type"] for content in message["contents"]])
             for message in view["messages"]
         ]
         assert view["message_count"] == 4
-    assert shown[agent] == shown["Plain"]
+    assert messages_by_agent[agent] == messages_by_agent["Plain"]
     assert "canary" in json.dumps(host.session(agent, session))
-    stored = json.dumps(host.state(agent, session))
-    assert "canary" not in stored
-    assert "noted" not in stored
+    state_json = json.dumps(host.state(agent, session))
+    assert "canary" not in state_json
+    assert "noted" not in state_json
     assert host.get(f"/agents/{agent}/sessions/{session}/verify").json()["problems"] == []
 
 
 @pytest.mark.parametrize("agent", ["Noted", "Filed", "CloudFolded"])
-def test_an_export_is_whole_and_can_be_imported(host: AgentHost, model: PracticeModel, agent):
+def test_an_export_is_complete_and_can_be_imported(host: AgentHost, model: PracticeModel, agent):
     """It moves a conversation between agents with and without a provider, and back, item by item."""
     session = uuid4().hex
-    with_tools(model)
-    say(host, agent, session, "one")
+    plan_tool_call(model)
+    run_turns(host, agent, session, "one")
     for name in ("Plain", agent):
-        exported = host.get(f"/agents/{agent if name == 'Plain' else 'Plain'}/sessions/{session}/export").json()
-        assert "noted x" in json.dumps(exported)
+        document = host.get(f"/agents/{agent if name == 'Plain' else 'Plain'}/sessions/{session}/export").json()
+        assert "noted x" in json.dumps(document)
         copy = session if name == "Plain" else f"{session}-back"
-        answer = requests.post(f"{url(host, name, copy)}/import", json=exported, timeout=60)
-        assert answer.status_code == 201, answer.text
-        again = requests.post(f"{url(host, name, copy)}/import", json=exported, timeout=60)
-        assert again.status_code == 201, again.text
-    say(host, agent, session, "two")
+        response = requests.post(f"{session_url(host, name, copy)}/import", json=document, timeout=60)
+        assert response.status_code == 201, response.text
+        second_response = requests.post(f"{session_url(host, name, copy)}/import", json=document, timeout=60)
+        assert second_response.status_code == 201, second_response.text
+    run_turns(host, agent, session, "two")
     live = model.requests()[-1]["body"]["input"]
-    say(host, agent, f"{session}-back", "two")
+    run_turns(host, agent, f"{session}-back", "two")
     assert model.requests()[-1]["body"]["input"] == live
-    taken = requests.post(f"{url(host, agent, session)}/import", json=exported, timeout=60)
-    assert taken.status_code == 409
+    conflict = requests.post(f"{session_url(host, agent, session)}/import", json=document, timeout=60)
+    assert conflict.status_code == 409
 
 
-def test_what_a_provider_cannot_do_is_refused_whole(host: AgentHost, model: PracticeModel, folder: Path):
-    """Without clear(session_id) delete and reset say so, and leave all as it is; repair is refused with any owner."""
+def test_unsupported_operations_of_a_provider_are_rejected(host: AgentHost, model: PracticeModel, folder: Path):
+    """Without clear(session_id) delete and reset fail and change nothing; repair is always rejected."""
     session = uuid4().hex
-    say(host, "Carved", session, "one")
-    place = url(host, "Carved", session)
-    refused = requests.delete(place, timeout=60)
-    assert refused.status_code == 501
-    assert "Carving (stone)" in refused.json()["detail"]
-    assert "history=kept" in refused.json()["detail"]
+    run_turns(host, "Carved", session, "one")
+    url = session_url(host, "Carved", session)
+    rejection = requests.delete(url, timeout=60)
+    assert rejection.status_code == 501
+    assert "Carving (stone)" in rejection.json()["detail"]
+    assert "history=kept" in rejection.json()["detail"]
     host.signal("Carved", session, "reset", None)
-    say(host, "Carved", session, "two")
-    assert said(model) == ["one", "two"]
+    run_turns(host, "Carved", session, "two")
+    assert user_texts(model) == ["one", "two"]
     assert host.session("Carved", session)["message_count"] == 4
     for agent in ("Carved", "Noted"):
-        say(host, agent, session, "more")
-        repaired = requests.post(f"{url(host, agent, session)}/repair", timeout=60)
-        assert repaired.status_code == 501
-        assert "import it under a new id" in repaired.json()["detail"]
-    kept = requests.delete(place, params={"history": "kept"}, timeout=60)
-    assert (kept.status_code, kept.json()["kept_by"]) == (200, ["Carving (stone)"])
+        run_turns(host, agent, session, "more")
+        repair_response = requests.post(f"{session_url(host, agent, session)}/repair", timeout=60)
+        assert repair_response.status_code == 501
+        assert "import it under a new id" in repair_response.json()["detail"]
+    deletion = requests.delete(url, params={"history": "kept"}, timeout=60)
+    assert (deletion.status_code, deletion.json()["kept_by"]) == (200, ["Carving (stone)"])
     assert host.state("Carved", session) is None
     assert (folder / "stone" / f"{session}.jsonl").exists()
-    assert requests.delete(place, params={"history": "all"}, timeout=60).status_code == 400
+    assert requests.delete(url, params={"history": "all"}, timeout=60).status_code == 400
 
 
-def test_a_fork_over_other_messages_is_refused(host: AgentHost, model: PracticeModel, folder: Path):
+def test_a_fork_over_existing_messages_is_rejected(host: AgentHost, model: PracticeModel, folder: Path):
     """Messages that the provider has under the new id are neither taken for the fork's nor added to."""
     session = uuid4().hex
-    say(host, "Noted", session, "one")
-    say(host, "Noted", f"{session}-new", "mine")
-    requests.delete(url(host, "Noted", f"{session}-new"), params={"history": "kept"}, timeout=60)
-    answer = requests.post(f"{url(host, 'Noted', session)}/fork", json={"session_id": f"{session}-new"}, timeout=60)
-    assert answer.status_code == 409
-    assert "Notebook (notebook)" in answer.json()["detail"]
+    run_turns(host, "Noted", session, "one")
+    run_turns(host, "Noted", f"{session}-new", "mine")
+    requests.delete(session_url(host, "Noted", f"{session}-new"), params={"history": "kept"}, timeout=60)
+    response = requests.post(
+        f"{session_url(host, 'Noted', session)}/fork", json={"session_id": f"{session}-new"}, timeout=60
+    )
+    assert response.status_code == 409
+    assert "Notebook (notebook)" in response.json()["detail"]
     assert len((folder / "notebook" / f"{session}-new.jsonl").read_text().splitlines()) == 2
 
 
-def test_an_answer_is_read_where_it_is_kept(host: AgentHost, model: PracticeModel):
+def test_a_response_is_read_from_its_provider(host: AgentHost, model: PracticeModel):
     """When the orchestration has been purged, its turn and a repeated request still have the answer."""
     session, key = uuid4().hex, {"Idempotency-Key": uuid4().hex}
     model.plan({"text": "long " * 2000})
     first = host.run("Noted", {"message": "one", "session_id": session}, headers=key).json()
     assert first["response"] == "long " * 2000
-    turn = f"{url(host, 'Noted', session)}/turns/{first['turn_id']}"
+    turn = f"{session_url(host, 'Noted', session)}/turns/{first['turn_id']}"
     before = requests.get(turn, timeout=60).json()
     assert before["response"] == first["response"]
     purge(host, first["turn_id"])
     after = requests.get(turn, timeout=60).json()
     assert (after["response"], after["message"]) == (first["response"], "one")
-    again = host.run("Noted", {"message": "one", "session_id": session}, headers=key)
-    assert again.json()["response"] == first["response"]
+    repeated_response = host.run("Noted", {"message": "one", "session_id": session}, headers=key)
+    assert repeated_response.json()["response"] == first["response"]
     assert len(model.requests()) == 1
 
 
-def test_words_without_marks_are_a_history_too(host: AgentHost, model: PracticeModel):
+def test_a_provider_of_plain_texts_is_supported(host: AgentHost, model: PracticeModel):
     """A provider that keeps words alone: they reach the model and are shown, without their turns; delete works."""
     session = uuid4().hex
-    _, last = say(host, "Told", session, "one", "two")
-    assert said(model) == ["one", "two"]
-    assert [(one["turn_id"], one["role"]) for one in host.session("Told", session)["messages"]] == [
+    _, last = run_turns(host, "Told", session, "one", "two")
+    assert user_texts(model) == ["one", "two"]
+    assert [(message["turn_id"], message["role"]) for message in host.session("Told", session)["messages"]] == [
         (None, role) for role in ("user", "assistant") * 2
     ]
-    at_turn = requests.post(f"{url(host, 'Told', session)}/fork", json={"at_turn": last}, timeout=60)
-    assert at_turn.status_code == 501
-    assert "Leave at_turn out" in at_turn.json()["detail"]
-    fork = requests.post(f"{url(host, 'Told', session)}/fork", timeout=60).json()["session_id"]
-    say(host, "Told", fork, "three")
-    assert said(model) == ["one", "two", "three"]
+    fork_response = requests.post(f"{session_url(host, 'Told', session)}/fork", json={"at_turn": last}, timeout=60)
+    assert fork_response.status_code == 501
+    assert "Leave at_turn out" in fork_response.json()["detail"]
+    fork = requests.post(f"{session_url(host, 'Told', session)}/fork", timeout=60).json()["session_id"]
+    run_turns(host, "Told", fork, "three")
+    assert user_texts(model) == ["one", "two", "three"]
 
 
-def test_a_turn_that_could_not_be_saved_is_no_part_of_the_conversation(
-    host: AgentHost, model: PracticeModel, folder: Path
-):
+def test_an_unsaved_turn_is_not_part_of_the_conversation(host: AgentHost, model: PracticeModel, folder: Path):
     """It fails with the provider's name; what was saved of it is not shown, not sent to the model, and not forked."""
     session = uuid4().hex
-    say(host, "Moody", session, "one")
+    run_turns(host, "Moody", session, "one")
     (folder / "full").touch()
-    with_tools(model)
-    failed = host.run("Moody", {"message": "lost", "session_id": session})
+    plan_tool_call(model)
+    failed_response = host.run("Moody", {"message": "lost", "session_id": session})
     (folder / "full").unlink()
-    assert failed.status_code == 502
-    assert "Moody (moody)" in failed.json()["detail"]
+    assert failed_response.status_code == 502
+    assert "Moody (moody)" in failed_response.json()["detail"]
     assert "lost" in (folder / "moody" / f"{session}.jsonl").read_text()
-    say(host, "Moody", session, "two")
-    assert said(model) == ["one", "two"]
-    assert [one["turn_id"] for one in host.session("Moody", session)["messages"]].count(None) == 0
+    run_turns(host, "Moody", session, "two")
+    assert user_texts(model) == ["one", "two"]
+    assert [message["turn_id"] for message in host.session("Moody", session)["messages"]].count(None) == 0
     assert "lost" not in json.dumps(host.session("Moody", session)["messages"])
-    fork = requests.post(f"{url(host, 'Moody', session)}/fork", timeout=60).json()["session_id"]
-    say(host, "Moody", fork, "three")
-    assert said(model) == ["one", "two", "three"]
+    fork = requests.post(f"{session_url(host, 'Moody', session)}/fork", timeout=60).json()["session_id"]
+    run_turns(host, "Moody", fork, "three")
+    assert user_texts(model) == ["one", "two", "three"]
     (folder / "unreadable").touch()
-    answers = [
-        requests.get(url(host, "Moody", session), timeout=60),
-        requests.get(f"{url(host, 'Moody', session)}/export", timeout=60),
+    responses = [
+        requests.get(session_url(host, "Moody", session), timeout=60),
+        requests.get(f"{session_url(host, 'Moody', session)}/export", timeout=60),
     ]
     (folder / "unreadable").unlink()
-    for answer in answers:
-        assert answer.status_code == 502
-        assert "Moody (moody)" in answer.json()["detail"]
+    for response in responses:
+        assert response.status_code == 502
+        assert "Moody (moody)" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("agent", ["Plain", "Noted", "Filed", "CloudFolded"])
-def test_what_the_provider_of_the_model_asked_is_kept(host: AgentHost, model: PracticeModel, agent):
+def test_approval_items_of_a_hosted_tool_are_preserved(host: AgentHost, model: PracticeModel, agent):
     """Request and answer of a hosted tool's approval go back to the model on later turns, as without a provider."""
     session = uuid4().hex
     model.plan({"item": ASK}, {"items": [{"item": CALL}, {"text": "Published."}]}, {"text": "It was page 7."})
     turn = host.run(agent, {"message": "publish", "session_id": session}).json()
-    assert approve(turn, yes(turn["pending_approvals"][0])).status_code == 200
-    assert wait_until(lambda: ended_turn(turn))["response"] == "Published."
-    say(host, agent, session, "which page?")
+    assert approve(turn, allow(turn["pending_approvals"][0])).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Published."
+    run_turns(host, agent, session, "which page?")
     sent = model.requests()[-1]["body"]["input"]
     kinds = ["message", "mcp_approval_request", "mcp_approval_response", "mcp_call", "message", "message"]
     assert [item["type"] for item in sent] == kinds
-    given = [item["id"] for entry in model.requests()[:2] for item in entry["output"]]
-    assert [item["id"] for item in sent if "id" in item] == given
+    item_ids = [item["id"] for entry in model.requests()[:2] for item in entry["output"]]
+    assert [item["id"] for item in sent if "id" in item] == item_ids
 
 
 @pytest.mark.parametrize("agent", [*OWNERS, "Kept", "Audited"])
-def test_what_a_cancelled_turn_had_produced_is_in_the_history(host: AgentHost, model: PracticeModel, agent):
+def test_content_of_a_cancelled_turn_is_in_the_history(host: AgentHost, model: PracticeModel, agent):
     """The next turn's model is given the cancelled turn's message, its finished call, and the one that was cut off."""
     session = uuid4().hex
-    one = {"calls": [{"name": "note", "arguments": {"text": "x"}}]}
-    two = {"calls": [{"name": "dawdle", "arguments": {"text": "y"}}]}
-    model.plan(one, two, user_text=f"begin {session}")
-    begun = host.run(agent, {"message": f"begin {session}", "session_id": session, "wait_for_response": False}).json()
+    first_calls = {"calls": [{"name": "note", "arguments": {"text": "x"}}]}
+    second_calls = {"calls": [{"name": "dawdle", "arguments": {"text": "y"}}]}
+    model.plan(first_calls, second_calls, user_text=f"begin {session}")
+    turn = host.run(agent, {"message": f"begin {session}", "session_id": session, "wait_for_response": False}).json()
     wait_until(lambda: len(model.requests()) == 2)
-    requests.post(f"{begun['turn_url']}/cancel", timeout=60)
-    assert host.end_of_turn(begun["turn_url"])["status"] == "cancelled"
+    requests.post(f"{turn['turn_url']}/cancel", timeout=60)
+    assert host.end_of_turn(turn["turn_url"])["status"] == "cancelled"
     assert host.run(agent, {"message": "go on", "session_id": session}).status_code == 200
     items = model.requests()[-1]["body"]["input"]
-    assert said(model) == [f"begin {session}", "go on"]
+    assert user_texts(model) == [f"begin {session}", "go on"]
     calls = [item["call_id"] for item in items if item["type"] == "function_call"]
     results = {item["call_id"]: item["output"] for item in items if item["type"] == "function_call_output"}
     assert len(calls) == 2
@@ -314,23 +314,23 @@ def test_what_a_cancelled_turn_had_produced_is_in_the_history(host: AgentHost, m
     assert "cancelled" in str(results[calls[1]])
 
 
-def test_a_history_in_the_sessions_state_is_the_hosts(host: AgentHost, model: PracticeModel):
+def test_a_history_in_the_session_state_is_managed_by_the_host(host: AgentHost, model: PracticeModel):
     """The host stands in for InMemoryHistoryProvider: forked whole and at a turn, deleted, and stored once."""
     session = uuid4().hex
     model.plan({"text": "So."}, {"text": "So."})
-    first, _ = say(host, "Kept", session, "the canary sings", "two")
+    first, _ = run_turns(host, "Kept", session, "the canary sings", "two")
     assert json.dumps(host.state("Kept", session)).count("canary") == 1
-    place = url(host, "Kept", session)
+    url = session_url(host, "Kept", session)
     for body, before in (({}, ["the canary sings", "two"]), ({"at_turn": first}, ["the canary sings"])):
-        fork = requests.post(f"{place}/fork", json=body, timeout=60).json()["session_id"]
-        say(host, "Kept", fork, "three")
-        assert said(model) == [*before, "three"]
-    assert requests.delete(place, timeout=60).json()["status"] == "deleted"
-    say(host, "Kept", session, "anew")
-    assert said(model) == ["anew"]
+        fork = requests.post(f"{url}/fork", json=body, timeout=60).json()["session_id"]
+        run_turns(host, "Kept", fork, "three")
+        assert user_texts(model) == [*before, "three"]
+    assert requests.delete(url, timeout=60).json()["status"] == "deleted"
+    run_turns(host, "Kept", session, "anew")
+    assert user_texts(model) == ["anew"]
 
 
-class Doomed:
+class CrashingHost:
     """A host that ends itself at a named point, and comes back on the same data."""
 
     def __init__(self, folder: Path, model: PracticeModel) -> None:
@@ -365,24 +365,26 @@ class Doomed:
 
 
 @pytest.fixture
-def doomed(tmp_path: Path, model: PracticeModel) -> Iterator[Doomed]:
+def crashing_host(tmp_path: Path, model: PracticeModel) -> Iterator[CrashingHost]:
     """A host that ends itself at a named point."""
-    doomed = Doomed(tmp_path, model)
-    yield doomed
-    doomed.stop()
+    crashing_host = CrashingHost(tmp_path, model)
+    yield crashing_host
+    crashing_host.stop()
 
 
 @pytest.mark.parametrize(("agent", "file"), [("Noted", "notebook/s.jsonl"), ("Filed", "files/s.jsonl")])
-def test_a_turn_that_was_saved_before_the_kill_is_saved_once(doomed: Doomed, model: PracticeModel, agent, file):
+def test_a_turn_that_was_saved_before_the_kill_is_saved_once(
+    crashing_host: CrashingHost, model: PracticeModel, agent, file
+):
     """The provider has the turn and the host dies: the next attempt asks the model nothing and saves nothing again."""
-    with_tools(model)
+    plan_tool_call(model)
     body = {"message": "one", "session_id": "s", "wait_for_response": False}
-    host = doomed.die("history.after_save", "POST", f"{agent}/run", body)
-    saved = doomed.lines(file)
-    assert len(saved) == 4
+    host = crashing_host.die("history.after_save", "POST", f"{agent}/run", body)
+    saved_lines = crashing_host.lines(file)
+    assert len(saved_lines) == 4
     wait_until(lambda: host.get(f"/agents/{agent}/sessions/s").json()["running_turn_id"] is None)
     assert [turn["status"] for turn in host.session(agent, "s")["turns"]] == ["completed"]
-    assert doomed.lines(file) == saved
+    assert crashing_host.lines(file) == saved_lines
     assert len(model.requests()) == 2
-    say(host, agent, "s", "two")
-    assert said(model) == ["one", "two"]
+    run_turns(host, agent, "s", "two")
+    assert user_texts(model) == ["one", "two"]

@@ -9,6 +9,7 @@ from durable_agent_host.http.routes import ROUTES
 from tests.durable_agent_host.hostile_requests import Shares, draw
 from tests.durable_agent_host.hostile_seeds import seeds
 from tests.durable_agent_host.hostile_traffic import play
+from tests.durable_agent_host.process_memory import read_memory_bytes
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.sweeps import chooser, count
 
@@ -17,13 +18,7 @@ BATCH = 50_000
 AT_ONCE = 4
 SHARES = Shares(costly=0.01, host=0.6)
 APP = Path(__file__).parent / "apps" / "hostile"
-MOST_GROWTH_MB = 150
-
-
-def megabytes(host: AgentHost) -> float:
-    """Read how much memory the host uses now."""
-    lines = Path(f"/proc/{host.process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+MAX_GROWTH_BYTES = 150 << 20
 
 
 def last_traceback(host: AgentHost) -> str:
@@ -57,16 +52,18 @@ def _is_of_the_document(problem: dict[str, str]) -> bool:
 def test_every_route_has_a_good_request():
     """A route that is added gets a request that can be broken."""
 
-    def is_asked(method: str, template: str) -> bool:
-        wanted = template.split("/")
+    def is_covered(method: str, template: str) -> bool:
+        template_parts = template.split("/")
         return any(
             sent.method == method
-            and len(sent.path) == len(wanted) + 2
-            and all(name.startswith("{") or name == part for name, part in zip(wanted, sent.path[2:], strict=True))
+            and len(sent.path) == len(template_parts) + 2
+            and all(
+                name.startswith("{") or name == part for name, part in zip(template_parts, sent.path[2:], strict=True)
+            )
             for sent in seeds("Clerk")
         )
 
-    assert not [route.name for route in ROUTES if not is_asked(route.method, route.template)]
+    assert not [route.name for route in ROUTES if not is_covered(route.method, route.template)]
 
 
 @pytest.mark.sweep
@@ -81,18 +78,20 @@ def test_no_request_breaks_the_host(practice_model: PracticeModel, tmp_path: Pat
     with hosted(tmp_path / "data", practice_model, app=APP, DURABLE_AGENT_HOST_WAIT_SECONDS="1") as host:
         port = urlsplit(host.url).port or 0
         agent = host.get("/agents").json()["agents"][0]["name"]
-        left, used = MUTATIONS, 0.0
-        while left > 0:
-            requests = draw(draws, seeds(agent), min(left, BATCH), SHARES)
+        remaining_count, memory_bytes = MUTATIONS, 0
+        while remaining_count > 0:
+            requests = draw(draws, seeds(agent), min(remaining_count, BATCH), SHARES)
             outcome = play(port, requests, AT_ONCE)
-            left -= len(requests)
-            print(MUTATIONS - left, dict(outcome.statuses), f"{megabytes(host):.0f} MB", flush=True)
-            assert not outcome.failures, "\n\n".join(
-                f"{sent!r}\n  {answer!r}\n{last_traceback(host)}"
-                for sent, answer in list(outcome.failures.items())[:20]
+            remaining_count -= len(requests)
+            print(
+                MUTATIONS - remaining_count, dict(outcome.statuses), f"{read_memory_bytes(host) >> 20} MB", flush=True
             )
-            assert not used or megabytes(host) - used < MOST_GROWTH_MB
-            used = used or megabytes(host)
+            assert not outcome.failures, "\n\n".join(
+                f"{sent!r}\n  {response!r}\n{last_traceback(host)}"
+                for sent, response in list(outcome.failures.items())[:20]
+            )
+            assert not memory_bytes or read_memory_bytes(host) - memory_bytes < MAX_GROWTH_BYTES
+            memory_bytes = memory_bytes or read_memory_bytes(host)
         assert host.get("/health").ok
         assert not broken_sessions(host, agent)
         assert not last_traceback(host)

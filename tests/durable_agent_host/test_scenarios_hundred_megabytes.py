@@ -4,11 +4,11 @@ import base64
 import hashlib
 import json
 import random
-import re
 from pathlib import Path
 
 import requests
 
+from tests.durable_agent_host.process_memory import read_memory_bytes
 from tests.durable_agent_host.test_scenarios_sessions import command
 from tests.kit import ROOT, AgentHost
 
@@ -18,13 +18,7 @@ HEAD_BYTES = 32 * 1024
 AGENT = "BugRepro"
 
 
-def memory_of(host: AgentHost, what: str = "VmHWM") -> int:
-    """Bytes of memory that the host's process has used at most, or has now."""
-    status = Path(f"/proc/{host.process.pid}/status").read_text()
-    return int(re.search(rf"{what}:\s+(\d+) kB", status)[1]) * 1024
-
-
-def forget_most(host: AgentHost) -> None:
+def reset_peak_memory(host: AgentHost) -> None:
     """Begin to measure anew."""
     Path(f"/proc/{host.process.pid}/clear_refs").write_text("5")
 
@@ -43,18 +37,22 @@ def write_large(file: Path) -> None:
         text = f"result {number}: " + 'a line of a "log", é\n' * (10 * MEGABYTE // 21)
         call = {"$type": "functionCall", "callId": f"call_{number}", "name": "echo", "arguments": {"text": "x"}}
         result = {"$type": "functionResult", "callId": f"call_{number}", "result": text}
-        said = [{"$type": "text", "text": f"done {number}"}]
-        asked = [{"$type": "text", "text": f"question {number}"}]
+        response_contents = [{"$type": "text", "text": f"done {number}"}]
+        request_contents = [{"$type": "text", "text": f"question {number}"}]
         if not number:
-            asked.append({"$type": "data", "uri": f"data:image/png;base64,{image}", "mediaType": "image/png"})
-        entries.append(entry("request", turn, ("user", asked)))
-        entries.append(entry("response", turn, ("assistant", [call]), ("tool", [result]), ("assistant", said)))
+            request_contents.append(
+                {"$type": "data", "uri": f"data:image/png;base64,{image}", "mediaType": "image/png"}
+            )
+        entries.append(entry("request", turn, ("user", request_contents)))
+        entries.append(
+            entry("response", turn, ("assistant", [call]), ("tool", [result]), ("assistant", response_contents))
+        )
     file.write_text(json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": entries}}))
 
 
 def entry(kind: str, turn: str, *messages: tuple[str, list]) -> dict:
-    told = [{"role": role, "contents": contents} for role, contents in messages]
-    return {"$type": kind, "correlationId": turn, "createdAt": "2026-01-01T00:00:00+00:00", "messages": told}
+    message_list = [{"role": role, "contents": contents} for role, contents in messages]
+    return {"$type": kind, "correlationId": turn, "createdAt": "2026-01-01T00:00:00+00:00", "messages": message_list}
 
 
 def digest_of(file: Path) -> str:
@@ -67,19 +65,19 @@ def sessions(host: AgentHost, session: str) -> str:
     return f"{host.url}/api/agents/{AGENT}/sessions/{session}"
 
 
-def test_a_session_of_a_hundred_megabytes(lives, model, tmp_path, capsys):
+def test_a_session_of_a_hundred_megabytes_is_supported(lives, model, tmp_path, capsys):
     """It is imported, read, verified, forked, exported, continued and deleted, and the host's memory stays flat."""
     host = lives(ROOT, OPENAI_STORE="true").host
     before, after = tmp_path / "before.json", tmp_path / "after.json"
     write_large(before)
     assert before.stat().st_size > 100 * MEGABYTE
     assert host.run(AGENT, {"message": "warm up", "thread_id": "other"}).status_code == 200
-    start = memory_of(host)
+    start = read_memory_bytes(host, is_peak=True)
 
     def memory_grown() -> int:
-        most = memory_of(host) - start
-        forget_most(host)
-        return most
+        growth = read_memory_bytes(host, is_peak=True) - start
+        reset_peak_memory(host)
+        return growth
 
     def run(action: str, *arguments: str) -> str:
         status, out, errors = command(host, capsys, action, *arguments, agent=AGENT)
@@ -109,8 +107,8 @@ def test_a_session_of_a_hundred_megabytes(lives, model, tmp_path, capsys):
 
     out = run("fork", "large", "--at-turn", "large-0", "--before", "--as", "anew")
     assert out == "anew: forked from large, 600 entries\n"
-    answer = host.run(AGENT, {"message": "and now?", "thread_id": "anew"})
-    assert answer.status_code == 200, answer.text
+    response = host.run(AGENT, {"message": "and now?", "thread_id": "anew"})
+    assert response.status_code == 200, response.text
     sent = [item for item in model.requests()[-1]["body"]["input"] if item.get("role") == "user"]
     assert [len(sent), sent[-1]["content"][0]["text"]] == [301, "and now?"]
     assert len(json.dumps(host.state(AGENT, "anew"))) <= HEAD_BYTES

@@ -10,7 +10,7 @@ import requests
 
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_cancel import start
-from tests.durable_agent_host.test_scenarios_crash import said
+from tests.durable_agent_host.test_scenarios_crash import role_texts
 from tests.durable_agent_host.test_scenarios_turns import SLOW
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
@@ -23,24 +23,24 @@ def purge(host: AgentHost, turn_id: str) -> None:
     assert requests.delete(f"{host.management}/instances/{turn_id}", timeout=30).ok
 
 
-def test_fifty_clients_with_one_key_are_one_turn(people: AgentHost, model: PracticeModel):
+def test_fifty_clients_with_the_same_key_are_one_turn(people: AgentHost, model: PracticeModel):
     """Fifty equal requests at once are one turn with one model call, and all get the same answer."""
     model.plan({"text": "Once. " * 10, **SLOW})
     key = {"Idempotency-Key": uuid4().hex}
     with ThreadPoolExecutor(50) as pool:
-        answers = list(pool.map(lambda _: people.run("Talker", BODY, headers=key), range(50)))
-    assert {answer.status_code for answer in answers} == {200}
-    assert len({answer.text for answer in answers}) == 1
-    assert len({answer.headers["x-ms-turn-id"] for answer in answers}) == 1
+        responses = list(pool.map(lambda _: people.run("Talker", BODY, headers=key), range(50)))
+    assert {response.status_code for response in responses} == {200}
+    assert len({response.text for response in responses}) == 1
+    assert len({response.headers["x-ms-turn-id"] for response in responses}) == 1
     assert len(model.requests()) == 1
-    assert people.session("Talker", answers[0].json()["session_id"])["message_count"] == 2
+    assert people.session("Talker", responses[0].json()["session_id"])["message_count"] == 2
 
 
 def test_clients_that_retry_through_a_crash_get_one_turn(lives, model: PracticeModel, tmp_path):
     """The host is killed under clients that retry: one turn, its tool ran once, one model call more than needed."""
     model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0.1}}]})
-    answer = {"text": "The whole answer, at last. " * 5, "chunk_characters": 5}
-    model.plan(answer | {"delay_milliseconds": 2000}, answer)
+    text_step = {"text": "The whole answer, at last. " * 5, "chunk_characters": 5}
+    model.plan(text_step | {"delay_milliseconds": 2000}, text_step)
     life = lives(PEOPLE)
     key = {"Idempotency-Key": uuid4().hex}
     stop = time.monotonic() + 150
@@ -48,59 +48,59 @@ def test_clients_that_retry_through_a_crash_get_one_turn(lives, model: PracticeM
     def ask(_):
         while time.monotonic() < stop:
             try:
-                answer = life.host.run("Rester", BODY | {"session_id": "s"}, headers=key)
+                response = life.host.run("Rester", BODY | {"session_id": "s"}, headers=key)
             except requests.RequestException:
                 time.sleep(0.05)
                 continue
-            if answer.status_code == 200:
-                return answer.text
+            if response.status_code == 200:
+                return response.text
         return None
 
     with ThreadPoolExecutor(50) as pool:
-        answers = pool.map(ask, range(50))
+        texts = pool.map(ask, range(50))
         wait_until(lambda: len(model.requests()) == 2)
         time.sleep(0.3)
         life.crash()
-        assert len(set(answers)) == 1
+        assert len(set(texts)) == 1
     assert len(model.requests()) == 3
     assert (tmp_path / "ledger.txt").read_text() == "resting\nrested\n"
-    assert [role for role, _ in said(life.host.session("Rester", "s"))] == ["user", "assistant"]
+    assert [role for role, _ in role_texts(life.host.session("Rester", "s"))] == ["user", "assistant"]
 
 
-def test_the_answer_outlives_the_turns_record(people: AgentHost, model: PracticeModel):
+def test_the_response_outlives_the_orchestration(people: AgentHost, model: PracticeModel):
     """When the orchestration has been purged, receipt and stored response give the answer, and refuse another body."""
     model.plan({"text": "Kept."})
     key = {"Idempotency-Key": uuid4().hex}
     first = people.run("Talker", BODY, headers=key)
     people.run("Talker", {"message": "more", "session_id": first.json()["session_id"]})
     purge(people, first.json()["turn_id"])
-    again = people.run("Talker", BODY, headers=key)
-    assert (again.status_code, again.json()) == (200, first.json())
+    repeated_response = people.run("Talker", BODY, headers=key)
+    assert (repeated_response.status_code, repeated_response.json()) == (200, first.json())
     turn = people.turn(first)
     assert (turn["status"], turn["response"], turn["message"]) == ("completed", "Kept.", "hi")
-    streamed = people.run("Talker", BODY, headers=key | {"Accept": "text/event-stream"})
-    assert streamed.text.rstrip().split("event: ")[-1].startswith("turn.completed")
-    assert "Kept." in streamed.text
-    other = people.run("Talker", {"message": "ho"}, headers=key)
-    assert other.status_code == 422, other.text
+    stream_response = people.run("Talker", BODY, headers=key | {"Accept": "text/event-stream"})
+    assert stream_response.text.rstrip().split("event: ")[-1].startswith("turn.completed")
+    assert "Kept." in stream_response.text
+    other_response = people.run("Talker", {"message": "ho"}, headers=key)
+    assert other_response.status_code == 422, other_response.text
     assert len(model.requests()) == 2
     assert people.run("Talker", BODY, headers=key).status_code == 200
 
 
-def test_an_answer_that_is_gone_is_not_made_again(people: AgentHost, model: PracticeModel):
-    """After a reset and a purge the receipt still keeps the turn from running again, and the client is told: 410."""
+def test_a_deleted_response_is_not_produced_again(people: AgentHost, model: PracticeModel):
+    """After a reset and a purge the receipt still prevents a second run, and the client gets a 410."""
     key = {"Idempotency-Key": uuid4().hex}
     first = people.run("Talker", BODY, headers=key).json()
     people.signal("Talker", first["session_id"], "reset", None)
     wait_until(lambda: people.session("Talker", first["session_id"])["messages"] == [])
     assert people.run("Talker", BODY, headers=key).json() == first
     purge(people, first["turn_id"])
-    answer = people.run("Talker", BODY, headers=key)
-    assert answer.status_code == 410, answer.text
+    response = people.run("Talker", BODY, headers=key)
+    assert response.status_code == 410, response.text
     assert len(model.requests()) == 1
 
 
-def test_receipts_are_kept_for_a_time(lives, model: PracticeModel):
+def test_receipts_expire(lives, model: PracticeModel):
     """Receipts that are older than the setting go with the next turn."""
     host = lives(PEOPLE, DURABLE_AGENT_HOST_RECEIPT_SECONDS="0.5").host
     first = host.run("Talker", BODY | {"session_id": "s"}).json()
@@ -110,22 +110,22 @@ def test_receipts_are_kept_for_a_time(lives, model: PracticeModel):
     assert first["turn_id"] != second["turn_id"]
 
 
-def test_callers_of_the_entity_with_one_correlation_id_are_one_turn(people: AgentHost, model: PracticeModel):
+def test_entity_calls_with_the_same_correlation_id_are_one_turn(people: AgentHost, model: PracticeModel):
     """The operation ``run`` that comes twice at once, and once more later, runs once; another request is refused."""
     model.plan({"text": "Once.", **SLOW})
     entity = ["dafx-Talker", f"s-{uuid4().hex}"]
-    asked = {"entity": entity, "payload": {"message": "hi", "correlationId": "c-1"}}
-    assert people.orchestrate("run_twice", asked)["output"] == ["Once.", "Once."]
-    assert people.orchestrate("run_twice", asked)["output"] == ["Once.", "Once."]
+    call_input = {"entity": entity, "payload": {"message": "hi", "correlationId": "c-1"}}
+    assert people.orchestrate("run_twice", call_input)["output"] == ["Once.", "Once."]
+    assert people.orchestrate("run_twice", call_input)["output"] == ["Once.", "Once."]
     assert len(model.requests()) == 1
-    other = {"entity": entity, "payload": {"message": "ho", "correlationId": "c-1"}}
-    refused = people.orchestrate("call_once", other)
-    assert refused["runtimeStatus"] == "Failed"
-    assert "c-1" in refused["output"]
+    other_input = {"entity": entity, "payload": {"message": "ho", "correlationId": "c-1"}}
+    instance = people.orchestrate("call_once", other_input)
+    assert instance["runtimeStatus"] == "Failed"
+    assert "c-1" in instance["output"]
     assert people.session("Talker", entity[1])["message_count"] == 2
 
 
-def test_a_signal_that_comes_while_a_turn_runs_is_not_lost(people: AgentHost, model: PracticeModel, tmp_path: Path):
+def test_a_signal_during_a_running_turn_is_not_lost(people: AgentHost, model: PracticeModel, tmp_path: Path):
     """A signalled turn waits for the one that runs, runs once however often it comes, and wakes who is behind it."""
     model.plan(
         {"text": "A slow answer. " * 5, "until_file": str(tmp_path / "go")}, {"text": "signalled"}, {"text": "last"}
@@ -139,15 +139,15 @@ def test_a_signal_that_comes_while_a_turn_runs_is_not_lost(people: AgentHost, mo
     last = start(people, "Talker", "three", session)
     (tmp_path / "go").touch()
     assert people.end_of_turn(last["turn_url"])["response"] == "last"
-    texts = [text for _, text in said(people.session("Talker", session)) if "slow" not in text]
+    texts = [text for _, text in role_texts(people.session("Talker", session)) if "slow" not in text]
     assert texts == ["one", "two", "signalled", "three", "last"]
     url = f"{people.url}/api/agents/Talker/sessions/{session}/turns/signal-{session}"
     assert people.end_of_turn(url)["response"] == "signalled"
     assert len(model.requests()) == 3
 
 
-def test_a_call_of_the_entity_is_refused_while_a_turn_runs(people: AgentHost, model: PracticeModel, tmp_path: Path):
-    """A caller waits for its answer now, so it is told that the session is busy, and its turn does not run later."""
+def test_an_entity_call_is_rejected_while_a_turn_runs(people: AgentHost, model: PracticeModel, tmp_path: Path):
+    """The caller expects an immediate reply, so it gets an error, and its turn does not run later."""
     model.plan({"text": "A slow answer. " * 5, "until_file": str(tmp_path / "go")})
     first = start(people, "Talker", "one")
     wait_until(model.requests)
@@ -161,22 +161,22 @@ def test_a_call_of_the_entity_is_refused_while_a_turn_runs(people: AgentHost, mo
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_turns_behind_a_terminated_one_go_on(lives, model: PracticeModel, kill):
-    """When an operator terminates the running turn, those that wait run, although nobody asks for a new one."""
+def test_turns_queued_after_a_terminated_turn_run(lives, model: PracticeModel, kill):
+    """When an operator terminates the running turn, queued turns run without a new request."""
     model.plan({"text": "cut off " * 400, **SLOW}, {"text": "second"}, {"text": "third"})
     life = lives(PEOPLE, DURABLE_AGENT_HOST_LEASE_SECONDS="1")
     first = start(life.host, "Talker", "one", "s")
     wait_until(model.requests)
-    behind = []
+    queued_turns = []
     for text in ("two", "three"):
-        behind.append(start(life.host, "Talker", text, "s"))
-        wait_until(lambda: len(life.host.session("Talker", "s")["queued_turn_ids"]) == len(behind))
+        queued_turns.append(start(life.host, "Talker", text, "s"))
+        wait_until(lambda: len(life.host.session("Talker", "s")["queued_turn_ids"]) == len(queued_turns))
     host = life.host
     assert requests.post(f"{host.management}/instances/{first['turn_id']}/terminate?reason=test", timeout=30).ok
     if kill:
         host = life.crash()
-    urls = [f"{host.url}/api/agents/Talker/sessions/s/turns/{turn['turn_id']}" for turn in (first, *behind)]
-    ended = [host.end_of_turn(url) for url in urls]
-    assert [turn["status"] for turn in ended] == ["failed", "completed", "completed"]
-    assert [turn["response"] for turn in ended[1:]] == ["second", "third"]
-    assert [text for _, text in said(host.session("Talker", "s"))] == ["two", "second", "three", "third"]
+    urls = [f"{host.url}/api/agents/Talker/sessions/s/turns/{turn['turn_id']}" for turn in (first, *queued_turns)]
+    turns = [host.end_of_turn(url) for url in urls]
+    assert [turn["status"] for turn in turns] == ["failed", "completed", "completed"]
+    assert [turn["response"] for turn in turns[1:]] == ["second", "third"]
+    assert [text for _, text in role_texts(host.session("Talker", "s"))] == ["two", "second", "three", "third"]

@@ -20,20 +20,20 @@ GOLDEN += ("session-upstream-1.0", "session-upstream-1.1", "session-upstream-1.2
 EACH = count("MUTATIONS", short=12, long=500)
 """Of each document."""
 AT_ONCE = 8
-PLACE = re.compile(r"(data|extensionData|schemaVersion|schema version)\b|the document")
+PATH_PATTERN = re.compile(r"(data|extensionData|schemaVersion|schema version)\b|the document")
 
 
 def live_sessions(lab: AgentHost, model: PracticeModel) -> dict[str, tuple[str, dict]]:
     """Sessions as this host writes them: tools, reasoning, code, a service's session, a failed turn."""
     model.plan({"reasoning": "Let me see.", "code": "print(1)", "logs": "1", "text": "One."}, user_text="mutate-think")
-    said = {
+    messages_by_name = {
         "live tool": ("Ledger", ['charge with {"amount": 4}', "and then?"]),
         "live thought": ("Thinker", ["mutate-think", "and then?"]),
         "live service": ("Kept", ["hello"]),
         "live failure": ("Raising", ["work", "magic"]),
     }
     sessions = {}
-    for name, (agent, messages) in said.items():
+    for name, (agent, messages) in messages_by_name.items():
         session = f"mutate-{uuid4().hex[:8]}"
         for message in messages:
             lab.run(agent, {"message": message, "session_id": session})
@@ -41,61 +41,66 @@ def live_sessions(lab: AgentHost, model: PracticeModel) -> dict[str, tuple[str, 
     return sessions
 
 
-def used(lab: AgentHost, agent: str, document: object) -> tuple[str, str]:
+def exercise_import(lab: AgentHost, agent: str, document: object) -> tuple[str, str]:
     """Import a document and use the session in all ways; gives how it went, and what was wrong if something was."""
     name = f"mutated-{uuid4().hex}"
     path = f"{lab.url}/api/agents/{agent}/sessions/{name}"
-    imported = requests.post(f"{path}/import", data=json.dumps(document), timeout=120)
-    if imported.status_code in (400, 422):
-        detail = imported.json()["detail"]
-        return "refused", "" if PLACE.search(detail) else f"names no place: {detail}"
-    if imported.status_code != 201:
-        return "odd", f"import {imported.status_code}: {imported.text}"
+    import_response = requests.post(f"{path}/import", data=json.dumps(document), timeout=120)
+    if import_response.status_code in (400, 422):
+        detail = import_response.json()["detail"]
+        return "refused", "" if PATH_PATTERN.search(detail) else f"names no place: {detail}"
+    if import_response.status_code != 201:
+        return "odd", f"import {import_response.status_code}: {import_response.text}"
     for action in ("", "/verify", "/export"):
-        read = requests.get(path + action, timeout=120)
-        if read.status_code != 200:
-            return "odd", f"GET {action} {read.status_code}: {read.text}"
-    forked = requests.post(f"{path}/fork", data=b"", timeout=120)
-    if forked.status_code != 201:
-        return "odd", f"fork {forked.status_code}: {forked.text}"
+        response = requests.get(path + action, timeout=120)
+        if response.status_code != 200:
+            return "odd", f"GET {action} {response.status_code}: {response.text}"
+    fork_response = requests.post(f"{path}/fork", data=b"", timeout=120)
+    if fork_response.status_code != 201:
+        return "odd", f"fork {fork_response.status_code}: {fork_response.text}"
     turn = lab.run(agent, {"message": "work", "session_id": name})
     if turn.status_code == 409 and "$type" not in turn.text and "of type" in turn.text:
         return "taken, with an entry of a later program", ""
     if turn.status_code == 502:  # what only the service or its client can judge: its items, its session's id
-        judged = "the model's service refused" in turn.text or "service_session_id" in turn.text
-        return "taken, refused by the model's service", "" if judged else turn.text
+        is_expected = "the model's service refused" in turn.text or "service_session_id" in turn.text
+        return "taken, refused by the model's service", "" if is_expected else turn.text
     if turn.status_code != 200:
         return "odd", f"turn {turn.status_code}: {turn.text}"
-    again = requests.get(path, timeout=120)
-    return "taken", "" if again.status_code == 200 else f"GET after a turn {again.status_code}: {again.text}"
+    last_response = requests.get(path, timeout=120)
+    return (
+        "taken",
+        ""
+        if last_response.status_code == 200
+        else f"GET after a turn {last_response.status_code}: {last_response.text}",
+    )
 
 
 @pytest.mark.sweep
 @pytest.mark.timeout(max(600, EACH * 4))
-def test_mutated_documents_are_refused_by_place_or_usable_for_good(lab: AgentHost, model: PracticeModel):
-    """Of hundreds of changed exports none is taken and cannot be read, listed, verified, forked or gone on with."""
+def test_mutated_documents_are_rejected_with_a_path_or_usable(lab: AgentHost, model: PracticeModel):
+    """Hundreds of mutated exports are either rejected, or can be read, listed, verified, forked and continued."""
     documents = live_sessions(lab, model) | {name: ("Instant", golden(name)) for name in GOLDEN}
     jobs = [
-        (name, agent, change, changed)
+        (name, agent, change, mutant)
         for name, (agent, document) in documents.items()
-        for change, changed in mutations(document, EACH, seed=f"{SEED} {name}")
+        for change, mutant in mutations(document, EACH, seed=f"{SEED} {name}")
     ]
     assert len(jobs) >= 10 * EACH
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = list(pool.map(lambda job: used(lab, job[1], job[3]), jobs))
-    wrong = [f"{job[0]}: {job[2]}: {why}" for job, (_, why) in zip(jobs, results, strict=True) if why]
-    counts = Counter(how for how, _ in results)
-    assert wrong == [], "\n".join(wrong)
+        results = list(pool.map(lambda job: exercise_import(lab, job[1], job[3]), jobs))
+    violations = [f"{job[0]}: {job[2]}: {reason}" for job, (_, reason) in zip(jobs, results, strict=True) if reason]
+    counts = Counter(result for result, _ in results)
+    assert violations == [], "\n".join(violations)
     assert min(counts["refused"], counts["taken"]) > 5 * EACH / 3, counts
-    listed = lab.get("/agents/Instant/sessions?limit=1000")
-    assert listed.status_code == 200
+    list_response = lab.get("/agents/Instant/sessions?limit=1000")
+    assert list_response.status_code == 200
 
 
-def odd(part: str) -> dict:
+def malformed_session(part: str) -> dict:
     """A stored session with a part of another shape, and the place of it."""
     document = golden("session-v1-openai")
     first, second = document["data"]["conversationHistory"][:2]
-    ours = document["data"]["extensionData"]["durableAgentHost"]
+    host_data = document["data"]["extensionData"]["durableAgentHost"]
     if part == "turn id":
         first["correlationId"] = [1]
     elif part == "extension":
@@ -107,15 +112,15 @@ def odd(part: str) -> dict:
     elif part == "properties":
         second["messages"][2]["contents"][0]["extensionData"]["durableAgentHost"]["additional_properties"] = "x"
     elif part == "session":
-        ours["agentSession"] = ["s1"]
+        host_data["agentSession"] = ["s1"]
     elif part == "receipt":
-        ours["receipts"][0]["stats"] = "heavy"
+        host_data["receipts"][0]["stats"] = "heavy"
     elif part == "role":
         second["messages"][1]["role"] = {"a": 1}
     return document
 
 
-PLACES = {
+PATHS = {
     "turn id": "data.conversationHistory[0].correlationId",
     "extension": "data.conversationHistory[1].extensionData",
     "type": "data.conversationHistory[1].messages[0].contents[0].$type",
@@ -128,29 +133,29 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("part", PLACES)
-def test_what_has_another_shape_is_refused_by_its_place(lab: AgentHost, part):
+@pytest.mark.parametrize("part", PATHS)
+def test_a_malformed_document_is_rejected_with_its_path(lab: AgentHost, part):
     """A document of which a part cannot be read is a 400 that names the part, and nothing is stored."""
     name = f"odd-{uuid4().hex}"
-    answer = lab.post(f"/agents/Instant/sessions/{name}/import", json.dumps(odd(part)).encode())
-    assert answer.status_code == 400, answer.text
-    assert PLACES[part] in answer.json()["detail"]
+    response = lab.post(f"/agents/Instant/sessions/{name}/import", json.dumps(malformed_session(part)).encode())
+    assert response.status_code == 400, response.text
+    assert PATHS[part] in response.json()["detail"]
     assert lab.state("Instant", name) is None
 
 
-@pytest.mark.parametrize("part", PLACES)
-def test_what_was_stored_by_others_is_shown_reported_and_mended(lab: AgentHost, capsys, part):
+@pytest.mark.parametrize("part", PATHS)
+def test_a_malformed_stored_session_is_readable_reported_and_repaired(lab: AgentHost, capsys, part):
     """A stored part that cannot be read is no 500: GET shows the rest, verify names it, and repair mends it."""
     name = f"odd-{uuid4().hex}"
-    lab.put_state("Instant", name, odd(part))
-    shown = lab.get(f"/agents/Instant/sessions/{name}")
-    assert shown.status_code == 200, shown.text
-    assert "hello world" in json.dumps(shown.json()["messages"])
-    assert PLACES[part] in [problem["place"] for problem in shown.json()["problems"]]
-    assert PLACES[part] in command(lab, capsys, "show", name, agent="Instant")[1]
+    lab.put_state("Instant", name, malformed_session(part))
+    session_response = lab.get(f"/agents/Instant/sessions/{name}")
+    assert session_response.status_code == 200, session_response.text
+    assert "hello world" in json.dumps(session_response.json()["messages"])
+    assert PATHS[part] in [problem["place"] for problem in session_response.json()["problems"]]
+    assert PATHS[part] in command(lab, capsys, "show", name, agent="Instant")[1]
     status, out, _ = command(lab, capsys, "verify", name, agent="Instant")
     assert status == 1
-    assert PLACES[part] in out
+    assert PATHS[part] in out
     assert lab.run("Instant", {"message": "hi", "session_id": name}).status_code in (200, 409)
     assert command(lab, capsys, "repair", name, agent="Instant")[0] == 0
     assert command(lab, capsys, "verify", name, agent="Instant")[0] == 0
@@ -159,17 +164,17 @@ def test_what_was_stored_by_others_is_shown_reported_and_mended(lab: AgentHost, 
 
 
 @pytest.mark.parametrize("body", [b'{"schemaVersion": "1.1.0", "data": {"conversationHistory": [], "x": NaN}}', b""])
-def test_what_json_has_no_number_for_is_not_imported(lab: AgentHost, body):
+def test_invalid_json_numbers_are_rejected(lab: AgentHost, body):
     """NaN and Infinity, which Python reads and JSON does not have, and depth that nothing can copy, are a 400."""
     body = body or json.dumps(golden("session-v1") | {"deep": 1}).encode().replace(
         b": 1}", b": " + b"[" * 900 + b"]" * 900 + b"}"
     )
-    answer = lab.post(f"/agents/Instant/sessions/no-{uuid4().hex}/import", body)
-    assert answer.status_code == 400, answer.text
-    assert "data.x" in answer.json()["detail"] or "levels deep" in answer.json()["detail"]
+    response = lab.post(f"/agents/Instant/sessions/no-{uuid4().hex}/import", body)
+    assert response.status_code == 400, response.text
+    assert "data.x" in response.json()["detail"] or "levels deep" in response.json()["detail"]
 
 
-def test_an_import_says_what_it_took_on_trust(lab: AgentHost, capsys, tmp_path):
+def test_an_import_reports_unverified_content(lab: AgentHost, capsys, tmp_path):
     """Messages in the app's name, results, items and a conversation of the model's service are named."""
     document, file = golden("session-v1"), tmp_path / "session.json"
     document["data"]["conversationHistory"][0]["messages"][0]["role"] = "system"
@@ -181,21 +186,21 @@ def test_an_import_says_what_it_took_on_trust(lab: AgentHost, capsys, tmp_path):
     assert "taken on trust: entry 2 has results of tools" in out
     assert "taken on trust: entry 2 has reasoning or other items of the model's service" in out
     plain = b"\xef\xbb\xbf" + json.dumps(golden("session-upstream-1.1")).encode()  # with a byte order mark
-    answer = lab.post(f"/agents/Instant/sessions/trust-{uuid4().hex}/import", plain)
-    (sentence,) = answer.json()["taken_on_trust"]
+    response = lab.post(f"/agents/Instant/sessions/trust-{uuid4().hex}/import", plain)
+    (sentence,) = response.json()["taken_on_trust"]
     assert sentence == "entry 2 has results of tools, which the model takes for what the tools returned"
 
 
 @pytest.mark.parametrize("figure", [-1, 10**400])
 @pytest.mark.parametrize("name", ["tokens", "cost", "seconds"])
-def test_a_document_cannot_say_that_it_spent_less_than_nothing(lab: AgentHost, name, figure):
-    """From what was spent the session's budget goes on: a figure below zero would be a budget without an end."""
-    document, at = golden("session-v1"), f"spent-{uuid4().hex}"
-    ours = document["data"]["extensionData"]["durableAgentHost"]
-    ours["spent"] = {"tokens": 5, "model_calls": 1, name: figure}
-    answer = lab.post(f"/agents/Instant/sessions/{at}/import", json.dumps(document).encode())
-    assert (answer.status_code, "durableAgentHost.spent has a figure" in answer.text) == (400, True), answer.text
-    ours["spent"][name] = 7
-    answer = lab.post(f"/agents/Instant/sessions/{at}/import", json.dumps(document).encode())
-    assert answer.status_code == 201, answer.text
-    assert any("what it has spent" in told for told in answer.json()["taken_on_trust"])
+def test_negative_usage_in_a_document_is_rejected(lab: AgentHost, name, figure):
+    """The session's budget continues from the imported usage: a negative figure would be an unlimited budget."""
+    document, session_id = golden("session-v1"), f"spent-{uuid4().hex}"
+    host_data = document["data"]["extensionData"]["durableAgentHost"]
+    host_data["spent"] = {"tokens": 5, "model_calls": 1, name: figure}
+    response = lab.post(f"/agents/Instant/sessions/{session_id}/import", json.dumps(document).encode())
+    assert (response.status_code, "durableAgentHost.spent has a figure" in response.text) == (400, True), response.text
+    host_data["spent"][name] = 7
+    response = lab.post(f"/agents/Instant/sessions/{session_id}/import", json.dumps(document).encode())
+    assert response.status_code == 201, response.text
+    assert any("what it has spent" in sentence for sentence in response.json()["taken_on_trust"])

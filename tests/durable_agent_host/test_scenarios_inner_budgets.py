@@ -7,14 +7,14 @@ from uuid import uuid4
 
 import pytest
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, waiting_turn, yes
-from tests.durable_agent_host.test_scenarios_budgets import COST_OF_USAGE, USAGE, told
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn, waiting_turn
+from tests.durable_agent_host.test_scenarios_budgets import COST_OF_USAGE, USAGE, budget_error
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "inner_budgets"
-ASK = {"calls": [{"name": "ask", "arguments": {"task": "Buy."}}], "usage": USAGE}
+CALL_INNER_AGENT = {"calls": [{"name": "ask", "arguments": {"task": "Buy."}}], "usage": USAGE}
 BUY = {"calls": [{"name": "buy", "arguments": {"what": "one"}}], "usage": USAGE}
 DONE = {"text": "Done.", "usage": USAGE}
 
@@ -40,7 +40,7 @@ def host(_host: AgentHost, model: PracticeModel, _ledger: Path) -> AgentHost:
 
 
 @pytest.fixture
-def bought(_ledger: Path):
+def purchases(_ledger: Path):
     """Give what the tool of the inner agents has bought."""
     return lambda: _ledger.read_text().splitlines()
 
@@ -48,62 +48,67 @@ def bought(_ledger: Path):
 @pytest.mark.parametrize(
     ("agent", "steps"),
     [
-        ("Free", (ASK, BUY, DONE, DONE)),
-        ("Twice", (ASK, ASK, BUY, DONE, DONE, DONE)),
-        ("WithTeam", (ASK, BUY, DONE, DONE)),
+        ("Free", (CALL_INNER_AGENT, BUY, DONE, DONE)),
+        ("Twice", (CALL_INNER_AGENT, CALL_INNER_AGENT, BUY, DONE, DONE, DONE)),
+        ("WithTeam", (CALL_INNER_AGENT, BUY, DONE, DONE)),
     ],
 )
-def test_what_inner_agents_spend_counts(host: AgentHost, model: PracticeModel, agent: str, steps, bought):
-    """Turn, session, usage, steps and metrics have all model calls, whoever has made them."""
+def test_usage_of_inner_agents_counts(host: AgentHost, model: PracticeModel, agent: str, steps, purchases):
+    """Turn, session, usage, steps and metrics include the model calls of all agents."""
     model.plan(*steps)
     calls, session = len(steps), uuid4().hex
     turn = host.turn(host.run(agent, {"message": "go", "session_id": session}))
-    assert (turn["status"], len(model.requests()), bought()) == ("completed", calls, ["one"]), turn
-    spent = turn["spent"]
-    assert (spent["model_calls"], spent["tokens"], spent["tool_calls"]) == (calls, calls * 400, 1)
-    assert spent["cost"] == pytest.approx(calls * COST_OF_USAGE)
-    assert host.session(agent, session)["spent"] == spent
+    assert (turn["status"], len(model.requests()), purchases()) == ("completed", calls, ["one"]), turn
+    usage = turn["spent"]
+    assert (usage["model_calls"], usage["tokens"], usage["tool_calls"]) == (calls, calls * 400, 1)
+    assert usage["cost"] == pytest.approx(calls * COST_OF_USAGE)
+    assert host.session(agent, session)["spent"] == usage
     assert turn["usage"]["total_token_count"] == calls * 400
     steps_url = f"/agents/{agent}/sessions/{session}/turns/{turn['turn_id']}/steps"
     costs = [step["cost"] for step in host.get(steps_url).json()["steps"] if "cost" in step]
     assert costs == [pytest.approx(COST_OF_USAGE)] * calls
-    assert wait_until(lambda: tokens_read(host, agent)) == [calls * 300]
+    assert wait_until(lambda: read_token_metric(host, agent)) == [calls * 300]
 
 
-def tokens_read(host: AgentHost, agent: str) -> list[float]:
+def read_token_metric(host: AgentHost, agent: str) -> list[float]:
     """Give what the metrics say of the input tokens of an agent; a turn is counted a moment after its answer."""
     lines = host.get("/metrics").text.splitlines()
-    counted = [line for line in lines if "tokens_total" in line and f'"{agent}"' in line and '"input"' in line]
-    return [float(line.split()[-1]) for line in counted]
+    metric_lines = [line for line in lines if "tokens_total" in line and f'"{agent}"' in line and '"input"' in line]
+    return [float(line.split()[-1]) for line in metric_lines]
 
 
 @pytest.mark.parametrize(
-    ("agent", "limit", "steps", "bought_then"),
+    ("agent", "limit", "steps", "purchase_count"),
     [
-        ("Calls", "budget of 3 model calls does not allow the next call: 3 used", (ASK, BUY, BUY, BUY), 2),
-        ("Tokens", "budget of 1000 tokens does not allow the next call: 800 used", (ASK, BUY | {"text": "x" * 900}), 1),
+        ("Calls", "budget of 3 model calls does not allow the next call: 3 used", (CALL_INNER_AGENT, BUY, BUY, BUY), 2),
+        (
+            "Tokens",
+            "budget of 1000 tokens does not allow the next call: 800 used",
+            (CALL_INNER_AGENT, BUY | {"text": "x" * 900}),
+            1,
+        ),
     ],
 )
-def test_a_budget_ends_the_turn_within_an_agent(  # noqa: PLR0917 - fixtures and a table
-    host: AgentHost, model: PracticeModel, agent: str, limit: str, steps, bought_then: int, bought
+def test_a_budget_stops_the_turn_within_an_agent(  # noqa: PLR0917 - fixtures and a table
+    host: AgentHost, model: PracticeModel, agent: str, limit: str, steps, purchase_count: int, purchases
 ):
     """The call that would cross it is not made; the turn fails with the figure, and the conversation is as it was."""
     model.plan(*steps, DONE)
-    detail = told(host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)}))
+    detail = budget_error(host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)}))
     assert limit in detail
-    assert bought() == ["one"] * bought_then
-    shown = host.session(agent, session)
-    assert shown["messages"] == []
-    assert shown["spent"]["model_calls"] == len(model.requests())
+    assert purchases() == ["one"] * purchase_count
+    view = host.session(agent, session)
+    assert view["messages"] == []
+    assert view["spent"]["model_calls"] == len(model.requests())
 
 
-def test_what_an_inner_agent_has_said_counts(host: AgentHost, model: PracticeModel):
+def test_output_of_a_cancelled_inner_agent_counts(host: AgentHost, model: PracticeModel):
     """Its answer is cancelled with the turn, which has no token counts of it; or crosses the budget while it comes."""
-    spoken = {"text": "word " * 40_000, "chunk_characters": 2000, "delay_milliseconds": 100}
+    long_text = {"text": "word " * 40_000, "chunk_characters": 2000, "delay_milliseconds": 100}
     tokens = 0
     for seconds in (1, 5, 25):  # how much is said until then depends on the machine
         model.forget()
-        model.plan(ASK, spoken)
+        model.plan(CALL_INNER_AGENT, long_text)
         turn = start(host, "Calls", "go", session := uuid4().hex)
         wait_until(lambda: len(model.requests()) == 2)
         time.sleep(seconds)
@@ -114,19 +119,19 @@ def test_what_an_inner_agent_has_said_counts(host: AgentHost, model: PracticeMod
             break
     assert tokens > 400 + 1000
     model.forget()
-    model.plan(ASK, spoken)
-    assert "in the middle of the model's answer" in told(host.run("Tokens", {"message": "go"}))
+    model.plan(CALL_INNER_AGENT, long_text)
+    assert "in the middle of the model's answer" in budget_error(host.run("Tokens", {"message": "go"}))
 
 
-def test_a_person_is_asked_within_an_agent(host: AgentHost, model: PracticeModel, bought):
-    """The inner agent stops, its call has a result that says so, and the turn goes on after a yes."""
-    model.plan(ASK, BUY, BUY, DONE)
+def test_a_budget_approval_is_requested_within_an_agent(host: AgentHost, model: PracticeModel, purchases):
+    """The inner agent stops, its call has a result with the reason, and the turn continues after an approval."""
+    model.plan(CALL_INNER_AGENT, BUY, BUY, DONE)
     turn = waiting_turn(host, agent="AskCalls")
     (call,) = turn["pending_approvals"]
     assert call["arguments"] == {"budget": "turn", "of": "model_calls", "limit": 3, "used": 3, "needed": 1}
-    assert bought() == ["one"] * 2
-    assert approve(turn, yes(call)).status_code == 200
-    ended = wait_until(lambda: ended_turn(turn))
-    assert (ended["response"], bought()) == ("Done.", ["one"] * 2)
+    assert purchases() == ["one"] * 2
+    assert approve(turn, allow(call)).status_code == 200
+    completed_turn = wait_until(lambda: read_ended_turn(turn))
+    assert (completed_turn["response"], purchases()) == ("Done.", ["one"] * 2)
     assert "stopped before its work was done" in str(model.requests()[-1])
-    assert (len(model.requests()), ended["spent"]["model_calls"]) == (4, 4)
+    assert (len(model.requests()), completed_turn["spent"]["model_calls"]) == (4, 4)

@@ -10,17 +10,17 @@ import requests
 
 from tests.browser import CHROMIUM, Page, opened
 from tests.durable_agent_host.conftest import PEOPLE
-from tests.durable_agent_host.test_scenarios_approvals import pays
+from tests.durable_agent_host.test_scenarios_approvals import plan_payments
 from tests.durable_agent_host.test_scenarios_sessions import broken
 from tests.kit import AgentHost, PracticeModel, start_host
 
-WORDS = "It rains, größer 😀 than ever, and nobody minds. " * 8
+LONG_TEXT = "It rains, größer 😀 than ever, and nobody minds. " * 8
 HOSTILE = "<img src=x onerror='hacked=1'><script>hacked=1</script>"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 
 
-class Place:
+class InspectorSite:
     """One host for all tests, which can be killed and comes back at its address."""
 
     def __init__(self, folder: Path, model: PracticeModel) -> None:
@@ -43,56 +43,58 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def site(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InspectorSite]:
     """The host."""
-    made = Place(tmp_path_factory.mktemp("inspector"), practice_model)
-    yield made
-    made.host.kill()
+    inspector_site = InspectorSite(tmp_path_factory.mktemp("inspector"), practice_model)
+    yield inspector_site
+    inspector_site.host.kill()
 
 
-async def say(page: Page, text: str) -> None:
+async def send_message(page: Page, text: str) -> None:
     """Send a message in the session that the page shows."""
     await page.until("title", lambda title: title and title != "Choose a session")
     await page.evaluate(f"$('message').value = {json.dumps(text)}; $('ask').requestSubmit()")
 
 
-async def test_a_turn_is_seen_live_and_its_crash_is_told(place: Place, model: PracticeModel, tmp_path: Path):
-    """Text grows; the host dies in mid-answer and comes back; crash, replay and end are shown, lost text is gone."""
+async def test_a_live_turn_and_its_crash_are_displayed(site: InspectorSite, model: PracticeModel, tmp_path: Path):
+    """Text grows; the host is killed and restarted; crash, replay and end are displayed, discarded text is removed."""
     model.plan(
         {"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]},
-        {"text": WORDS, "chunk_characters": 6, "delay_milliseconds": 60},
+        {"text": LONG_TEXT, "chunk_characters": 6, "delay_milliseconds": 60},
         {"text": "It is over."},
     )
-    async with opened(place.url("Rester", "live"), tmp_path / "browser") as page:
-        await say(page, "How is it?")
-        seen = await page.until("messages", lambda text: len(text) > 200)
-        assert len([text for text in seen if "It rains" in text]) > 3
-        place.host.kill()
+    async with opened(site.url("Rester", "live"), tmp_path / "browser") as page:
+        await send_message(page, "How is it?")
+        texts = await page.until("messages", lambda text: len(text) > 200)
+        assert len([text for text in texts if "It rains" in text]) > 3
+        site.host.kill()
         await page.until("notice", lambda text: "Connection lost" in text)
-        place.come_back()
+        site.come_back()
         await page.until("steps", lambda text: "Endcompleted" in text)
         await page.until("messages", lambda text: "It is over." in text and "It rains" not in text)
         steps = await page.text("steps")
-        assert [one for one in ("Attempt 1crashed", "Attempt 2completed", "Model call 2lost") if one not in steps] == []
+        assert [
+            step for step in ("Attempt 1crashed", "Attempt 2completed", "Model call 2lost") if step not in steps
+        ] == []
         assert "Found 1 model call and 1 tool call in the journal" in steps
         assert await page.evaluate("document.querySelectorAll('#steps .crashed').length") == 1
         await page.until("sessions", lambda text: "live" in text and "completed" in text)
 
 
-async def test_a_person_approves_and_forks(place: Place, model: PracticeModel, tmp_path: Path):
+async def test_a_person_approves_and_forks(site: InspectorSite, model: PracticeModel, tmp_path: Path):
     """A call runs with changed arguments; a fork runs with an edited message; the first session stays as it was."""
-    model.plan(pays(250), {"text": "Paid less."}, {"text": "Not paid at all."})
-    async with opened(place.url("Payer", "asks"), tmp_path / "browser") as page:
-        await say(page, "pay 250")
+    model.plan(plan_payments(250), {"text": "Paid less."}, {"text": "Not paid at all."})
+    async with opened(site.url("Payer", "asks"), tmp_path / "browser") as page:
+        await send_message(page, "pay 250")
         await page.until("messages", lambda text: "waits for you" in text)
         await page.until("steps", lambda text: "Waits for a person" in text)
         await page.evaluate("document.querySelector('.question textarea').value = '{\"amount\": 5}'")
         await page.evaluate("document.querySelector('.question .approve').click()")
         await page.until("messages", lambda text: "Paid less." in text)
-        assert (place.folder / "ledger.txt").read_text().splitlines()[-1] == "paid 5.0"
+        assert (site.folder / "ledger.txt").read_text().splitlines()[-1] == "paid 5.0"
         steps = (await page.until("steps", lambda text: "Endcompleted" in text))[-1]
         assert ("Waited for a person" in steps, "Approved" in steps, "pay" in steps) == (True, True, True)
-        before = place.host.session("Payer", "asks")
+        before = site.host.session("Payer", "asks")
         await page.evaluate("document.querySelector('.turn .fork').click()")
         assert await page.evaluate("document.querySelector('dialog textarea').value") == "pay 250"
         await page.evaluate("document.querySelector('dialog textarea').value = 'do not pay'")
@@ -100,25 +102,25 @@ async def test_a_person_approves_and_forks(place: Place, model: PracticeModel, t
         await page.evaluate("document.querySelector('dialog form').requestSubmit()")
         await page.until("title", lambda text: text == "asks-edited")
         await page.until("messages", lambda text: "do not pay" in text and "Not paid at all." in text)
-        assert place.host.session("Payer", "asks") == before
+        assert site.host.session("Payer", "asks") == before
 
 
-async def test_what_is_shown_is_never_run(place: Place, model: PracticeModel, tmp_path: Path):
+async def test_displayed_content_is_never_executed(site: InspectorSite, model: PracticeModel, tmp_path: Path):
     """Hostile messages, names, ids, file names and links are text; even a script in the page would not run."""
-    cited = {"items": [{"text": HOSTILE, "files": ["evil.csv"], "citation": True}]}
-    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0, "why": HOSTILE}}]}, cited)
+    text_with_citation = {"items": [{"text": HOSTILE, "files": ["evil.csv"], "citation": True}]}
+    model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0, "why": HOSTILE}}]}, text_with_citation)
     session = "evil <img src=x onerror='hacked=1'>"
-    assert place.host.run("Rester", {"message": HOSTILE, "session_id": "evil"}).ok
-    sessions = f"{place.host.url}/api/agents/Rester/sessions"
-    exported = requests.get(f"{sessions}/evil/export", timeout=30).text
-    assert '"evil.csv"' in exported
-    document = exported.replace('"evil.csv"', '"javascript:hacked=1"').encode()
-    copied = f"{sessions}/{quote(session, safe='')}"
-    assert requests.post(f"{copied}/import", data=document, timeout=30).status_code == 201
-    named = {"name": f"{HOSTILE}.txt".replace("/", "")}
+    assert site.host.run("Rester", {"message": HOSTILE, "session_id": "evil"}).ok
+    sessions = f"{site.host.url}/api/agents/Rester/sessions"
+    document_text = requests.get(f"{sessions}/evil/export", timeout=30).text
+    assert '"evil.csv"' in document_text
+    document = document_text.replace('"evil.csv"', '"javascript:hacked=1"').encode()
+    copy_url = f"{sessions}/{quote(session, safe='')}"
+    assert requests.post(f"{copy_url}/import", data=document, timeout=30).status_code == 201
+    file_query = {"name": f"{HOSTILE}.txt".replace("/", "")}
     plain = {"content-type": "text/plain"}
-    assert requests.post(f"{copied}/files", data=b"x", params=named, headers=plain, timeout=30).ok
-    async with opened(place.url("Rester", quote(session, safe="")), tmp_path / "browser") as page:
+    assert requests.post(f"{copy_url}/files", data=b"x", params=file_query, headers=plain, timeout=30).ok
+    async with opened(site.url("Rester", quote(session, safe="")), tmp_path / "browser") as page:
         text = (await page.until("messages", lambda text: "citation" in text))[-1]
         assert text.count(HOSTILE) == 3
         assert await page.text("title") == session
@@ -126,62 +128,70 @@ async def test_what_is_shown_is_never_run(place: Place, model: PracticeModel, tm
         await page.until("dialog", lambda text: "<img" in text)
         script = "Object.assign(document.createElement('script'), {text: 'hacked = 2'})"
         await page.evaluate(f"document.body.append({script})")
-        shown = "document.querySelectorAll('main img, dialog img, main script, a[href^=javascript]').length"
-        assert await page.evaluate(shown) == 0
+        active_elements = "document.querySelectorAll('main img, dialog img, main script, a[href^=javascript]').length"
+        assert await page.evaluate(active_elements) == 0
         assert await page.evaluate("typeof hacked") == "undefined"
 
 
-def test_the_page_is_given_no_data(place: Place):
-    """The page is the same for everybody, loads nothing from elsewhere, and forbids what it does not need."""
-    answer = place.host.get("/inspector")
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    policy = answer.headers["content-security-policy"]
+def test_the_page_contains_no_data(site: InspectorSite):
+    """The page is the same for all callers, loads nothing from other origins, and forbids what it does not need."""
+    response = site.host.get("/inspector")
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = response.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'")
-    assert [one for one in ("unsafe", "http", "*") if one in policy] == []
-    assert [one for one in ("innerHTML", "outerHTML", "insertAdjacentHTML", 'src="http') if one in answer.text] == []
+    assert [fragment for fragment in ("unsafe", "http", "*") if fragment in policy] == []
+    assert [
+        fragment
+        for fragment in ("innerHTML", "outerHTML", "insertAdjacentHTML", 'src="http')
+        if fragment in response.text
+    ] == []
 
 
-async def test_a_repair_is_seen_before_it_is_done(place: Place, tmp_path: Path):
+async def test_a_repair_is_previewed(site: InspectorSite, tmp_path: Path):
     """Verify shows what comes and goes, line by line, and Repair then does just that."""
-    answer = place.host.post("/agents/Rester/sessions/broken/import", json.dumps(broken()).encode())
-    assert answer.status_code == 201, answer.text
-    async with opened(place.url("Rester", "broken"), tmp_path / "browser") as page:
+    response = site.host.post("/agents/Rester/sessions/broken/import", json.dumps(broken()).encode())
+    assert response.status_code == 201, response.text
+    async with opened(site.url("Rester", "broken"), tmp_path / "browser") as page:
         await page.until("title", lambda title: title and "broken" in title)
         await page.evaluate("document.querySelector('[data-act=verify]').click()")
         await page.until("dialog", lambda text: "call call_lost has no result" in text)
-        come = await page.evaluate(
+        added_text = await page.evaluate(
             "[...document.querySelectorAll('.diff .come')].map((one) => one.textContent).join('')"
         )
-        gone = await page.evaluate(
+        removed_text = await page.evaluate(
             "[...document.querySelectorAll('.diff .gone')].map((one) => one.textContent).join('')"
         )
-        assert '"callId": "call_lost"' in come
-        assert "functionResult" in come
-        assert "call_lost" not in gone
-        stored = place.host.session("Rester", "broken")
+        assert '"callId": "call_lost"' in added_text
+        assert "functionResult" in added_text
+        assert "call_lost" not in removed_text
+        view = site.host.session("Rester", "broken")
         assert not [
-            one
-            for message in stored["messages"]
-            for one in message["contents"]
-            if one.get("callId") == "call_lost" and one["$type"] == "functionResult"
+            content
+            for message in view["messages"]
+            for content in message["contents"]
+            if content.get("callId") == "call_lost" and content["$type"] == "functionResult"
         ]
         await page.evaluate(
             "[...document.querySelectorAll('#dialog button')].find((one) => one.textContent === 'Repair').click()"
         )
         await page.until("dialog", lambda text: "The original is kept as" in text)
-    assert place.host.get("/agents/Rester/sessions/broken/verify").json()["problems"] == []
+    assert site.host.get("/agents/Rester/sessions/broken/verify").json()["problems"] == []
 
 
-async def test_model_calls_are_shown_and_copied(place: Place, model: PracticeModel, tmp_path: Path):
+async def test_model_calls_are_displayed_and_copied(site: InspectorSite, model: PracticeModel, tmp_path: Path):
     """A step shows what was sent and what came back when it is opened; a turn is there as a test."""
     model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}, {"text": "Rested well."})
-    async with opened(place.url("Rester", "calls"), tmp_path / "browser") as page:
-        await say(page, f"rest {HOSTILE}")
+    async with opened(site.url("Rester", "calls"), tmp_path / "browser") as page:
+        await send_message(page, f"rest {HOSTILE}")
         await page.until("steps", lambda text: "Endcompleted" in text)
         await page.evaluate("document.querySelectorAll('#steps details.sent')[1].open = true")
-        shown = (await page.until("steps", lambda text: "function_call_output" in text))[-1]
-        assert ("POST · http://" in shown, '"instructions"' in shown, HOSTILE in shown) == (True, True, True)
-        assert "Rested well." in shown
+        step_text = (await page.until("steps", lambda text: "function_call_output" in text))[-1]
+        assert ("POST · http://" in step_text, '"instructions"' in step_text, HOSTILE in step_text) == (
+            True,
+            True,
+            True,
+        )
+        assert "Rested well." in step_text
         buttons = "[...document.querySelectorAll('#summary button')]"
         await page.evaluate(f"{buttons}.find((one) => one.textContent === 'Copy as pytest').click()")
         await page.until("dialog", lambda text: "def test_the_turn_is_as_it_was" in text)

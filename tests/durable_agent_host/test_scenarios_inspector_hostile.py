@@ -12,12 +12,12 @@ from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_sessions import golden
 from tests.kit import AgentHost, PracticeModel, start_host
 
-SCRIPT = "<img src=x onerror='hacked=1'><script>hacked=1</script><svg onload='hacked=1'>"
-NAMED = "<img src=x onerror='hacked=1'>\u202e"
-TURNED = "invoice\u202efdp.exe\u200b\u0007"
-SHOWN = "invoice\\u202efdp.exe\\u200b\\u0007"
+HOSTILE_HTML = "<img src=x onerror='hacked=1'><script>hacked=1</script><svg onload='hacked=1'>"
+HOSTILE_SESSION_ID = "<img src=x onerror='hacked=1'>\u202e"
+HOSTILE_NAME = "invoice\u202efdp.exe\u200b\u0007"
+ESCAPED_NAME = "invoice\\u202efdp.exe\\u200b\\u0007"
 SVG = "data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9ImhhY2tlZD0xIj48c2NyaXB0PmhhY2tlZD0xPC9zY3JpcHQ+PC9zdmc+"
-LONG = "long and longer " * 330_000
+LONG_TEXT = "long and longer " * 330_000
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 
@@ -25,72 +25,77 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 def conversation(*turns: tuple[list[dict[str, Any]], list[dict[str, Any]]]) -> bytes:
     """A document of turns, each with the contents that were asked and those that were answered."""
     document = golden("session-upstream-1.1")
-    asked, answered = document["data"]["conversationHistory"]
+    request_entry, response_entry = document["data"]["conversationHistory"]
     entries = []
-    for number, (question, answer) in enumerate(turns):
-        named = {"correlationId": f"turn{number:05d}"}
+    for number, (request_contents, response_contents) in enumerate(turns):
+        id_field = {"correlationId": f"turn{number:05d}"}
         entries += [
-            asked | named | {"messages": [{"role": "user", "contents": question}]},
-            answered | named | {"messages": [{"role": "assistant", "contents": answer, "authorName": SCRIPT}]},
+            request_entry | id_field | {"messages": [{"role": "user", "contents": request_contents}]},
+            response_entry
+            | id_field
+            | {"messages": [{"role": "assistant", "contents": response_contents, "authorName": HOSTILE_HTML}]},
         ]
     document["data"]["conversationHistory"] = entries
     return json.dumps(document).encode()
 
 
-def text(said: str) -> dict[str, Any]:
+def text(value: str) -> dict[str, Any]:
     """A text that is stored."""
-    return {"$type": "text", "text": said}
+    return {"$type": "text", "text": value}
 
 
-def keep(host: AgentHost, session: str, document: bytes) -> str:
+def import_document(host: AgentHost, session: str, document: bytes) -> str:
     """Store a conversation; gives where the inspector shows it."""
     name = quote(session, safe="")
-    answer = host.post(f"/agents/Rester/sessions/{name}/import", document)
-    assert answer.status_code == 201, answer.text
+    response = host.post(f"/agents/Rester/sessions/{name}/import", document)
+    assert response.status_code == 201, response.text
     return f"{host.url}/api/inspector#/Rester/{name}"
 
 
 async def click(page: Page, label: str, within: str = "body") -> None:
     """Press the first button with a label."""
-    found = f"[...document.querySelectorAll('{within} button')].find((one) => one.textContent === {json.dumps(label)})"
-    await page.evaluate(f"{found}.click()")
+    button = f"[...document.querySelectorAll('{within} button')].find((one) => one.textContent === {json.dumps(label)})"
+    await page.evaluate(f"{button}.click()")
 
 
-async def test_nothing_hostile_runs_or_hides(people: AgentHost, tmp_path: Path):
+async def test_hostile_content_is_neither_executed_nor_hidden(people: AgentHost, tmp_path: Path):
     """Every kind of content with hostile values: no script, no foreign element, no hidden character in a name."""
-    cited = [{"type": "citation", "title": f"{SCRIPT}{TURNED}", "url": address} for address in ("javascript:hacked=1",)]
-    told = {"durableAgentHost": {"annotations": cited, "name": TURNED}}
-    call = {"$type": "functionCall", "callId": f"call {TURNED}", "name": f"{SCRIPT}{TURNED}"}
-    answer = [
-        text(SCRIPT) | {"extensionData": told},
-        {"$type": "reasoning", "text": SCRIPT},
-        call | {"arguments": {"to": f"{SCRIPT}{TURNED}"}},
-        {"$type": "functionResult", "callId": f"call {TURNED}", "result": SCRIPT},
-        {"$type": "data", "uri": SVG, "mediaType": "image/svg+xml", "extensionData": told},
-        {"$type": "uri", "uri": "javascript:hacked=1", "mediaType": SCRIPT},
-        {"$type": "uri", "uri": "data:text/html,<script>hacked=1</script>", "mediaType": "text/html"},
-        {"$type": "hostedFile", "fileId": f"../../{SCRIPT}", "extensionData": told},
-        {"$type": "error", "message": SCRIPT, "errorCode": SCRIPT, "details": SCRIPT},
-        {"$type": "unknown", "content": {"type": SCRIPT, "text": SCRIPT}},
+    citations = [
+        {"type": "citation", "title": f"{HOSTILE_HTML}{HOSTILE_NAME}", "url": address}
+        for address in ("javascript:hacked=1",)
     ]
-    url = keep(people, NAMED, conversation(([text(f"{SCRIPT} {LONG}")], answer)))
+    extension_data = {"durableAgentHost": {"annotations": citations, "name": HOSTILE_NAME}}
+    call = {"$type": "functionCall", "callId": f"call {HOSTILE_NAME}", "name": f"{HOSTILE_HTML}{HOSTILE_NAME}"}
+    contents = [
+        text(HOSTILE_HTML) | {"extensionData": extension_data},
+        {"$type": "reasoning", "text": HOSTILE_HTML},
+        call | {"arguments": {"to": f"{HOSTILE_HTML}{HOSTILE_NAME}"}},
+        {"$type": "functionResult", "callId": f"call {HOSTILE_NAME}", "result": HOSTILE_HTML},
+        {"$type": "data", "uri": SVG, "mediaType": "image/svg+xml", "extensionData": extension_data},
+        {"$type": "uri", "uri": "javascript:hacked=1", "mediaType": HOSTILE_HTML},
+        {"$type": "uri", "uri": "data:text/html,<script>hacked=1</script>", "mediaType": "text/html"},
+        {"$type": "hostedFile", "fileId": f"../../{HOSTILE_HTML}", "extensionData": extension_data},
+        {"$type": "error", "message": HOSTILE_HTML, "errorCode": HOSTILE_HTML, "details": HOSTILE_HTML},
+        {"$type": "unknown", "content": {"type": HOSTILE_HTML, "text": HOSTILE_HTML}},
+    ]
+    url = import_document(people, HOSTILE_SESSION_ID, conversation(([text(f"{HOSTILE_HTML} {LONG_TEXT}")], contents)))
     async with opened("about:blank", tmp_path / "browser") as page:
         watch = "window.broken = []; addEventListener('securitypolicyviolation', (e) => broken.push(e.blockedURI))"
         await page.tell("Page.enable")
         await page.tell("Page.addScriptToEvaluateOnNewDocument", source=watch)
         await page.tell("Page.navigate", url=url)
-        shown = (await page.until("messages", lambda shown: "citation" in shown))[-1]
-        assert await page.text("title") == NAMED.replace("\u202e", "\\u202e")
-        assert (TURNED in shown, shown.count(SHOWN) >= 5) == (False, True)
-        assert len(shown) < 100_000
-        more = f"Show more (20,000 of {len(SCRIPT) + 1 + len(LONG):,} characters)"
-        assert more in shown
+        text_content = (await page.until("messages", lambda text_content: "citation" in text_content))[-1]
+        assert await page.text("title") == HOSTILE_SESSION_ID.replace("\u202e", "\\u202e")
+        assert (HOSTILE_NAME in text_content, text_content.count(ESCAPED_NAME) >= 5) == (False, True)
+        assert len(text_content) < 100_000
+        more = f"Show more (20,000 of {len(HOSTILE_HTML) + 1 + len(LONG_TEXT):,} characters)"
+        assert more in text_content
         await click(page, more)
         assert 420_000 < await page.evaluate("$('messages').textContent.length") < 430_000
         await click(page, "Fork here")
-        assert await page.evaluate("document.querySelector('dialog textarea').value.length") > len(LONG)
+        assert await page.evaluate("document.querySelector('dialog textarea').value.length") > len(LONG_TEXT)
         await page.evaluate("close(); document.querySelector('[data-act=curl]').click()")
-        await page.until("dialog", lambda shown: "curl" in shown)
+        await page.until("dialog", lambda text_content: "curl" in text_content)
         foreign = (
             "main img, main svg, main script, dialog img, dialog svg, dialog script, a[href^=javascript], a[href^=data]"
         )
@@ -98,30 +103,32 @@ async def test_nothing_hostile_runs_or_hides(people: AgentHost, tmp_path: Path):
         assert await page.evaluate("[typeof hacked, broken.length]") == ["undefined", 0]
 
 
-@pytest.mark.parametrize("place", ["?code={}", "#code={}"])
-async def test_a_key_is_taken_once_and_told_to_nobody(model: PracticeModel, tmp_path: Path, place: str):
+@pytest.mark.parametrize("url_suffix", ["?code={}", "#code={}"])
+async def test_a_key_is_read_once_and_not_disclosed(model: PracticeModel, tmp_path: Path, url_suffix: str):
     """The address brings the key, and loses it; headers carry it then, and neither log nor later addresses have it."""
     host = start_host(tmp_path / "data", model, app=PEOPLE, options=["--enable-auth"], LEDGER=str(tmp_path / "ledger"))
     try:
         key = json.loads((tmp_path / "data" / "keys.json").read_text())["function"]
         async with opened(f"{host.url}/api/inspector", tmp_path / "browser") as page:
-            await page.until("dialog", lambda shown: "asks for a function key" in shown)
-            await page.evaluate(f"location.href = {json.dumps(host.url + '/api/inspector' + place.format(quote(key)))}")
-            await page.until("agent", lambda shown: "Payer" in shown)
+            await page.until("dialog", lambda text_content: "asks for a function key" in text_content)
+            await page.evaluate(
+                f"location.href = {json.dumps(host.url + '/api/inspector' + url_suffix.format(quote(key)))}"
+            )
+            await page.until("agent", lambda text_content: "Payer" in text_content)
             assert await page.evaluate("location.href") == f"{host.url}/api/inspector"
-            asked = "performance.getEntriesByType('resource').map((one) => one.name).join()"
-            assert key not in await page.evaluate(asked)
+            resource_names = "performance.getEntriesByType('resource').map((one) => one.name).join()"
+            assert key not in await page.evaluate(resource_names)
             await page.evaluate("location.hash = '#/Payer/fresh'")
-            await page.until("title", lambda shown: shown == "fresh")
+            await page.until("title", lambda text_content: text_content == "fresh")
             model.plan({"text": "Well met."})
             await page.evaluate("$('message').value = 'hello'; $('ask').requestSubmit()")
-            await page.until("messages", lambda shown: "Well met." in shown)
+            await page.until("messages", lambda text_content: "Well met." in text_content)
             await page.evaluate("document.querySelector('[data-act=curl]').click()")
-            shown = (await page.until("dialog", lambda shown: "curl" in shown))[-1]
-            assert ("$FUNCTIONS_KEY" in shown, key in shown) == (True, False)
+            text_content = (await page.until("dialog", lambda text_content: "curl" in text_content))[-1]
+            assert ("$FUNCTIONS_KEY" in text_content, key in text_content) == (True, False)
             assert await page.evaluate("Object.keys(localStorage).length + document.cookie.length") == 0
             await page.evaluate("location.reload()")
-            await page.until("messages", lambda shown: "Well met." in shown)
+            await page.until("messages", lambda text_content: "Well met." in text_content)
         host.stop()
         assert key not in host.text
     finally:

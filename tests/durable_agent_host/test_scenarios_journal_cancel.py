@@ -9,10 +9,10 @@ import requests
 
 from tests.durable_agent_host.test_scenarios_cancel import characters_of
 from tests.durable_agent_host.test_scenarios_journal import (
-    Doomed,
+    CrashingHost,
     call,
-    doomed,  # noqa: F401 - a fixture
-    said,
+    comparable_contents,
+    crashing_host,  # noqa: F401 - a fixture
 )
 from tests.durable_agent_host.test_scenarios_turns import SLOW
 from tests.kit import AgentHost, PracticeModel
@@ -27,7 +27,7 @@ def start(host: AgentHost, agent: str) -> str:
     return host.run(agent, body, headers={"x-ms-wait-for-response": "false"}).json()["turn_url"]
 
 
-def cancelled(host: AgentHost, url: str) -> dict[str, Any]:
+def cancel_turn(host: AgentHost, url: str) -> dict[str, Any]:
     """Cancel a turn; gives it as it is at its end, long before that of what it waits for."""
     assert requests.post(f"{url}/cancel", timeout=30).status_code == 202
     turn = host.end_of_turn(url)
@@ -35,20 +35,20 @@ def cancelled(host: AgentHost, url: str) -> dict[str, Any]:
     return turn
 
 
-def goes_on(host: AgentHost, model: PracticeModel, agent: str) -> list[Any]:
+def run_next_turn(host: AgentHost, model: PracticeModel, agent: str) -> list[Any]:
     """Run the next turn, which the model accepts; gives what it was sent."""
     model.forget()
     model.plan({"text": "And on."})
-    answer = host.run(agent, {"message": "on", "session_id": "s"})
-    assert answer.json().get("response") == "And on.", answer.text
+    response = host.run(agent, {"message": "on", "session_id": "s"})
+    assert response.json().get("response") == "And on.", response.text
     assert model.requests()[-1]["body"].get("previous_response_id") is None
     return model.requests()[-1]["body"]["input"]
 
 
 @AGENTS
-def test_a_batch_of_tools_is_cut_off(doomed: Doomed, model: PracticeModel, agent):  # noqa: F811
-    """Each call has a result: what it gave, or that its outcome is not known; tools are told."""
-    host = doomed.start()
+def test_a_batch_of_tools_is_cancelled(crashing_host: CrashingHost, model: PracticeModel, agent):  # noqa: F811
+    """Each call has a result: its own, or that its outcome is not known; tools are cancelled."""
+    host = crashing_host.start()
     calls = [
         call("note", text="quick"),
         call("linger", text="thread", seconds=600),
@@ -58,11 +58,11 @@ def test_a_batch_of_tools_is_cut_off(doomed: Doomed, model: PracticeModel, agent
     model.plan({"text": "Before."}, {"reasoning": "Well.", "calls": [call("note", text="first")]}, {"calls": calls})
     assert host.run(agent, {"message": "hi", "session_id": "s"}).ok
     url = start(host, agent)
-    wait_until(lambda: {line.split()[0] for line in doomed.traces} >= {"first", "quick", "begin", "bad"})
-    wait_until(lambda: len([line for line in doomed.traces if line.startswith("begin")]) == 2)
-    cancelled(host, url)
-    wait_until(lambda: {"cancelled thread", "cancelled loop"} <= set(doomed.traces))
-    sent = goes_on(host, model, agent)
+    wait_until(lambda: {line.split()[0] for line in crashing_host.traces} >= {"first", "quick", "begin", "bad"})
+    wait_until(lambda: len([line for line in crashing_host.traces if line.startswith("begin")]) == 2)
+    cancel_turn(host, url)
+    wait_until(lambda: {"cancelled thread", "cancelled loop"} <= set(crashing_host.traces))
+    sent = run_next_turn(host, model, agent)
     outputs = [item["output"] for item in sent if item["type"] == "function_call_output"]
     assert outputs[:2] == ["noted first", "noted quick"]
     assert ["outcome is not known" in text for text in outputs] == [False, False, True, True, False]
@@ -72,44 +72,46 @@ def test_a_batch_of_tools_is_cut_off(doomed: Doomed, model: PracticeModel, agent
 
 
 @AGENTS
-def test_an_answer_is_cut_off(doomed: Doomed, model: PracticeModel, agent):  # noqa: F811
+def test_a_response_is_cancelled(crashing_host: CrashingHost, model: PracticeModel, agent):  # noqa: F811
     """The text that was streamed is kept, after what came before it."""
-    host = doomed.start()
-    answer = {"reasoning": "Well.", "text": "A long answer. " * 40, **SLOW}
-    model.plan({"reasoning": "Hm.", "calls": [call("note", text="first")]}, answer)
+    host = crashing_host.start()
+    text_step = {"reasoning": "Well.", "text": "A long answer. " * 40, **SLOW}
+    model.plan({"reasoning": "Hm.", "calls": [call("note", text="first")]}, text_step)
     url = start(host, agent)
     wait_until(lambda: characters_of(url) > 10)
-    cancelled(host, url)
-    kept = [content["text"] for role, content in said(host.session(agent, "s")) if content["$type"] == "text"]
-    assert kept[0] == "go"
-    assert ("A long answer. " * 40).startswith(kept[1])
-    assert len(kept[1]) > 4
-    assert kept[1] in json.dumps(goes_on(host, model, agent))
+    cancel_turn(host, url)
+    texts = [
+        content["text"] for role, content in comparable_contents(host.session(agent, "s")) if content["$type"] == "text"
+    ]
+    assert texts[0] == "go"
+    assert ("A long answer. " * 40).startswith(texts[1])
+    assert len(texts[1]) > 4
+    assert texts[1] in json.dumps(run_next_turn(host, model, agent))
 
 
-def test_a_call_whose_arguments_are_cut_off_is_left_out(doomed: Doomed, model: PracticeModel):  # noqa: F811
+def test_a_call_with_incomplete_arguments_is_omitted(crashing_host: CrashingHost, model: PracticeModel):  # noqa: F811
     """A call that the model had not finished has no place in the conversation."""
-    host = doomed.start()
+    host = crashing_host.start()
     model.plan({"text": "I do it.", "calls": [call("note", text="x" * 600)], **SLOW})
     url = start(host, "Worker")
     events = requests.get(f"{url}/events", stream=True, timeout=60)
     assert any(b"message.delta" in line for line in events.iter_lines(chunk_size=1))
-    cancelled(host, url)
-    assert doomed.traces == []
-    sent = goes_on(host, model, "Worker")
+    cancel_turn(host, url)
+    assert crashing_host.traces == []
+    sent = run_next_turn(host, model, "Worker")
     assert [item["type"] for item in sent] == ["message"] * 3
 
 
-def test_a_wait_between_retries_is_cut_off(doomed: Doomed, model: PracticeModel):  # noqa: F811
+def test_a_wait_between_retries_is_cancelled(crashing_host: CrashingHost, model: PracticeModel):  # noqa: F811
     """A turn that waits to call a throttled model again ends when it is cancelled, and the tools' results stay."""
-    host = doomed.start()
-    throttled = {"error": {"status": 429, "message": "slow down", "retry_after": 30}}
-    model.plan({"calls": [call("note", text="first")]}, throttled)
+    host = crashing_host.start()
+    throttling_error = {"error": {"status": 429, "message": "slow down", "retry_after": 30}}
+    model.plan({"calls": [call("note", text="first")]}, throttling_error)
     url = start(host, "Worker")
     wait_until(lambda: len(model.requests()) == 2)
-    cancelled(host, url)
+    cancel_turn(host, url)
     assert len(model.requests()) == 2
-    assert [item["type"] for item in goes_on(host, model, "Worker")] == [
+    assert [item["type"] for item in run_next_turn(host, model, "Worker")] == [
         "message",
         "function_call",
         "function_call_output",
@@ -117,22 +119,22 @@ def test_a_wait_between_retries_is_cut_off(doomed: Doomed, model: PracticeModel)
     ]
 
 
-def test_a_cancel_outlives_a_crash(doomed: Doomed, model: PracticeModel):  # noqa: F811
+def test_a_cancel_outlives_a_crash(crashing_host: CrashingHost, model: PracticeModel):  # noqa: F811
     """A turn whose process dies while it is being cancelled makes no further call when it is found again."""
-    host = doomed.start("turn.before_outcome")
+    host = crashing_host.start("turn.before_outcome")
     model.plan({"calls": [call("note", text="first")]}, {"calls": [call("linger", text="a", seconds=600)]})
     url = start(host, "Worker")
-    wait_until(lambda: any(line.startswith("begin") for line in doomed.traces))
+    wait_until(lambda: any(line.startswith("begin") for line in crashing_host.traces))
     with contextlib.suppress(requests.RequestException):
         requests.post(f"{url}/cancel", timeout=30)
     host.process.wait(30)
     host.kill()
     path = url.partition("/api")[2]
-    host = doomed.start()
+    host = crashing_host.start()
     turn = host.end_of_turn(f"{host.url}/api{path}")
     assert turn["status"] == "cancelled"
     assert len(model.requests()) == 2
-    sent = goes_on(host, model, "Worker")
+    sent = run_next_turn(host, model, "Worker")
     outputs = [item["output"] for item in sent if item["type"] == "function_call_output"]
     assert outputs[0] == "noted first"
     assert "outcome is not known" in outputs[1]

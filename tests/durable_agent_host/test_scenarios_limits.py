@@ -37,17 +37,17 @@ AGENT = "/agents/Hostile"
 
 
 @pytest.fixture(scope="module")
-def _bounded(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+def _limited_host(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     settings = {PREFIX + name: str(value) for name, value in SETTINGS.items()}
     with hosted(tmp_path_factory.mktemp("limits"), practice_model, app=APP, **settings) as running:
         yield running
 
 
 @pytest.fixture
-def bounded(_bounded: AgentHost, model: PracticeModel) -> AgentHost:
+def limited_host(_limited_host: AgentHost, model: PracticeModel) -> AgentHost:
     """A host whose settings of sizes and numbers are small."""
     del model
-    return _bounded
+    return _limited_host
 
 
 def run(host: AgentHost, body: Any, **headers: str) -> requests.Response:
@@ -61,7 +61,7 @@ def upload(host: AgentHost, session: str, data: bytes, name: str = "a.txt") -> r
     return requests.post(url, data=data, params={"name": name}, headers={"content-type": "text/plain"}, timeout=60)
 
 
-def form(host: AgentHost, session: str, count: int, first: int = 0) -> requests.Response:
+def upload_form(host: AgentHost, session: str, count: int, first: int = 0) -> requests.Response:
     """Upload a form with so many files."""
     files = [("f", (f"{number}.txt", str(number).encode())) for number in range(first, first + count)]
     return requests.post(f"{host.url}/api{AGENT}/sessions/{session}/files", files=files, timeout=60)
@@ -82,25 +82,25 @@ def form_of_run(host: AgentHost, size: int) -> requests.Response:
     return host.post(f"{AGENT}/run", body, content_type="multipart/form-data; boundary=B")
 
 
-def document(host: AgentHost, size: int) -> requests.Response:
+def import_document(host: AgentHost, size: int) -> requests.Response:
     """Import a document of so many bytes."""
     body = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": []}}).encode()
     return host.post(f"{AGENT}/sessions/document-{size}/import", body.ljust(size), content_type="application/json")
 
 
-def options(host: AgentHost, size: int) -> requests.Response:
+def run_with_options(host: AgentHost, size: int) -> requests.Response:
     """Run a turn with options of so many bytes."""
     return run(host, {"message": "hi", "options": {"user": "x" * (size - len('{"user": ""}'))}})
 
 
-def image(host: AgentHost, size: int) -> requests.Response:
+def run_with_url(host: AgentHost, size: int) -> requests.Response:
     """Run a turn with a URL of so many characters."""
     url = "https://example.org/"
     return run(host, {"message": [{"type": "image", "url": url + "x" * (size - len(url))}]})
 
 
-type Ask = Callable[[AgentHost, int], requests.Response]
-TRIED: dict[str, tuple[Ask, int, int, str]] = {
+type SendSized = Callable[[AgentHost, int], requests.Response]
+LIMIT_CASES: dict[str, tuple[SendSized, int, int, str]] = {
     "body that is no form": (
         lambda host, size: host.run("Hostile", "x" * size),
         SETTINGS["MAX_REQUEST_BYTES"],
@@ -114,96 +114,98 @@ TRIED: dict[str, tuple[Ask, int, int, str]] = {
         "MAX_UPLOAD_BYTES",
     ),
     "form of `run`": (form_of_run, SETTINGS["MAX_UPLOAD_BYTES"], 413, "MAX_UPLOAD_BYTES"),
-    "parts of a form": (lambda host, count: form(host, "parts", count), 300, 400, "300 parts"),
+    "parts of a form": (lambda host, count: upload_form(host, "parts", count), 300, 400, "300 parts"),
     "headers of a part of a form": (form_with_headers, 8 * 1024, 400, "8192 bytes"),
-    "document of `import`": (document, SETTINGS["MAX_IMPORT_BYTES"], 413, "MAX_IMPORT_BYTES"),
+    "document of `import`": (import_document, SETTINGS["MAX_IMPORT_BYTES"], 413, "MAX_IMPORT_BYTES"),
     "parts of a message": (
         lambda host, count: run(host, {"message": [{"type": "text", "text": "x"}] * count}),
         256,
         400,
         "256",
     ),
-    "URL in a part of a message": (image, 8192, 400, "8192"),
+    "URL in a part of a message": (run_with_url, 8192, 400, "8192"),
     "id of a session": (lambda host, size: run(host, {"message": "hi", "session_id": "s" * size}), 128, 400, "128"),
     "`Idempotency-Key`": (lambda host, size: run(host, "hi", **{"Idempotency-Key": "k" * size}), 255, 400, "255"),
     "name of a file": (lambda host, size: upload(host, "names", b"x", "n" * size), 255, 400, "255"),
-    "`options` of a turn": (options, 4096, 400, "4096 bytes"),
+    "`options` of a turn": (run_with_options, 4096, 400, "4096 bytes"),
 }
 """A limit → how something of a size is sent, the largest size, the status beyond it, and what the problem names."""
 
 
-@pytest.mark.parametrize("limit", TRIED)
-def test_what_is_sent_is_taken_up_to_its_limit(bounded: AgentHost, limit: str):
+@pytest.mark.parametrize("limit", LIMIT_CASES)
+def test_requests_are_accepted_up_to_each_limit(limited_host: AgentHost, limit: str):
     """The largest size works; one more is refused with the status of the table and a sentence that names the limit."""
-    ask, most, status, named = TRIED[limit]
-    taken = ask(bounded, most)
-    assert taken.status_code in {200, 201}, taken.text
-    refused = ask(bounded, most + 1)
-    assert (refused.status_code, refused.headers["content-type"]) == (status, "application/problem+json"), refused.text
-    problem = refused.json()
+    send, max_size, status, limit_name = LIMIT_CASES[limit]
+    accepted_response = send(limited_host, max_size)
+    assert accepted_response.status_code in {200, 201}, accepted_response.text
+    rejection = send(limited_host, max_size + 1)
+    assert (rejection.status_code, rejection.headers["content-type"]) == (status, "application/problem+json"), (
+        rejection.text
+    )
+    problem = rejection.json()
     assert (problem["type"], problem["status"], problem["error"]) == ("about:blank", status, problem["detail"])
-    assert named in problem["detail"]
-    assert bounded.get("/health").ok
+    assert limit_name in problem["detail"]
+    assert limited_host.get("/health").ok
 
 
-def test_ids_in_paths_have_a_length(bounded: AgentHost):
+def test_ids_in_paths_are_limited(limited_host: AgentHost):
     """An id that could be one is looked for; a longer one is refused."""
     for path in (f"{AGENT}/sessions/%s", f"{AGENT}/sessions/s/turns/%s"):
-        assert bounded.get(path % ("i" * 128)).status_code == 404
-        refused = bounded.get(path % ("i" * 129))
-        assert (refused.status_code, "128" in refused.json()["detail"]) == (400, True)
+        assert limited_host.get(path % ("i" * 128)).status_code == 404
+        rejection = limited_host.get(path % ("i" * 129))
+        assert (rejection.status_code, "128" in rejection.json()["detail"]) == (400, True)
 
 
-def test_a_session_holds_so_many_uploads(bounded: AgentHost):
+def test_uploads_of_a_session_are_limited(limited_host: AgentHost):
     """A thousand that no message has used; the next one is refused, and nothing of them is lost."""
     for first, count in ((0, 300), (300, 300), (600, 300), (900, 100)):
-        assert form(bounded, "many", count, first).status_code == 201
-    refused = form(bounded, "many", 1, 1000)
-    assert (refused.status_code, "1000 uploads" in refused.json()["detail"]) == (400, True)
-    assert len(bounded.get(f"{AGENT}/sessions/many/files").json()["files"]) == 1000
+        assert upload_form(limited_host, "many", count, first).status_code == 201
+    rejection = upload_form(limited_host, "many", 1, 1000)
+    assert (rejection.status_code, "1000 uploads" in rejection.json()["detail"]) == (400, True)
+    assert len(limited_host.get(f"{AGENT}/sessions/many/files").json()["files"]) == 1000
 
 
-def begin_body(host: AgentHost, path: str, size: int, sent: int, who: str = "") -> socket.socket:
+def begin_body(host: AgentHost, path: str, size: int, sent_bytes: int, caller: str = "") -> socket.socket:
     """Send the beginning of a body, and leave the connection open."""
     target = urlsplit(host.url)
     connection = socket.create_connection((target.hostname, target.port or 80), timeout=60)
-    head = f"POST /api{path} HTTP/1.1\r\nHost: {target.netloc}\r\nX-Who: {who}\r\n"
+    head = f"POST /api{path} HTTP/1.1\r\nHost: {target.netloc}\r\nX-Who: {caller}\r\n"
     head += f"Content-Type: text/plain\r\nContent-Length: {size}\r\n\r\n"
-    connection.sendall(head.encode() + b"x" * sent)
+    connection.sendall(head.encode() + b"x" * sent_bytes)
     return connection
 
 
-def test_bodies_that_do_not_end_take_so_much_memory(bounded: AgentHost):
+def test_incomplete_bodies_are_limited_in_memory(limited_host: AgentHost):
     """Uploads that stop in the middle make the next large one wait, and no short request; their end makes room."""
     path = f"{AGENT}/sessions/arriving/files?name=a.txt"
-    held = [begin_body(bounded, path, 1_100_000, 1_000_000) for _ in range(2)]
+    connections = [begin_body(limited_host, path, 1_100_000, 1_000_000) for _ in range(2)]
     try:
-        wait_until(lambda: upload(bounded, "arriving", b"y" * 300_000).status_code == 429)
-        refused = upload(bounded, "arriving", b"y" * 300_000)
-        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
-        assert "MAX_ARRIVING_BYTES" in refused.json()["detail"]
-        assert upload(bounded, "arriving", b"y" * 60_000, "short.txt").status_code == 201
-        assert run(bounded, {"message": "hi", "session_id": "meanwhile"}).status_code == 200
-        held[0].sendall(b"x" * 100_000)
-        assert held[0].recv(12) == b"HTTP/1.1 201"
-        assert upload(bounded, "arriving", b"y" * 300_000, "later.txt").status_code == 201
+        wait_until(lambda: upload(limited_host, "arriving", b"y" * 300_000).status_code == 429)
+        rejection = upload(limited_host, "arriving", b"y" * 300_000)
+        assert (rejection.status_code, rejection.headers["Retry-After"]) == (429, "5")
+        assert "MAX_ARRIVING_BYTES" in rejection.json()["detail"]
+        assert upload(limited_host, "arriving", b"y" * 60_000, "short.txt").status_code == 201
+        assert run(limited_host, {"message": "hi", "session_id": "meanwhile"}).status_code == 200
+        connections[0].sendall(b"x" * 100_000)
+        assert connections[0].recv(12) == b"HTTP/1.1 201"
+        assert upload(limited_host, "arriving", b"y" * 300_000, "later.txt").status_code == 201
     finally:
-        for connection in held:
+        for connection in connections:
             connection.close()
-    wait_until(lambda: upload(bounded, "arriving", b"y" * 1_100_000, "last.txt").status_code == 201)
-    names = {file["name"] for file in bounded.get(f"{AGENT}/sessions/arriving/files").json()["files"]}
+    wait_until(lambda: upload(limited_host, "arriving", b"y" * 1_100_000, "last.txt").status_code == 201)
+    names = {file["name"] for file in limited_host.get(f"{AGENT}/sessions/arriving/files").json()["files"]}
     assert names == {"a.txt", "short.txt", "later.txt", "last.txt"}
 
 
 @pytest.mark.parametrize("path", ["/agents/Echo/run", "/workflow/shouting/run"])
-def test_bodies_that_do_not_end_are_counted_by_principal(practice_model: PracticeModel, tmp_path: Path, path: str):
+def test_incomplete_bodies_are_counted_by_principal(practice_model: PracticeModel, tmp_path: Path, path: str):
     """What one caller holds takes nothing of another's, on the routes of agents and of workflows together."""
-    most = {PREFIX + "MAX_ARRIVING_BYTES": "1000000", "LEDGER": str(tmp_path / "asked.txt")}
-    with hosted(tmp_path / "data", practice_model, app=APP.parent / "gate", **most) as host:
+    environment = {PREFIX + "MAX_ARRIVING_BYTES": "1000000", "LEDGER": str(tmp_path / "asked.txt")}
+    with hosted(tmp_path / "data", practice_model, app=APP.parent / "gate", **environment) as host:
 
-        def ask(who: str) -> requests.Response:
+        def ask(caller: str) -> requests.Response:
             url = f"{host.url}/api/agents/Echo/run"
-            return requests.post(url, data=b"y" * 200_000, headers={"x-who": who}, timeout=60)
+            return requests.post(url, data=b"y" * 200_000, headers={"x-who": caller}, timeout=60)
 
         with begin_body(host, path, 1_000_100, 1_000_000, "ada@contoso"):
             wait_until(lambda: ask("ada@contoso").status_code == 429)
@@ -211,117 +213,126 @@ def test_bodies_that_do_not_end_are_counted_by_principal(practice_model: Practic
         wait_until(lambda: ask("ada@contoso").status_code == 200)
 
 
-def test_a_session_remembers_so_many_turns(bounded: AgentHost):
+def test_receipts_of_a_session_are_limited(limited_host: AgentHost):
     """An older turn is there as long as its orchestration; then those are left that the session remembers."""
-    most = SETTINGS["MAX_RECEIPTS"]
+    max_receipts = SETTINGS["MAX_RECEIPTS"]
     path = f"{AGENT}/sessions/remembered"
     turns = [
-        run(bounded, {"message": "hi", "session_id": "remembered"}).headers["x-ms-turn-id"] for _ in range(most + 2)
+        run(limited_host, {"message": "hi", "session_id": "remembered"}).headers["x-ms-turn-id"]
+        for _ in range(max_receipts + 2)
     ]
-    assert [one["turn_id"] for one in bounded.session("Hostile", "remembered")["turns"]] == turns[-most:]
-    assert all(bounded.get(f"{path}/turns/{turn}").ok for turn in turns)
+    assert [turn["turn_id"] for turn in limited_host.session("Hostile", "remembered")["turns"]] == turns[-max_receipts:]
+    assert all(limited_host.get(f"{path}/turns/{turn}").ok for turn in turns)
     for turn in turns:
-        assert requests.delete(f"{bounded.management}/instances/{turn}", timeout=60).ok
-    assert [bounded.get(f"{path}/turns/{turn}").status_code for turn in turns] == [404, 404] + [200] * most
+        assert requests.delete(f"{limited_host.management}/instances/{turn}", timeout=60).ok
+    assert [limited_host.get(f"{path}/turns/{turn}").status_code for turn in turns] == [404, 404] + [200] * max_receipts
 
 
-def test_a_turn_is_streamed_to_so_many_clients(bounded: AgentHost, model: PracticeModel):
+def test_stream_readers_of_a_turn_are_limited(limited_host: AgentHost, model: PracticeModel):
     """Whether they follow it or ask for it with its key, and however many come at once; one that leaves makes room."""
-    most = SETTINGS["MAX_STREAM_READERS"]
+    max_readers = SETTINGS["MAX_STREAM_READERS"]
     model.plan({"text": "A slow answer. " * 1000, "chunk_characters": 4, "delay_milliseconds": 40})
-    asked = {"message": "hi", "session_id": "followed"}
+    body = {"message": "hi", "session_id": "followed"}
     key = {"Idempotency-Key": "followed"}
     stream = key | {"Accept": "text/event-stream"}
-    url = f"{bounded.url}/api/agents/Reader/run"
-    begun = bounded.run("Reader", asked, headers=key | {"x-ms-wait-for-response": "false"})
-    assert begun.status_code == 202, begun.text
-    events = begun.json()["turn_url"] + "/events"
+    url = f"{limited_host.url}/api/agents/Reader/run"
+    start_response = limited_host.run("Reader", body, headers=key | {"x-ms-wait-for-response": "false"})
+    assert start_response.status_code == 202, start_response.text
+    events = start_response.json()["turn_url"] + "/events"
 
     def follow(number: int) -> requests.Response:
         if number % 2:
             return requests.get(events, stream=True, timeout=60)
-        return requests.post(url, json=asked, headers=stream, stream=True, timeout=60)
+        return requests.post(url, json=body, headers=stream, stream=True, timeout=60)
 
     with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(follow, range(8)))
-    refused = [answer for answer in answers if answer.status_code == 429]
-    followed = [answer for answer in answers if answer.status_code == 200]
-    assert (len(followed), len(refused)) == (most, 8 - most)
-    assert {answer.headers["Retry-After"] for answer in refused} == {"5"}
-    assert all("2 clients follow turn" in answer.json()["detail"] for answer in refused)
-    for answer in followed:
-        answer.close()
+        responses = list(threads.map(follow, range(8)))
+    rejections = [response for response in responses if response.status_code == 429]
+    streams = [response for response in responses if response.status_code == 200]
+    assert (len(streams), len(rejections)) == (max_readers, 8 - max_readers)
+    assert {response.headers["Retry-After"] for response in rejections} == {"5"}
+    assert all("2 clients follow turn" in response.json()["detail"] for response in rejections)
+    for response in streams:
+        response.close()
     wait_until(lambda: all(follow(number).status_code == 200 for number in (0, 1)))
-    requests.post(begun.json()["turn_url"] + "/cancel", timeout=60)
+    requests.post(start_response.json()["turn_url"] + "/cancel", timeout=60)
 
 
-def first_call(host: AgentHost, model: PracticeModel, said: int, answered: int, session: str) -> tuple[dict, dict]:
+def record_first_call(
+    host: AgentHost, model: PracticeModel, message_length: int, response_length: int, session: str
+) -> tuple[dict, dict]:
     """Run a turn with a message and an answer of so many characters; gives what is kept of its call's two bodies.
 
     The characters are random: compressed, they take three quarters of their size.
     """
-    letters = random.Random(session).choices(string.ascii_letters + string.digits, k=said + answered)
-    model.plan({"text": "".join(letters[said:])})
-    answer = host.run("Reader", {"message": "".join(letters[:said]), "session_id": session})
-    assert answer.status_code == 200, answer.text
-    turn = f"/agents/Reader/sessions/{session}/turns/{answer.headers['x-ms-turn-id']}"
+    letters = random.Random(session).choices(string.ascii_letters + string.digits, k=message_length + response_length)
+    model.plan({"text": "".join(letters[message_length:])})
+    response = host.run("Reader", {"message": "".join(letters[:message_length]), "session_id": session})
+    assert response.status_code == 200, response.text
+    turn = f"/agents/Reader/sessions/{session}/turns/{response.headers['x-ms-turn-id']}"
     call = host.get(f"{turn}/calls/1.0").json()
     return call["request"], call["answer"]
 
 
-def test_model_calls_are_kept_up_to_their_limits(bounded: AgentHost, model: PracticeModel):
+def test_model_calls_are_recorded_up_to_their_limits(limited_host: AgentHost, model: PracticeModel):
     """Beyond the bound of a body or of a turn the middle is left out; a long body has a URL instead of its JSON."""
-    sent, got = first_call(bounded, model, 600_000, 10_000, "within")
+    sent, got = record_first_call(limited_host, model, 600_000, 10_000, "within")
     assert (sent["complete"], got["complete"]) == (True, True)
-    sent, got = first_call(bounded, model, 800_000, 1000, "of-a-call")
+    sent, got = record_first_call(limited_host, model, 800_000, 1000, "of-a-call")
     assert (sent["complete"], got["complete"], sent["missing_characters"] > 0) == (False, True, True)
-    sent, got = first_call(bounded, model, 600_000, 200_000, "of-a-turn")
+    sent, got = record_first_call(limited_host, model, 600_000, 200_000, "of-a-turn")
     assert (sent["complete"], got["complete"], got["missing_characters"] > 0) == (True, False, True)
 
-    most = 524_288
-    rest = first_call(bounded, model, 1000, 10, "rest")[0]["bytes"] - 1000
-    whole, _ = first_call(bounded, model, most - rest, 10, "whole")
-    assert (whole["bytes"], whole.get("too_large", False)) == (most, False)
-    assert whole["body"]["model"] == "practice"
-    large, _ = first_call(bounded, model, most - rest + 1, 10, "large")
-    assert (large["bytes"], large["body"], large["too_large"]) == (most + 1, None, True)
+    max_bytes = 524_288
+    overhead = record_first_call(limited_host, model, 1000, 10, "rest")[0]["bytes"] - 1000
+    full_body, _ = record_first_call(limited_host, model, max_bytes - overhead, 10, "whole")
+    assert (full_body["bytes"], full_body.get("too_large", False)) == (max_bytes, False)
+    assert full_body["body"]["model"] == "practice"
+    large, _ = record_first_call(limited_host, model, max_bytes - overhead + 1, 10, "large")
+    assert (large["bytes"], large["body"], large["too_large"]) == (max_bytes + 1, None, True)
     assert requests.get(large["url"], timeout=60).json()["model"] == "practice"
 
 
-def test_forty_requests_of_a_try_are_kept(bounded: AgentHost):
+def test_forty_requests_of_an_attempt_are_recorded(limited_host: AgentHost):
     """A client that asks its service more often within one try is answered, and the rest is not kept."""
-    most = MOST_EXCHANGES
-    for asked, kept in ((most, most), (most + 5, most)):
-        answer = bounded.run("Asker", str(asked))
-        assert answer.status_code == 200, answer.text
-        session, turn = answer.headers["x-ms-session-id"], answer.headers["x-ms-turn-id"]
-        calls = bounded.get(f"/agents/Asker/sessions/{session}/turns/{turn}/calls").json()["calls"]
-        assert [one["url"].rpartition("/")[2] for one in calls] == [f"asked-{number}" for number in range(kept)]
+    max_count = MOST_EXCHANGES
+    for request_count, recorded_count in ((max_count, max_count), (max_count + 5, max_count)):
+        response = limited_host.run("Asker", str(request_count))
+        assert response.status_code == 200, response.text
+        session, turn = response.headers["x-ms-session-id"], response.headers["x-ms-turn-id"]
+        calls = limited_host.get(f"/agents/Asker/sessions/{session}/turns/{turn}/calls").json()["calls"]
+        assert [exchange["url"].rpartition("/")[2] for exchange in calls] == [
+            f"asked-{number}" for number in range(recorded_count)
+        ]
 
 
-def test_a_body_of_many_megabytes_is_kept_by_its_ends(
+def test_the_start_and_end_of_a_large_body_are_recorded(
     practice_model: PracticeModel, model: PracticeModel, tmp_path: Path
 ):
     """Up to eight megabytes a body is kept whole; of a larger one as much, or as is allowed at all."""
-    most, allowed = MAX_FULL_BODY_BYTES, MAX_FULL_BODY_BYTES // 4
-    sizes = {"MAX_REQUEST_BYTES": 2 * most, "KEPT_CALL_BYTES": 2 * most, "KEPT_TURN_BYTES": 2 * most + allowed}
+    max_bytes, configured_bytes = MAX_FULL_BODY_BYTES, MAX_FULL_BODY_BYTES // 4
+    sizes = {
+        "MAX_REQUEST_BYTES": 2 * max_bytes,
+        "KEPT_CALL_BYTES": 2 * max_bytes,
+        "KEPT_TURN_BYTES": 2 * max_bytes + configured_bytes,
+    }
     settings = {PREFIX + name: str(value) for name, value in sizes.items()}
     with hosted(tmp_path, practice_model, app=APP, **settings) as host:
-        rest = first_call(host, model, 1000, 10, "rest")[0]["bytes"] - 1000
-        within, _ = first_call(host, model, most - rest, 10, "within")
-        assert (within["bytes"], within["complete"]) == (most, True)
+        overhead = record_first_call(host, model, 1000, 10, "rest")[0]["bytes"] - 1000
+        within, _ = record_first_call(host, model, max_bytes - overhead, 10, "within")
+        assert (within["bytes"], within["complete"]) == (max_bytes, True)
         assert requests.get(within["url"], timeout=60).json()["model"] == "practice"
-        beyond, _ = first_call(host, model, most - rest + 1001, 10, "beyond")
-        assert (beyond["bytes"], beyond["complete"], beyond["missing_characters"]) == (most + 1001, False, 1001)
-    settings[PREFIX + "KEPT_CALL_BYTES"] = str(allowed)
+        beyond, _ = record_first_call(host, model, max_bytes - overhead + 1001, 10, "beyond")
+        assert (beyond["bytes"], beyond["complete"], beyond["missing_characters"]) == (max_bytes + 1001, False, 1001)
+    settings[PREFIX + "KEPT_CALL_BYTES"] = str(configured_bytes)
     with hosted(tmp_path, practice_model, app=APP, **settings) as host:
-        beyond, _ = first_call(host, model, most, 10, "ends")
-        assert (beyond["complete"], beyond["missing_characters"]) == (False, beyond["bytes"] - allowed)
+        beyond, _ = record_first_call(host, model, max_bytes, 10, "ends")
+        assert (beyond["complete"], beyond["missing_characters"]) == (False, beyond["bytes"] - configured_bytes)
         text = requests.get(beyond["url"], timeout=60).text
         assert (text.startswith("{"), text.endswith("}")) == (True, True)
 
 
-def test_lists_and_pages_have_a_length(bounded: AgentHost):
+def test_lists_and_pages_are_limited(limited_host: AgentHost):
     """Fifty sessions in a list, a thousand messages in a page; a cursor leads to the others, and nothing is lost."""
     texts = [{"$type": "text", "text": "hi"}]
     pairs = [
@@ -334,16 +345,20 @@ def test_lists_and_pages_have_a_length(bounded: AgentHost):
         for number in range(501)
         for kind, role in (("request", "user"), ("response", "assistant"))
     ]
-    long = {"schemaVersion": "1.1.0", "data": {"conversationHistory": pairs}}
-    answer = bounded.post("/agents/Strict/sessions/long/import", json.dumps(long).encode())
-    assert answer.status_code == 201, answer.text
-    newest = bounded.session("Strict", "long")
-    oldest = bounded.get(f"/agents/Strict/sessions/long?cursor={newest['previous']}").json()
+    long_document = {"schemaVersion": "1.1.0", "data": {"conversationHistory": pairs}}
+    response = limited_host.post("/agents/Strict/sessions/long/import", json.dumps(long_document).encode())
+    assert response.status_code == 201, response.text
+    newest = limited_host.session("Strict", "long")
+    oldest = limited_host.get(f"/agents/Strict/sessions/long?cursor={newest['previous']}").json()
     assert (len(newest["messages"]), len(oldest["messages"]), oldest["previous"]) == (1000, 2, None)
 
-    short = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": pairs[:2]}}).encode()
+    short_document = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": pairs[:2]}}).encode()
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda number: bounded.post(f"/agents/Strict/sessions/s{number}/import", short), range(50)))
-    page = bounded.get("/agents/Strict/sessions").json()
-    rest = bounded.get(f"/agents/Strict/sessions?cursor={page['cursor']}").json()
-    assert (len(page["sessions"]), len(rest["sessions"]), rest["cursor"]) == (50, 1, None)
+        list(
+            threads.map(
+                lambda number: limited_host.post(f"/agents/Strict/sessions/s{number}/import", short_document), range(50)
+            )
+        )
+    page = limited_host.get("/agents/Strict/sessions").json()
+    last_page = limited_host.get(f"/agents/Strict/sessions?cursor={page['cursor']}").json()
+    assert (len(page["sessions"]), len(last_page["sessions"]), last_page["cursor"]) == (50, 1, None)

@@ -1,4 +1,4 @@
-"""The turn log's store goes away and comes back: what clients are told meanwhile, and that nothing is half done."""
+"""The turn log's store is unavailable for a time: clients get errors, and nothing is half done."""
 
 import shutil
 import signal
@@ -24,7 +24,7 @@ class Store:
     """A store of turn logs that a test can take away and give back."""
 
     def __init__(self, kind: str, folder: Path) -> None:
-        self.name, _, self.how = kind.partition("-")
+        self.name, _, self.mode = kind.partition("-")
         self.port = free_port()
         self._folder = folder
         self._server = ExitStack()
@@ -49,16 +49,16 @@ class Store:
         if self.name == "sqlite":
             self._lock = sqlite3.connect(self._folder / "log.sqlite", isolation_level=None)
             self._lock.execute("BEGIN IMMEDIATE")
-        elif self.how:
+        elif self.mode:
             self._process.process.send_signal(signal.SIGSTOP)
         else:
             self._server.close()
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Let it serve again."""
         if self._lock is not None:
             self._lock.close()
-        elif self.how:
+        elif self.mode:
             self._process.process.send_signal(signal.SIGCONT)
         else:
             self._start()
@@ -102,101 +102,107 @@ def site(request, practice_model: PracticeModel, tmp_path: Path) -> Iterator[tup
 
 def ask(host: AgentHost, message: str, session: str, key: str = "", **headers: str) -> requests.Response:
     """Run a turn of the agent with tools."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
     return host.run(
-        "Worker", {"message": message, "session_id": session}, headers=named | ({"Idempotency-Key": key} if key else {})
+        "Worker",
+        {"message": message, "session_id": session},
+        headers=header_fields | ({"Idempotency-Key": key} if key else {}),
     )
 
 
 def in_background(call: Callable[[], requests.Response]) -> Callable[[], requests.Response]:
     """Make a request in a thread; gives a function that waits for its answer."""
-    answers: list[requests.Response] = []
-    thread = threading.Thread(target=lambda: answers.append(call()))
+    responses: list[requests.Response] = []
+    thread = threading.Thread(target=lambda: responses.append(call()))
     thread.start()
 
-    def answer() -> requests.Response:
+    def wait_for_response() -> requests.Response:
         thread.join()
-        return answers[0]
+        return responses[0]
 
-    return answer
+    return wait_for_response
 
 
-def healthy(host: AgentHost) -> bool:
+def is_healthy(host: AgentHost) -> bool:
     """Ask for health."""
     return host.get("/health").status_code == 200
 
 
 @pytest.mark.parametrize("site", ["redis", "blob", "redis-hanging", "blob-hanging", "sqlite"], indirect=True)
-def test_without_its_log_nothing_is_begun(site, model: PracticeModel):
+def test_nothing_starts_without_the_turn_log(site, model: PracticeModel):
     """Whatever needs the log is a 503 with Retry-After at once, nothing has happened, and all of it works later."""
     host, store, ledger = site
     session = uuid4().hex
     turn = ask(host, "one", session).headers["x-ms-turn-id"]
-    before, asked = host.state("Worker", session), len(model.requests())
+    state_before, request_count = host.state("Worker", session), len(model.requests())
     store.take_away()
-    wait_until(lambda: not healthy(host))
+    wait_until(lambda: not is_healthy(host))
     health = host.get("/health").json()
     key = uuid4().hex
     model.plan({"calls": [{"name": "note", "arguments": {"text": "two"}}]}, {"text": "noted"}, user_text="two")
     path = f"{host.url}/api/agents/Worker/sessions/{session}"
-    refused = [
+    rejections = [
         ask(host, "two", session, key),
         ask(host, "two", session, accept="text/event-stream"),
         ask(host, "two", session, x_ms_wait_for_response="false"),
         requests.get(f"{path}/turns/{turn}/events", timeout=60),
         requests.delete(path, timeout=60),
     ]
-    for answer in refused:
-        assert answer.status_code == 503, answer.text
-        assert int(answer.headers["retry-after"]) > 0
-        assert answer.json()["status"] == 503
-    assert "turn log" in refused[0].json()["detail"]
-    assert "try again later" in refused[0].json()["detail"]
+    for response in rejections:
+        assert response.status_code == 503, response.text
+        assert int(response.headers["retry-after"]) > 0
+        assert response.json()["status"] == 503
+    assert "turn log" in rejections[0].json()["detail"]
+    assert "try again later" in rejections[0].json()["detail"]
     assert health["checks"]["turn_log"]["ok"] is False
     assert health["checks"]["session_store"] == {"ok": True}
     assert health["agent_count"] == 9
-    assert (host.state("Worker", session), len(model.requests()), ledger.read_text()) == (before, asked, "")
+    assert (host.state("Worker", session), len(model.requests()), ledger.read_text()) == (
+        state_before,
+        request_count,
+        "",
+    )
     assert requests.get(f"{path}/turns/{turn}", timeout=60).json()["status"] == "completed"
 
-    store.give_back()
-    wait_until(lambda: healthy(host))
-    again = ask(host, "two", session, key)
-    assert (again.status_code, again.json()["response"]) == (200, "noted")
+    store.restore()
+    wait_until(lambda: is_healthy(host))
+    second_response = ask(host, "two", session, key)
+    assert (second_response.status_code, second_response.json()["response"]) == (200, "noted")
     assert ledger.read_text() == "two\n"
     assert host.session("Worker", session)["message_count"] == 4
 
 
 @pytest.mark.parametrize("site", ["redis", "blob-hanging"], indirect=True)
-def test_a_turn_that_finds_no_log_is_told_and_may_come_again(site, model: PracticeModel):
+def test_a_turn_without_its_log_is_rejected_and_can_be_retried(site, model: PracticeModel):
     """A turn whose turn it is when the log is away is a 503, on a stream too, and its key runs it later."""
     host, store, ledger = site
     session, key = uuid4().hex, uuid4().hex
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 1}}]}, user_text="pay")
-    holding = ask(host, "pay", session).json()
-    assert holding["status"] == "waiting_for_approval"
+    running_turn = ask(host, "pay", session).json()
+    assert running_turn["status"] == "waiting_for_approval"
     model.plan({"calls": [{"name": "note", "arguments": {"text": "two"}}]}, {"text": "noted"}, user_text="two")
-    waiting = in_background(lambda: ask(host, "two", session, key))
+    wait_for_run = in_background(lambda: ask(host, "two", session, key))
     wait_until(lambda: len(host.session("Worker", session)["queued_turn_ids"]) == 1)
-    streaming = in_background(lambda: ask(host, "three", session, accept="text/event-stream"))
+    wait_for_stream = in_background(lambda: ask(host, "three", session, accept="text/event-stream"))
     wait_until(lambda: len(host.session("Worker", session)["queued_turn_ids"]) == 2)
     store.take_away()
-    asked = len(model.requests())
-    ended = requests.post(f"{host.management}/instances/{holding['turn_id']}/terminate", timeout=60)
-    assert ended.ok, ended.text
+    request_count = len(model.requests())
+    termination = requests.post(f"{host.management}/instances/{running_turn['turn_id']}/terminate", timeout=60)
+    assert termination.ok, termination.text
 
-    refused = waiting()
-    assert refused.status_code == 503, refused.text
-    assert int(refused.headers["retry-after"]) > 0
-    assert refused.json()["turn_status"] == "rejected"
-    assert "turn log" in refused.json()["detail"] or "Redis" in refused.json()["detail"]
-    *_, last = read_events(streaming())
+    rejection = wait_for_run()
+    assert rejection.status_code == 503, rejection.text
+    assert int(rejection.headers["retry-after"]) > 0
+    assert rejection.json()["turn_status"] == "rejected"
+    assert "turn log" in rejection.json()["detail"] or "Redis" in rejection.json()["detail"]
+    *_, last = read_events(wait_for_stream())
     assert (last.name, last.data["status"]) == ("turn.failed", 503)
-    assert (len(model.requests()), ledger.read_text()) == (asked, "")
+    assert (len(model.requests()), ledger.read_text()) == (request_count, "")
 
-    store.give_back()
-    wait_until(lambda: healthy(host))
+    store.restore()
+    wait_until(lambda: is_healthy(host))
     view = host.session("Worker", session)
     assert (view["message_count"], view["running_turn_id"], view["queued_turn_ids"]) == (0, None, [])
-    again = ask(host, "two", session, key)
-    assert (again.status_code, again.json()["response"]) == (200, "noted")
+    second_response = ask(host, "two", session, key)
+    assert (second_response.status_code, second_response.json()["response"]) == (200, "noted")
     assert ledger.read_text() == "two\n"

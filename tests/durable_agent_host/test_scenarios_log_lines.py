@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_journal import Doomed, call, play
+from tests.durable_agent_host.test_scenarios_journal import CrashingHost, call, plan_rounds
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
 
@@ -17,74 +17,82 @@ CANARY = "canary-7f3a"
 
 
 @pytest.fixture
-def doomed(tmp_path: Path, model: PracticeModel) -> Iterator[Doomed]:
+def crashing_host(tmp_path: Path, model: PracticeModel) -> Iterator[CrashingHost]:
     """A host that can end itself at a named point."""
-    one = Doomed(tmp_path, model)
-    yield one
-    one.stop()
+    host = CrashingHost(tmp_path, model)
+    yield host
+    host.stop()
 
 
-def lines(doomed: Doomed, *parts: str) -> list[str]:
+def lines(crashing_host: CrashingHost, *parts: str) -> list[str]:
     """Give the lines of the running host's log that have all parts."""
-    return [line for line in list(doomed.host.output) if all(part in line for part in parts)]
+    return [line for line in list(crashing_host.host.output) if all(part in line for part in parts)]
 
 
-def test_a_failed_turn_is_a_line(doomed: Doomed, model: PracticeModel):
+def test_a_failed_turn_is_logged(crashing_host: CrashingHost, model: PracticeModel):
     """It names agent, session, turn, attempt, the error's type and reason; nothing that anybody has said is in it."""
-    host = doomed.start(DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS="0.05", DURABLE_AGENT_HOST_MODEL_ATTEMPTS="2")
+    host = crashing_host.start(DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS="0.05", DURABLE_AGENT_HOST_MODEL_ATTEMPTS="2")
     for status in (400, 503):
         session = uuid4().hex
         model.plan({"error": {"status": status, "message": f"not {CANARY}"}}, times=2, user_text=f"{CANARY} {status}")
-        answer = host.run("Worker", {"message": f"{CANARY} {status}", "session_id": session})
-        assert answer.status_code == 502
-        named = (answer.headers["x-ms-turn-id"], "agent Worker", session, "attempt 1", " WARNING durable_agent_host")
-        wait_until(lambda named=named: lines(doomed, *named, "failed: ProviderError"))
-        (line,) = lines(doomed, *named, "failed: ProviderError")
+        response = host.run("Worker", {"message": f"{CANARY} {status}", "session_id": session})
+        assert response.status_code == 502
+        line_parts = (
+            response.headers["x-ms-turn-id"],
+            "agent Worker",
+            session,
+            "attempt 1",
+            " WARNING durable_agent_host",
+        )
+        wait_until(lambda line_parts=line_parts: lines(crashing_host, *line_parts, "failed: ProviderError"))
+        (line,) = lines(crashing_host, *line_parts, "failed: ProviderError")
         assert f"rejected the call with {status}" in line
-    (retried,) = lines(doomed, "model call failed, again in")
-    assert "rejected the call with 503" in retried
+    (retry_line,) = lines(crashing_host, "model call failed, again in")
+    assert "rejected the call with 503" in retry_line
     host.stop()
-    assert not lines(doomed, CANARY)
+    assert not lines(crashing_host, CANARY)
 
 
 @pytest.mark.parametrize("accepts", ["application/json", "text/event-stream"])
-def test_a_stop_in_the_middle_of_a_turn_is_told_without_a_traceback(doomed: Doomed, model: PracticeModel, accepts):
-    """Who waits gets a 503 that says how to go on, a stream ends; the turn goes on in the host's next life, once."""
+def test_a_stop_in_the_middle_of_a_turn_is_reported_without_a_traceback(
+    crashing_host: CrashingHost, model: PracticeModel, accepts
+):
+    """A waiting client gets a 503 with a hint, a stream ends; the turn resumes in the next process, once."""
     text = "All of it. " * 40
     model.plan({"text": text, "delay_milliseconds": 100}, {"text": text}, user_text="go on")
-    host = doomed.start()
-    asked, headers = {"message": "go on", "session_id": "s"}, {"Idempotency-Key": uuid4().hex, "Accept": accepts}
+    host = crashing_host.start()
+    body, headers = {"message": "go on", "session_id": "s"}, {"Idempotency-Key": uuid4().hex, "Accept": accepts}
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(ask, host, asked, headers)
+        pending_run = pool.submit(ask, host, body, headers)
         wait_until(model.requests)
         time.sleep(0.3)
         assert host.stop() == 0
-        answer = waiting.result()
-    assert not lines(doomed, "Traceback"), "".join(host.output)
+        response = pending_run.result()
+    assert not lines(crashing_host, "Traceback"), "".join(host.output)
     if accepts == "application/json":
-        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-        assert "same Idempotency-Key" in answer.json()["detail"]
-    again = doomed.start().run("Worker", asked, headers=headers | {"Accept": "application/json"})
-    assert (again.status_code, again.json()["response"]) == (200, text)
+        assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+        assert "same Idempotency-Key" in response.json()["detail"]
+    second_response = crashing_host.start().run("Worker", body, headers=headers | {"Accept": "application/json"})
+    assert (second_response.status_code, second_response.json()["response"]) == (200, text)
 
 
-def ask(host: AgentHost, asked: dict[str, str], headers: dict[str, str]) -> requests.Response | None:
+def ask(host: AgentHost, body: dict[str, str], headers: dict[str, str]) -> requests.Response | None:
     """Run a turn; None when the answer breaks off."""
     try:
-        return host.run("Worker", asked, headers=headers)
+        return host.run("Worker", body, headers=headers)
     except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
         return None
 
 
-def test_a_recovery_and_a_call_in_doubt_are_lines(doomed: Doomed, model: PracticeModel):
-    """After a crash one line says from what the turn goes on, and one for each call that is in doubt, what is done."""
-    play(model, {"calls": [call("linger", text=CANARY, seconds=0)]}, {"text": f"{CANARY} is done"})
-    turn = doomed.run("Worker", "journal.tool.after_intent", message=f"{CANARY} go")
+def test_a_recovery_and_a_call_in_doubt_are_logged(crashing_host: CrashingHost, model: PracticeModel):
+    """After a crash one line reports the recovery, and one each call in doubt, with its consequence."""
+    plan_rounds(model, {"calls": [call("linger", text=CANARY, seconds=0)]}, {"text": f"{CANARY} is done"})
+    turn = crashing_host.run("Worker", "journal.tool.after_intent", message=f"{CANARY} go")
     assert turn["status"] == "completed"
-    named = (turn["turn_id"], "agent Worker", "session 's'", "attempt 2", " WARNING durable_agent_host")
-    (recovery,) = lines(doomed, *named, "resumes from")
-    assert "1 model calls and 0 tool calls finished and 1 in doubt" in recovery
-    (doubt,) = lines(doomed, *named, "in doubt: the model is told")
-    assert "linger" in doubt
-    doomed.host.stop()
-    assert not lines(doomed, CANARY)
+    line_parts = (turn["turn_id"], "agent Worker", "session 's'", "attempt 2", " WARNING durable_agent_host")
+    (recovery_line,) = lines(crashing_host, *line_parts, "resumes from")
+    assert "1 model calls and 0 tool calls finished and 1 in doubt" in recovery_line
+    (doubt_line,) = lines(crashing_host, *line_parts, "in doubt: the model is told")
+    assert "linger" in doubt_line
+    crashing_host.host.stop()
+    assert not lines(crashing_host, CANARY)

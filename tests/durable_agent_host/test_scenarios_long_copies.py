@@ -16,40 +16,43 @@ AGENT = "BugRepro"
 TURNS = 60
 
 
-def sessions(host: AgentHost, rest: str) -> str:
-    return f"{host.url}/api/agents/{AGENT}/sessions/{rest}"
+def sessions(host: AgentHost, path: str) -> str:
+    return f"{host.url}/api/agents/{AGENT}/sessions/{path}"
 
 
 def long_session(host: AgentHost, model, session: str) -> list[str]:
     """A session of sixty turns of which the older ones are out of the head, one of them large; gives the turns."""
     model.plan(*({"text": f"answer {n} " + "word " * 150} for n in range(TURNS)))
-    answers = [
+    responses = [
         host.run(AGENT, {"message": f"question {n} " + "large " * (8000 if n == 3 else 1), "thread_id": session})
         for n in range(TURNS)
     ]
-    assert {answer.status_code for answer in answers} == {200}
-    return [answer.headers["x-ms-turn-id"] for answer in answers]
+    assert {response.status_code for response in responses} == {200}
+    return [response.headers["x-ms-turn-id"] for response in responses]
 
 
 def texts(host: AgentHost, session: str, *, has_receipts: bool = True) -> list[str]:
     """The users' messages, over all pages, of which each says how the turns on it ended."""
-    found, cursor = [], ""
+    texts_of_pages, cursor = [], ""
     while cursor is not None:
         page = requests.get(sessions(host, session), params={"limit": 25, "cursor": cursor}, timeout=60).json()
         assert len(page["messages"]) <= 25
-        found = [*(one["contents"][0]["text"] for one in page["messages"] if one["role"] == "user"), *found]
+        texts_of_pages = [
+            *(item["contents"][0]["text"] for item in page["messages"] if item["role"] == "user"),
+            *texts_of_pages,
+        ]
         if has_receipts:
-            assert {one["turn_id"] for one in page["turns"]} >= {one["turn_id"] for one in page["messages"]}
+            assert {item["turn_id"] for item in page["turns"]} >= {item["turn_id"] for item in page["messages"]}
         cursor = page["previous"]
-    return found
+    return texts_of_pages
 
 
 def test_a_long_session_is_read_forked_and_run_again(lives, model, capsys, tmp_path):
     """All its turns are on pages, exports and forks; a turn is edited and run again; the fork outlives the original."""
     host = lives(ROOT, OPENAI_STORE="false").host
     turns = long_session(host, model, "long")
-    said = texts(host, "long")
-    assert [text.split()[1] for text in said] == [str(n) for n in range(TURNS)]
+    texts_before = texts(host, "long")
+    assert [text.split()[1] for text in texts_before] == [str(n) for n in range(TURNS)]
 
     status, out, _ = command(host, capsys, "show", "long", "--limit", "4", agent=AGENT)
     assert (status, out.count("question"), "--all" in out) == (0, 2, True)
@@ -62,36 +65,36 @@ def test_a_long_session_is_read_forked_and_run_again(lives, model, capsys, tmp_p
     model.plan({"text": "another answer"})
     assert host.run(AGENT, {"message": "question 10, put differently", "thread_id": "edited"}).status_code == 200
     sent = [item for item in model.requests()[-1]["body"]["input"] if item.get("role") == "user"]
-    assert [one["content"][0]["text"] for one in sent] == [*said[:10], "question 10, put differently"]
+    assert [item["content"][0]["text"] for item in sent] == [*texts_before[:10], "question 10, put differently"]
     assert requests.get(sessions(host, "long/export"), timeout=60).json() == before
-    answer = requests.post(sessions(host, "long/fork"), json={"before": True}, timeout=60)
-    assert (answer.status_code, "at_turn" in answer.json()["detail"]) == (400, True)
+    response = requests.post(sessions(host, "long/fork"), json={"before": True}, timeout=60)
+    assert (response.status_code, "at_turn" in response.json()["detail"]) == (400, True)
 
     file = tmp_path / "long.json"
     assert command(host, capsys, "export", "long", "--output", str(file), agent=AGENT)[0] == 0
     assert [path.name for path in tmp_path.glob("*.json*")] == ["long.json"]
     assert command(host, capsys, "import", "again", str(file), agent=AGENT)[0] == 0
-    assert texts(host, "again") == said
+    assert texts(host, "again") == texts_before
     assert len(json.dumps(host.state(AGENT, "again"))) <= HEAD_BYTES
 
     assert command(host, capsys, "delete", "long", "--history", "kept", agent=AGENT)[0] == 0
     for turn in turns:
         assert requests.get(sessions(host, f"long/turns/{turn}"), timeout=60).status_code == 404
     assert [text.split(",")[0].strip() for text in texts(host, "edited", has_receipts=False)][-1] == "question 10"
-    assert texts(host, "edited", has_receipts=False)[:10] == said[:10]
+    assert texts(host, "edited", has_receipts=False)[:10] == texts_before[:10]
 
 
-def test_a_lost_content_is_named_and_mended(lives, model, capsys):
+def test_a_lost_content_is_reported_and_repaired(lives, model, capsys):
     """GET shows the rest, verify names turn and piece, repair mends it, and the original stays under another name."""
     life = lives(ROOT, OPENAI_STORE="false")
     long_session(life.host, model, "damaged")
-    home = life.host.state(AGENT, "damaged")["data"]["extensionData"]["durableAgentHost"]["sealed"]["home"]
+    namespace = life.host.state(AGENT, "damaged")["data"]["extensionData"]["durableAgentHost"]["sealed"]["home"]
     life.host.kill()
     (file,) = Path(life.data).rglob("segments.sqlite")
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         largest = "SELECT name FROM pieces WHERE home = ? ORDER BY size DESC LIMIT 1"
-        (large,) = database.execute(largest, (home,)).fetchone()
-        database.execute("DELETE FROM pieces WHERE home = ? AND name = ?", (home, large))
+        (large,) = database.execute(largest, (namespace,)).fetchone()
+        database.execute("DELETE FROM pieces WHERE home = ? AND name = ?", (namespace, large))
     host = life.crash()
 
     page = requests.get(sessions(host, "damaged"), timeout=60).json()
@@ -101,14 +104,14 @@ def test_a_lost_content_is_named_and_mended(lives, model, capsys):
     assert (status, large in out, "1 problem" in out) == (1, True, True)
     status, out, _ = command(host, capsys, "repair", "damaged", agent=AGENT)
     assert status == 0, out
-    kept = out.partition("the original is session ")[2].split()[0]
+    original_id = out.partition("the original is session ")[2].split()[0]
     assert command(host, capsys, "verify", "damaged", agent=AGENT)[0] == 0
-    assert command(host, capsys, "verify", kept, agent=AGENT)[0] == 1
+    assert command(host, capsys, "verify", original_id, agent=AGENT)[0] == 1
     assert "lost from storage" in texts(host, "damaged")[3]
     assert host.run(AGENT, {"message": "go on", "thread_id": "damaged"}).status_code == 200
 
 
-def test_an_import_that_is_cut_off_leaves_no_session(lives, model):
+def test_an_interrupted_import_leaves_no_session(lives, model):
     """A client that leaves, or a document that ends early, stores nothing; the same may come twice, another may not."""
     host = lives(ROOT).host
     entries = [
@@ -122,8 +125,8 @@ def test_an_import_that_is_cut_off_leaves_no_session(lives, model):
     ]
     body = json.dumps({"schemaVersion": "1.1.0", "data": {"conversationHistory": entries}}).encode()
     half = body[: len(body) // 2]
-    answer = requests.post(sessions(host, "cut/import"), data=half, timeout=60)
-    assert (answer.status_code, "end is missing" in answer.json()["detail"]) == (400, True)
+    response = requests.post(sessions(host, "cut/import"), data=half, timeout=60)
+    assert (response.status_code, "end is missing" in response.json()["detail"]) == (400, True)
 
     def leaves():
         yield half
@@ -135,14 +138,14 @@ def test_an_import_that_is_cut_off_leaves_no_session(lives, model):
     assert requests.post(sessions(host, "cut/import"), data=body, timeout=60).status_code == 201
     assert requests.post(sessions(host, "cut/import"), data=body, timeout=60).status_code == 201
     other = body.replace(b'"t199"', b'"other"')
-    again = requests.post(sessions(host, "cut/import"), data=other, timeout=60)
-    assert (again.status_code, "already" in again.json()["detail"]) == (409, True)
+    second_response = requests.post(sessions(host, "cut/import"), data=other, timeout=60)
+    assert (second_response.status_code, "already" in second_response.json()["detail"]) == (409, True)
 
 
-def test_a_document_over_the_limit_is_refused(lives, model):
+def test_a_document_over_the_limit_is_rejected(lives, model):
     """By its declared length, or when it exceeds the limit on the way."""
     host = lives(ROOT, DURABLE_AGENT_HOST_MAX_IMPORT_BYTES="1000").host
     body = json.dumps({"schemaVersion": "1.1.0", "x": "y" * 2000, "data": {"conversationHistory": []}}).encode()
     for data in (body, iter([body[:1500], body[1500:]])):
-        answer = requests.post(sessions(host, "s/import"), data=data, timeout=60)
-        assert (answer.status_code, "MAX_IMPORT_BYTES" in answer.json()["detail"]) == (413, True)
+        response = requests.post(sessions(host, "s/import"), data=data, timeout=60)
+        assert (response.status_code, "MAX_IMPORT_BYTES" in response.json()["detail"]) == (413, True)

@@ -26,16 +26,16 @@ def host(model: PracticeModel, tmp_path: Path) -> Iterator[AgentHost]:
         yield running
 
 
-@pytest.mark.parametrize("where", ["result", "answer"])
-def test_other_turns_go_on_while_a_long_text_is_redacted(host: AgentHost, model: PracticeModel, where: str):
+@pytest.mark.parametrize("redacted_part", ["result", "answer"])
+def test_other_turns_continue_while_a_long_text_is_redacted(host: AgentHost, model: PracticeModel, redacted_part: str):
     """A tool's result is redacted when it is shown, and an answer when it is stored."""
     call = {"calls": [{"name": "look_up", "arguments": {}}]}
-    model.plan(*([call, {"text": "Found."}] if where == "result" else [{"text": LONG}]), user_text="Look")
+    model.plan(*([call, {"text": "Found."}] if redacted_part == "result" else [{"text": LONG}]), user_text="Look")
     model.plan({"calls": [{"name": "let_go", "arguments": {}}]}, {"text": "Yes."}, user_text="Go on")
-    started = host.run("Agent", {"message": "Look", "session_id": "long", "wait_for_response": False})
-    assert started.status_code == 202, started.text
-    url = f"{host.url}/api/agents/Agent/sessions/long/turns/{started.headers['x-ms-turn-id']}"
+    start_response = host.run("Agent", {"message": "Look", "session_id": "long", "wait_for_response": False})
+    assert start_response.status_code == 202, start_response.text
+    url = f"{host.url}/api/agents/Agent/sessions/long/turns/{start_response.headers['x-ms-turn-id']}"
     wait_until(lambda: host.get("/waits").text)
     assert host.run("Agent", "Go on", session_id="short").text == "Yes."
-    ended = host.end_of_turn(url)
-    assert ended["status"] == "completed", ended
+    completed_turn = host.end_of_turn(url)
+    assert completed_turn["status"] == "completed", completed_turn

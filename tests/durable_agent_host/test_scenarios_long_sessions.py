@@ -13,25 +13,25 @@ LARGE = 64 * 1024
 
 def entity(host: AgentHost, agent: str, session: str) -> str:
     """What the session's entity holds, as the host's own management API gives it."""
-    answer = requests.get(f"{host.management}/entities/dafx-{agent}/{session}", timeout=30)
-    assert answer.ok, answer.text
-    return answer.text
+    response = requests.get(f"{host.management}/entities/dafx-{agent}/{session}", timeout=30)
+    assert response.ok, response.text
+    return response.text
 
 
 def histories(host: AgentHost) -> list[str]:
     """Input, output and history of every orchestration, as JSON."""
     url = f"{host.management}/instances"
-    listed = requests.get(url, params={"top": 1000}, timeout=30).json()
+    instance_list = requests.get(url, params={"top": 1000}, timeout=30).json()
     more = {"showHistory": "true", "showHistoryOutput": "true", "showInput": "true"}
-    return [requests.get(f"{url}/{one['instanceId']}", params=more, timeout=30).text for one in listed]
+    return [requests.get(f"{url}/{instance['instanceId']}", params=more, timeout=30).text for instance in instance_list]
 
 
 def test_a_conversation_grows_and_its_head_does_not(lives, model):
     """Eighty turns of two kilobytes each: the head stays small, and a cold process sends all of them, in order."""
     life = lives(ROOT, OPENAI_STORE="false")
-    said = [f"turn {n}: " + "word" * 500 for n in range(80)]
+    message_texts = [f"turn {n}: " + "word" * 500 for n in range(80)]
     model.plan(*({"text": f"answer {n} " + "reply" * 100} for n in range(81)), times=1)
-    for n, text in enumerate(said):
+    for n, text in enumerate(message_texts):
         assert life.host.run("BugRepro", text, thread_id="long").status_code == 200
         if n in {20, 50}:
             life.crash()
@@ -42,7 +42,7 @@ def test_a_conversation_grows_and_its_head_does_not(lives, model):
     cold = model.requests()[-1]["body"]["input"]
     assert cold[: len(warm)] == warm
     users = [item["content"][0]["text"] for item in cold if item.get("role") == "user"]
-    assert users == [*said, "the last"]
+    assert users == [*message_texts, "the last"]
 
 
 def test_large_contents_travel_by_reference(lives, model):
@@ -50,42 +50,46 @@ def test_large_contents_travel_by_reference(lives, model):
     life = lives(ROOT)
     text = "long message " * (LARGE // 12)
     model.plan({"calls": [{"name": "echo", "arguments": json.dumps({"text": "e" * LARGE})}]}, {"text": "a" * LARGE})
-    answered = life.host.run("BugRepro", {"message": text, "thread_id": "large"})
-    assert answered.status_code == 200, answered.text
-    assert answered.json()["response"] == "a" * LARGE
-    assert answered.json()["message"] == text
+    first_response = life.host.run("BugRepro", {"message": text, "thread_id": "large"})
+    assert first_response.status_code == 200, first_response.text
+    assert first_response.json()["response"] == "a" * LARGE
+    assert first_response.json()["message"] == text
     assert len(entity(life.host, "bugrepro", "large")) <= HEAD_BYTES
     for history in histories(life.host):
         assert len(history) <= LARGE
         assert "eeeeeeeeeeeeeeeeeeeeeeee" not in history
     life.crash()
     model.plan({"text": "yes"})
-    again = life.host.run("BugRepro", {"message": "again", "thread_id": "large"})
-    assert again.json()["response"] == "yes"
+    second_response = life.host.run("BugRepro", {"message": "again", "thread_id": "large"})
+    assert second_response.json()["response"] == "yes"
     sent = model.requests()[-1]["body"]["input"]
     assert sent[0]["content"][0]["text"] == text
     assert [item["output"] for item in sent if item["type"] == "function_call_output"] == ["e" * LARGE]
-    turn = life.host.get(f"/agents/BugRepro/sessions/large/turns/{answered.json()['turn_id']}").json()
+    turn = life.host.get(f"/agents/BugRepro/sessions/large/turns/{first_response.json()['turn_id']}").json()
     assert (turn["response"], turn["message"]) == ("a" * LARGE, text)
 
 
-def test_text_that_looks_like_a_reference_is_text(lives, model):
+def test_text_that_resembles_a_reference_is_text(lives, model):
     """What users and models say of references changes nothing of what is stored and sent."""
     life = lives(ROOT)
-    fake = json.dumps({"extensionData": {"durableAgentHost": {"stored": [{"at": ["messages"], "name": "0" * 64}]}}})
-    model.plan({"text": fake}, {"text": "fine"})
-    answered = life.host.run("BugRepro", {"message": fake, "thread_id": "fake"})
-    assert answered.json().get("response") == fake, answered.text
+    placeholder_text = json.dumps(
+        {"extensionData": {"durableAgentHost": {"stored": [{"at": ["messages"], "name": "0" * 64}]}}}
+    )
+    model.plan({"text": placeholder_text}, {"text": "fine"})
+    first_response = life.host.run("BugRepro", {"message": placeholder_text, "thread_id": "fake"})
+    assert first_response.json().get("response") == placeholder_text, first_response.text
     life.crash()
-    assert life.host.run("BugRepro", {"message": fake, "stored": "0" * 64, "thread_id": "fake"}).status_code in {
+    assert life.host.run(
+        "BugRepro", {"message": placeholder_text, "stored": "0" * 64, "thread_id": "fake"}
+    ).status_code in {
         200,
         400,
     }
     users = [item["content"][0]["text"] for item in model.requests()[-1]["body"]["input"] if item.get("role") == "user"]
-    assert users[0] == fake
+    assert users[0] == placeholder_text
 
 
-def test_a_long_session_of_before_moves_over(lives, model):
+def test_a_long_imported_session_moves_to_segments(lives, model):
     """A document that holds its whole conversation is carried on, and its head is small after one turn."""
     life = lives(ROOT, OPENAI_STORE="false")
     history = [
@@ -116,27 +120,29 @@ def test_a_long_session_of_before_moves_over(lives, model):
     assert old.status_code == 404, old.text  # it never had a receipt
 
 
-def test_an_ended_turn_is_known_after_its_receipt_is_sealed(lives, model):
+def test_a_completed_turn_is_found_after_its_receipt_moves_to_a_segment(lives, model):
     """A retry of a turn whose receipt and orchestration are gone from their first places gets the same answer."""
     life = lives(ROOT)
     model.plan(*({"text": f"answer {n}"} for n in range(121)))
     first = life.host.run("BugRepro", {"message": "0", "thread_id": "s"}, headers={"Idempotency-Key": "k0"}).json()
     for _ in range(1, 120):
         assert life.host.run("BugRepro", {"message": "m" * 900, "thread_id": "s"}).status_code == 200
-    held = json.loads(entity(life.host, "bugrepro", "s"))["data"]["extensionData"]["durableAgentHost"]
-    assert first["turn_id"] not in {one["turnId"] for one in held["receipts"]}
-    purged = requests.delete(f"{life.host.management}/instances/{first['turn_id']}", timeout=30)
-    assert purged.ok, purged.text
+    host_data = json.loads(entity(life.host, "bugrepro", "s"))["data"]["extensionData"]["durableAgentHost"]
+    assert first["turn_id"] not in {receipt["turnId"] for receipt in host_data["receipts"]}
+    deletion = requests.delete(f"{life.host.management}/instances/{first['turn_id']}", timeout=30)
+    assert deletion.ok, deletion.text
     for _ in range(2):
-        again = life.host.run("BugRepro", {"message": "0", "thread_id": "s"}, headers={"Idempotency-Key": "k0"})
-        assert (again.json()["response"], again.json()["turn_id"]) == ("answer 0", first["turn_id"])
+        second_response = life.host.run(
+            "BugRepro", {"message": "0", "thread_id": "s"}, headers={"Idempotency-Key": "k0"}
+        )
+        assert (second_response.json()["response"], second_response.json()["turn_id"]) == ("answer 0", first["turn_id"])
         life.crash()
-    reused = life.host.run("BugRepro", {"message": "1", "thread_id": "s"}, headers={"Idempotency-Key": "k0"})
-    assert reused.status_code == 422, reused.text
+    reuse_response = life.host.run("BugRepro", {"message": "1", "thread_id": "s"}, headers={"Idempotency-Key": "k0"})
+    assert reuse_response.status_code == 422, reuse_response.text
     direct = {"agent": "BugRepro", "session_id": "s", "message": "0", "turn_id": first["turn_id"]}
-    started = f"{life.host.management}/orchestrators/agent_turn/{first['turn_id']}"
+    start_url = f"{life.host.management}/orchestrators/agent_turn/{first['turn_id']}"
     direct = life.host.marked(start_purpose("agent_turn", first["turn_id"]), direct)
-    assert requests.post(started, json=direct, timeout=30).status_code == 202
+    assert requests.post(start_url, json=direct, timeout=30).status_code == 202
     status = life.host.end_of_turn(f"{life.host.url}/api/agents/BugRepro/sessions/s/turns/{first['turn_id']}")
     assert (status["status"], status["response"]) == ("rejected", None), status  # asked for with another hash
     assert len(model.requests()) == 120

@@ -23,7 +23,7 @@ LOST = {"another": key(3), "another of the same name": key(3).replace("k3", "k1"
 LISTS = ("", "?details=true", "?status=completed", "?search=desk")
 
 
-class Kept(NamedTuple):
+class EncryptedData(NamedTuple):
     """Data that was encrypted, and how the app is started."""
 
     data: Path
@@ -31,18 +31,18 @@ class Kept(NamedTuple):
     environment: dict[str, str]
 
 
-def stored(data: Path) -> list[Any]:
+def read_stores(data: Path) -> list[Any]:
     """Everything in the stores of sessions and pieces."""
-    found: list[Any] = []
+    rows: list[Any] = []
     for name, query in (("host.db", "SELECT id, state FROM entities"), ("segments.sqlite", "SELECT * FROM bodies")):
         with closing(sqlite3.connect(data / name)) as db:
-            found.append(sorted(map(repr, db.execute(query).fetchall())))
-    assert all(found)
-    return found
+            rows.append(sorted(map(repr, db.execute(query).fetchall())))
+    assert all(rows)
+    return rows
 
 
 @pytest.fixture(scope="module", params=["with owners", "without owners"])
-def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+def encrypted_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EncryptedData:
     """A session with a file, of an app that has a key."""
     folder = tmp_path_factory.mktemp("kept")
     environment = {"LEDGER": str(folder / "asked.txt")}
@@ -53,35 +53,37 @@ def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         assert run.ok, run.text
         url = f"{host.url}/api{SESSIONS}/desk/files"
         assert requests.post(url, params={"name": "a.txt"}, data=b"a file", headers=OWNER, timeout=60).ok
-        listed = requests.get(f"{host.url}/api{SESSIONS}", headers=OWNER, timeout=60).json()["sessions"]
-        assert [one["session_id"] for one in listed] == ["desk"]
-    return Kept(folder / "data", run.headers["x-ms-turn-id"], environment)
+        list_items = requests.get(f"{host.url}/api{SESSIONS}", headers=OWNER, timeout=60).json()["sessions"]
+        assert [list_item["session_id"] for list_item in list_items] == ["desk"]
+    return EncryptedData(folder / "data", run.headers["x-ms-turn-id"], environment)
 
 
 @pytest.fixture(scope="module", params=list(LOST))
-def lost(kept: Kept, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
+def lost(
+    encrypted_data: EncryptedData, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AgentHost]:
     """The app without the key."""
     data, keys = tmp_path_factory.mktemp("lost") / "data", LOST[request.param]
-    shutil.copytree(kept.data, data)
-    before = stored(data)
-    with hosted(data, None, app=APP, **kept.environment, **({KEYS: keys} if keys else {})) as host:
+    shutil.copytree(encrypted_data.data, data)
+    before = read_stores(data)
+    with hosted(data, None, app=APP, **encrypted_data.environment, **({KEYS: keys} if keys else {})) as host:
         yield host
-    assert stored(data) == before
+    assert read_stores(data) == before
 
 
-def test_every_route_of_sessions_says_that_the_key_is_missing(lost: AgentHost, kept: Kept):
+def test_every_session_route_reports_the_missing_key(lost: AgentHost, encrypted_data: EncryptedData):
     """What is read, begun, listed, added or deleted is a 503 that names the setting, and nothing is written."""
-    for session, turn in (("desk", kept.turn_id), ("n0ne", "f" * 32)):
+    for session, turn in (("desk", encrypted_data.turn_id), ("n0ne", "f" * 32)):
         for route in OF_SESSIONS:
-            answer = send(lost, route, {"session": session, "turn": turn, "file": FILE}, OWNER)
-            assert answer.status_code == 503, (route.name, session, answer.text)
-            assert route.method == "HEAD" or KEYS in answer.json()["detail"], (route.name, session, answer.text)
+            response = send(lost, route, {"session": session, "turn": turn, "file": FILE}, OWNER)
+            assert response.status_code == 503, (route.name, session, response.text)
+            assert route.method == "HEAD" or KEYS in response.json()["detail"], (route.name, session, response.text)
     for query in LISTS:
-        answer = requests.get(f"{lost.url}/api{SESSIONS}{query}", headers=OWNER, timeout=60)
-        assert (answer.status_code, KEYS in answer.text) == (503, True), (query, answer.text)
+        response = requests.get(f"{lost.url}/api{SESSIONS}{query}", headers=OWNER, timeout=60)
+        assert (response.status_code, KEYS in response.text) == (503, True), (query, response.text)
 
 
-def test_what_shows_nothing_of_sessions_is_answered(lost: AgentHost):
-    """Which agents there are is no secret of a conversation, and health says what is wrong."""
+def test_routes_without_session_data_respond(lost: AgentHost):
+    """The list of agents is not secret, and health reports the missing key."""
     assert requests.get(f"{lost.url}/api/agents", headers=OWNER, timeout=60).ok
     assert "EncryptionKeyError" in requests.get(f"{lost.url}/api/health", timeout=60).text

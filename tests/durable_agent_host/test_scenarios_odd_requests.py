@@ -6,7 +6,13 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, pays, waiting_turn, yes
+from tests.durable_agent_host.test_scenarios_approvals import (
+    allow,
+    approve,
+    plan_payments,
+    read_ended_turn,
+    waiting_turn,
+)
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
 
@@ -59,14 +65,14 @@ def test_an_unsendable_request_is_rejected(people: AgentHost, model: PracticeMod
 
 def test_arguments_of_people_have_a_depth(people: AgentHost, model: PracticeModel, book):
     """Arguments nested too deeply are a 400, the call still waits, and runs once it is answered well."""
-    model.plan(pays(12.5), {"text": "Paid."})
+    model.plan(plan_payments(12.5), {"text": "Paid."})
     turn = waiting_turn(people)
     (call,) = turn["pending_approvals"]
-    rejection = approve(turn, yes(call, arguments={"amount": 1, "more": nested_object(2000)}))
+    rejection = approve(turn, allow(call, arguments={"amount": 1, "more": nested_object(2000)}))
     assert (rejection.status_code, "nested" in rejection.json()["detail"]) == (400, True), rejection.text
     assert requests.get(turn["turn_url"], timeout=30).json()["status"] == "waiting_for_approval"
-    approval = {"turn_id": turn["turn_id"], "answer": yes(call, arguments={"amount": 1, "more": nested_object(150)})}
+    approval = {"turn_id": turn["turn_id"], "answer": allow(call, arguments={"amount": 1, "more": nested_object(150)})}
     assert people.orchestrate("approve_as_told", approval)["output"] == "raised"
-    assert approve(turn, yes(call, arguments={"amount": 2, "more": nested_object(90)})).status_code == 200
-    assert wait_until(lambda: ended_turn(turn))["response"] == "Paid."
+    assert approve(turn, allow(call, arguments={"amount": 2, "more": nested_object(90)})).status_code == 200
+    assert wait_until(lambda: read_ended_turn(turn))["response"] == "Paid."
     assert book.read_text().splitlines() == ["paid 2.0"]

@@ -9,10 +9,10 @@ import pytest
 import requests
 
 from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
-from tests.durable_agent_host.hostile_answers import calling
 from tests.durable_agent_host.hostile_model import HostileModel, chat_chunk, events, stream
-from tests.durable_agent_host.service_rules import objection
-from tests.durable_agent_host.test_scenarios_hostile_model import WHOLE
+from tests.durable_agent_host.hostile_streams import tool_call_stream
+from tests.durable_agent_host.service_rules import find_violation
+from tests.durable_agent_host.test_scenarios_hostile_model import COMPLETE_STREAMS
 from tests.kit import AgentHost, wait_until
 
 CLIENTS = ("Responses", "Completions", "Claude", "Gemini")
@@ -52,7 +52,7 @@ def run_turn(host: AgentHost, agent: str, session: str, text: str = "Good mornin
 def last_request(client: str, model: HostileModel) -> dict:
     """Give the last request, which the service accepts."""
     body = json.loads(model.received[-1].body)
-    assert objection(client, body) is None
+    assert find_violation(client, body) is None
     return body
 
 
@@ -64,10 +64,10 @@ def in_half(response: bytes) -> bytes:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_half_a_character_in_a_text_is_sent_back_as_the_replacement(host: AgentHost, model: HostileModel, client: str):
     """The response is stored verbatim, and the next turn continues from it."""
-    spoken = WHOLE[client].partition(b"\r\n\r\n")[2].replace(b"Hello.", b"caf\\u00e9 X!")
+    spoken = COMPLETE_STREAMS[client].partition(b"\r\n\r\n")[2].replace(b"Hello.", b"caf\\u00e9 X!")
     if client == "Responses":  # whose text comes by the character
         spoken = spoken.replace(b'"delta": "H"', b'"delta": "caf\\u00e9 X!"')
-    model.play(in_half(spoken), WHOLE[client])
+    model.play(in_half(spoken), COMPLETE_STREAMS[client])
     assert run_turn(host, client, "half-text").endswith("\ud83d!")
     assert run_turn(host, client, "half-text", "And now?") == "Hello."
     assert "café \\ufffd!" in json.dumps(last_request(client, model), ensure_ascii=True).replace("\\u00e9", "é")
@@ -78,8 +78,8 @@ def test_half_a_character_in_a_call_and_its_result_does_not_block_the_session(
     host: AgentHost, model: HostileModel, client: str
 ):
     """The running turn continues after it, and so does the next one."""
-    tool_call = calling(client, [("call_X", '{"words": 1, "X": "X"}')])
-    model.play(in_half(tool_call), WHOLE[client], WHOLE[client])
+    tool_call = tool_call_stream(client, [("call_X", '{"words": 1, "X": "X"}')])
+    model.play(in_half(tool_call), COMPLETE_STREAMS[client], COMPLETE_STREAMS[client])
     assert run_turn(host, client, "half-call") == "Hello."
     assert run_turn(host, client, "half-call", "And now?") == "Hello."
     assert "\\ud83d" not in json.dumps(last_request(client, model))
@@ -91,7 +91,11 @@ def test_a_result_that_no_reader_of_json_takes_is_sent_as_a_text(
     host: AgentHost, model: HostileModel, client: str, word_count: int, result: str
 ):
     """The model gets it to the letter, now and in the next turn."""
-    model.play(stream(calling(client, [("call_1", f'{{"words": {word_count}}}')])), WHOLE[client], WHOLE[client])
+    model.play(
+        stream(tool_call_stream(client, [("call_1", f'{{"words": {word_count}}}')])),
+        COMPLETE_STREAMS[client],
+        COMPLETE_STREAMS[client],
+    )
     for text in ("Good morning", "And now?"):
         assert run_turn(host, client, f"levels{word_count}", text) == "Hello."
         assert json.dumps(result) in json.dumps(last_request(client, model))
@@ -102,7 +106,11 @@ def test_a_result_that_no_reader_of_json_takes_is_sent_as_a_text(
 def test_deep_arguments_leave_the_conversation_intact(host: AgentHost, model: HostileModel, client: str, levels: int):
     """From 101 levels on, the tool does not run and the model gets an error; the session has nothing to repair."""
     session, deep = f"deep{levels}", "[" * levels + "1" + "]" * levels
-    model.play(stream(calling(client, [("call_1", f'{{"words": 2, "deep": {deep}}}')])), WHOLE[client], WHOLE[client])
+    model.play(
+        stream(tool_call_stream(client, [("call_1", f'{{"words": 2, "deep": {deep}}}')])),
+        COMPLETE_STREAMS[client],
+        COMPLETE_STREAMS[client],
+    )
     assert run_turn(host, client, session) == "Hello."
     path = f"/agents/{client}/sessions/{session}"
     assert host.get(f"{path}/verify").json()["problems"] == []
@@ -117,7 +125,9 @@ def test_deep_arguments_leave_the_conversation_intact(host: AgentHost, model: Ho
 def test_arguments_that_name_a_class_do_not_end_the_turn(host: AgentHost, model: HostileModel, client: str):
     """The tool does not run and the model gets an error, also for arguments as JSON objects; the session continues."""
     arguments = '{"words": 2, "more": {"__class__": "Fraction", "__module__": "fractions", "__data__": 4}}'
-    model.play(stream(calling(client, [("call_1", arguments)])), WHOLE[client], WHOLE[client])
+    model.play(
+        stream(tool_call_stream(client, [("call_1", arguments)])), COMPLETE_STREAMS[client], COMPLETE_STREAMS[client]
+    )
     assert run_turn(host, client, "named") == "Hello."
     assert "give the fields other names" in json.dumps(last_request(client, model))
     assert host.get(f"/agents/{client}/sessions/named/verify").json()["problems"] == []
@@ -139,9 +149,9 @@ def more_of(value: object) -> object:
 def test_structured_arguments_over_the_depth_limit_fail_the_turn(host: AgentHost, model: HostileModel, levels: int):
     """The session continues with its complete conversation."""
     deep = "[" * levels + "]" * levels
-    model.play(fallback=stream(calling("Gemini", [("call_1", f'{{"words": 2, "deep": {deep}}}')])))
+    model.play(fallback=stream(tool_call_stream("Gemini", [("call_1", f'{{"words": 2, "deep": {deep}}}')])))
     assert "nested more than 180 levels deep" in problem(host, "Gemini", f"no-room{levels}")
-    model.play(fallback=WHOLE["Gemini"])
+    model.play(fallback=COMPLETE_STREAMS["Gemini"])
     assert run_turn(host, "Gemini", f"no-room{levels}") == "Hello."
     assert host.get(f"/agents/Gemini/sessions/no-room{levels}/verify").json()["problems"] == []
 
@@ -153,7 +163,11 @@ def test_non_json_numbers_in_arguments_do_not_block_the_session(
 ):
     """The model gets an error where arguments are strings; otherwise the turn fails with 502. The session continues."""
     session = f"number{literal}"
-    model.play(stream(calling(client, [("call_1", f'{{"words": {literal}}}')])), WHOLE[client], WHOLE[client])
+    model.play(
+        stream(tool_call_stream(client, [("call_1", f'{{"words": {literal}}}')])),
+        COMPLETE_STREAMS[client],
+        COMPLETE_STREAMS[client],
+    )
     if client == "Gemini":
         assert "cannot be stored" in problem(host, client, session)
     else:
@@ -166,10 +180,10 @@ def test_non_json_numbers_in_arguments_do_not_block_the_session(
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_session_continues_after_the_iteration_limit(host: AgentHost, model: HostileModel, client: str):
     """The call without a result is sent with a result that says so."""
-    responses = [stream(calling(client, [(f"call_{index}", ARGUMENTS)])) for index in range(60)]
+    responses = [stream(tool_call_stream(client, [(f"call_{index}", ARGUMENTS)])) for index in range(60)]
     model.play(*responses)
     assert "limit" in run_turn(host, client, "limit")
-    model.play(fallback=WHOLE[client])
+    model.play(fallback=COMPLETE_STREAMS[client])
     assert run_turn(host, client, "limit", "And now?") == "Hello."
     assert ("is not known" in json.dumps(last_request(client, model))) == (
         client != "Gemini"
@@ -179,8 +193,8 @@ def test_a_session_continues_after_the_iteration_limit(host: AgentHost, model: H
 @pytest.mark.parametrize("client", CLIENTS)
 def test_calls_that_share_an_id_have_their_results(host: AgentHost, model: HostileModel, client: str):
     """Within an answer and over turns, the service accepts them in the running turn and in the next one."""
-    tool_call = stream(calling(client, [("call_1", ARGUMENTS), ("call_1", '{"words": 3}')]))
-    model.play(tool_call, WHOLE[client], tool_call, WHOLE[client])
+    tool_call = stream(tool_call_stream(client, [("call_1", ARGUMENTS), ("call_1", '{"words": 3}')]))
+    model.play(tool_call, COMPLETE_STREAMS[client], tool_call, COMPLETE_STREAMS[client])
     for text in ("Good morning", "And now?"):
         assert run_turn(host, client, "shared", text) == "Hello."
         last_request(client, model)
@@ -223,7 +237,7 @@ def reject_constant(word: str) -> None:
 def test_invalid_usage_figures_are_ignored(host: AgentHost, model: HostileModel, client: str, figure: str):
     """The answer is the answer, and what is shown of the turn is JSON without the figures."""
     original, replacement = USAGE[client]
-    spoken = WHOLE[client].partition(b"\r\n\r\n")[2]
+    spoken = COMPLETE_STREAMS[client].partition(b"\r\n\r\n")[2]
     model.play(stream(spoken.replace(original, replacement.replace(b"#", figure.encode()))))
     session = f"usage-{len(figure)}-{figure.encode()[:2].hex()}"
     reply = host.run(client, {"message": "Good morning", "session_id": session})
@@ -257,7 +271,11 @@ def problem(host: AgentHost, agent: str, session: str) -> str:
 @pytest.mark.parametrize("client", CLIENTS[:3])
 def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
     """In what is stored and in what is sent back, of the call and of its result."""
-    model.play(stream(calling(client, [("here", ARGUMENTS)]).replace(ID_MARK, b"12345")), WHOLE[client], WHOLE[client])
+    model.play(
+        stream(tool_call_stream(client, [("here", ARGUMENTS)]).replace(ID_MARK, b"12345")),
+        COMPLETE_STREAMS[client],
+        COMPLETE_STREAMS[client],
+    )
     assert run_turn(host, client, "number-id") == "Hello."
     assert run_turn(host, client, "number-id", "And now?") == "Hello."
     sent = json.dumps(last_request(client, model))
@@ -270,8 +288,8 @@ def test_a_number_for_an_id_becomes_a_text(host: AgentHost, model: HostileModel,
 @pytest.mark.parametrize("client", CLIENTS[:2])
 def test_a_number_for_a_name_becomes_a_text(host: AgentHost, model: HostileModel, client: str):
     """The model gets an error that there is no such tool."""
-    tool_call = calling(client, [("call_1", ARGUMENTS)]).replace(b'"name": "say"', b'"name": 7')
-    model.play(stream(tool_call), WHOLE[client], WHOLE[client])
+    tool_call = tool_call_stream(client, [("call_1", ARGUMENTS)]).replace(b'"name": "say"', b'"name": 7')
+    model.play(stream(tool_call), COMPLETE_STREAMS[client], COMPLETE_STREAMS[client])
     assert run_turn(host, client, "number-name") == "Hello."
     assert run_turn(host, client, "number-name", "And now?") == "Hello."
     sent = json.dumps(last_request(client, model))
@@ -282,13 +300,13 @@ def test_a_number_for_a_name_becomes_a_text(host: AgentHost, model: HostileModel
 @pytest.mark.parametrize("client", CLIENTS[:3])
 def test_an_id_that_is_neither_text_nor_number_fails_the_turn(host: AgentHost, model: HostileModel, client: str):
     """The problem names it and shows it."""
-    model.play(fallback=stream(calling(client, [("here", ARGUMENTS)]).replace(ID_MARK, b'["x"]')))
+    model.play(fallback=stream(tool_call_stream(client, [("here", ARGUMENTS)]).replace(ID_MARK, b'["x"]')))
     assert "id' is no text: ['x']" in problem(host, client, "list-id")
 
 
 def test_a_number_for_a_finish_reason_becomes_a_text(host: AgentHost, model: HostileModel):
     """It is shown as the service's word."""
-    spoken = WHOLE["Completions"].partition(b"\r\n\r\n")[2]
+    spoken = COMPLETE_STREAMS["Completions"].partition(b"\r\n\r\n")[2]
     model.play(stream(spoken.replace(b'"finish_reason": "stop"', b'"finish_reason": 5')))
     reply = host.run("Completions", {"message": "Good morning", "session_id": "reason"})
     url = f"{host.url}/api/agents/Completions/sessions/reason/turns/{reply.headers['x-ms-turn-id']}/steps"
@@ -310,7 +328,7 @@ def test_an_unreadable_response_fails_the_turn_with_a_sentence(
     host: AgentHost, model: HostileModel, client: str, original: bytes, replacement: bytes
 ):
     """With the client's name, and the error's text behind it."""
-    spoken = WHOLE[client].partition(b"\r\n\r\n")[2]
+    spoken = COMPLETE_STREAMS[client].partition(b"\r\n\r\n")[2]
     assert original in spoken
     model.play(fallback=stream(spoken.replace(original, replacement)))
     detail = problem(host, client, f"unreadable-{len(replacement)}")
@@ -340,7 +358,7 @@ def test_a_structured_response_with_a_non_json_number_fails_the_turn(
     for line in requests.get(f"{turn}/events", timeout=60).text.splitlines():
         if line.startswith("data: "):
             json.loads(line.removeprefix("data: "), parse_constant=reject_constant)
-    model.play(fallback=WHOLE["Completions"])
+    model.play(fallback=COMPLETE_STREAMS["Completions"])
     assert run_turn(host, "Completions", session, "And now?") == "Hello."
 
 
@@ -357,12 +375,12 @@ def test_a_body_with_a_non_json_number_is_rejected(host: AgentHost, model: Hosti
 
 def call_by_name(client: str, name: str) -> bytes:
     """Write an answer that calls a tool by a name."""
-    return stream(calling(client, [("call_1", ARGUMENTS)]).replace(b'"say"', json.dumps(name).encode()))
+    return stream(tool_call_stream(client, [("call_1", ARGUMENTS)]).replace(b'"say"', json.dumps(name).encode()))
 
 
 def call_without_start(client: str) -> bytes:
     """Build a response with the arguments of a call that was never started."""
-    tool_call = calling(client, [("call_1", ARGUMENTS)])
+    tool_call = tool_call_stream(client, [("call_1", ARGUMENTS)])
     if client == "Claude":
         return stream(
             b"".join(block + b"\n\n" for block in tool_call.split(b"\n\n") if b"content_block_start" not in block)
@@ -374,7 +392,7 @@ ODD: list[tuple[str, str, bytes]] = [
     *((client, case, call_by_name(client, name)) for client in CLIENTS for case, name in NAMES.items()),
     *((client, "unannounced", call_without_start(client)) for client in ("Completions", "Claude")),
     *(
-        ("Claude", f"input-{index}", stream(calling("Claude", [("call_1", text)])))
+        ("Claude", f"input-{index}", stream(tool_call_stream("Claude", [("call_1", text)])))
         for index, text in enumerate(["[1]", '"text"', "null", "7"])
     ),
 ]
@@ -384,7 +402,7 @@ odd = pytest.mark.parametrize(("client", "case", "tool_call"), ODD, ids=[f"{clie
 
 def run_next_turn(host: AgentHost, model: HostileModel, client: str, session: str) -> str:
     """Run a turn that succeeds, with a request that the service accepts; gives what was sent."""
-    model.play(WHOLE[client])
+    model.play(COMPLETE_STREAMS[client])
     assert run_turn(host, client, session, "And now?") == "Hello."
     return last_request_text(client, model)
 
@@ -402,7 +420,7 @@ def test_an_odd_call_is_sent_as_the_service_accepts_it(
     host: AgentHost, model: HostileModel, client: str, case: str, tool_call: bytes
 ):
     """In the running turn, with its result, and as the same text in the next one; the record has it as it came."""
-    model.play(tool_call, WHOLE[client])
+    model.play(tool_call, COMPLETE_STREAMS[client])
     session = f"odd-{case}"
     run_turn(host, client, session)
     first = last_request_text(client, model)

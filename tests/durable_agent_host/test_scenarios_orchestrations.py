@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.conftest import PEOPLE
-from tests.durable_agent_host.test_scenarios_approvals import approve, no, pays, yes
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, deny, plan_payments
 from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
@@ -43,14 +43,14 @@ def wait_for_approval(host: AgentHost, session: str, agent: str = "Payer") -> di
 
 def test_an_approval_suspends_an_orchestration(people: AgentHost, model: PracticeModel, book):
     """Agents of ``get_agent`` wait at the same time, each for its person, and give whole responses to the caller."""
-    model.plan(pays(1), {"text": "Paid."}, by_round=True, user_text="pay")
+    model.plan(plan_payments(1), {"text": "Paid."}, by_round=True, user_text="pay")
     first, second = (f"s-{uuid4().hex}" for _ in range(2))
     status_url = start_orchestration(people, "pay_bills", {"sessions": [first, second]})
     turns = [wait_for_approval(people, session) for session in (first, second)]
     assert requests.get(status_url, timeout=60).json()["runtimeStatus"] == "Running"
     assert book.read_text() == ""
-    assert approve(turns[0], yes(turns[0]["pending_approvals"][0])).status_code == 200
-    approval = yes(turns[1]["pending_approvals"][0])
+    assert approve(turns[0], allow(turns[0]["pending_approvals"][0])).status_code == 200
+    approval = allow(turns[1]["pending_approvals"][0])
     approval_input = {"turn_id": turns[1]["turn_id"], "answer": approval}
     model.plan({"text": '{"paid": 1.0}'}, user_text="and?")
     assert people.orchestrate("approve_as_told", approval_input)["output"] == "raised"
@@ -65,26 +65,26 @@ def test_an_approval_suspends_an_orchestration(people: AgentHost, model: Practic
 
 def test_a_pending_orchestration_survives_a_crash(lives, model: PracticeModel, tmp_path):
     """After SIGKILL, the person's answer completes the turn and the orchestration; the model is asked twice."""
-    model.plan(pays(2), {"text": "Paid."})
+    model.plan(plan_payments(2), {"text": "Paid."})
     life = lives(PEOPLE)
     status_url = start_orchestration(life.host, "pay_or_say_why", {"session": "s"})
     wait_for_approval(life.host, "s")
     host = life.crash()
     turn = wait_for_approval(host, "s")
-    assert approve(turn, yes(turn["pending_approvals"][0])).status_code == 200
+    assert approve(turn, allow(turn["pending_approvals"][0])).status_code == 200
     assert wait_for_end(f"{host.management}{status_url.rpartition('durabletask')[2]}")["output"] == "Paid."
     assert ((tmp_path / "ledger.txt").read_text(), len(model.requests())) == ("paid 2.0\n", 2)
 
 
 def test_a_denial_is_a_result_and_a_cancel_fails_the_task(people: AgentHost, model: PracticeModel, book):
     """The orchestration gets what the model says to a denial, and the reason when the turn is cancelled."""
-    model.plan(pays(1), {"text": "Not paid."})
+    model.plan(plan_payments(1), {"text": "Not paid."})
     session = f"s-{uuid4().hex}"
     status_url = start_orchestration(people, "pay_or_say_why", {"session": session})
     turn = wait_for_approval(people, session)
-    assert approve(turn, no(turn["pending_approvals"][0])).status_code == 200
+    assert approve(turn, deny(turn["pending_approvals"][0])).status_code == 200
     assert wait_for_end(status_url)["output"] == "Not paid."
-    model.plan(pays(1))
+    model.plan(plan_payments(1))
     status_url = start_orchestration(people, "pay_or_say_why", {"session": session})
     assert cancel(wait_for_approval(people, session)).status_code == 202
     output = wait_for_end(status_url)["output"]

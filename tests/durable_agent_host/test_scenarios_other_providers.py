@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from agent_framework import Agent, AgentSession, FunctionTool
 
-from tests.durable_agent_host.scripted import (
+from tests.durable_agent_host.scripted_service import (
     ScriptedService,
-    anthropic_answer,
     anthropic_call,
+    anthropic_response,
     anthropic_text,
-    chat_answer,
-    gemini_answer,
+    chat_response,
+    gemini_response,
     scripted_service,
 )
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, yes
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, read_ended_turn
 from tests.kit import RECORDINGS, AgentHost, start_host
 from tests.processes import wait_until
 
@@ -47,7 +47,7 @@ class Site:
     def reset(self) -> None:
         """Wipe out what was written down and what was asked."""
         (self._folder / "ledger.txt").write_text("")
-        self.service.forget()
+        self.service.reset()
 
 
 @pytest.fixture(scope="module")
@@ -79,20 +79,20 @@ def calling(agent, name, arguments):
     text = json.dumps(arguments)
     fragments = text[:4], text[4:9], text[9:]
     if agent == "Claude":
-        return anthropic_answer(
+        return anthropic_response(
             anthropic_text("I call."), anthropic_call("toolu_01", name, *fragments), stop="tool_use"
         )
     if agent == "Chatter":
-        return chat_answer(*chat_call("call_1", name, *fragments), finish="tool_calls")
+        return chat_response(*chat_call("call_1", name, *fragments), finish="tool_calls")
     call = {"functionCall": {"id": "g1", "name": name, "args": arguments}, "thoughtSignature": "c2lnbmVk"}
-    return gemini_answer(call)
+    return gemini_response(call)
 
 
 def saying(agent, text):
     """The answer of an agent's service that is a text."""
     if agent == "Claude":
-        return anthropic_answer(anthropic_text(text))
-    return chat_answer({"content": text}) if agent == "Chatter" else gemini_answer({"text": text})
+        return anthropic_response(anthropic_text(text))
+    return chat_response({"content": text}) if agent == "Chatter" else gemini_response({"text": text})
 
 
 MODEL_PREFIXES = {"Claude": "claude", "Chatter": "chat", "Gemini": "gemini"}
@@ -108,8 +108,8 @@ def test_an_approved_tool_runs_with_the_displayed_arguments(site: Site, agent):
     assert response.status_code == 202, response.text
     (call,) = response.json()["pending_approvals"]
     assert (call["name"], call["arguments"]) == ("convert", pair)
-    assert approve(response.json(), yes(call)).status_code == 200
-    final_turn = wait_until(lambda: ended_turn(response.json()))
+    assert approve(response.json(), allow(call)).status_code == 200
+    final_turn = wait_until(lambda: read_ended_turn(response.json()))
     assert (final_turn["status"], final_turn["response"].endswith("Done.")) == ("completed", True), final_turn
     assert final_turn["model"] == f"{MODEL_PREFIXES[agent]}-served-1"
     assert site.tool_calls == [["convert", pair]]
@@ -144,7 +144,7 @@ def problems(site: Site, agent, session):
 def test_reasoning_that_a_chat_service_wants_back_is_no_problem(site: Site):
     """Details of reasoning that come behind the text are sent with every request, and no repair takes them away."""
     details = [{"type": "reasoning.encrypted", "data": "sealed", "index": 0}]
-    site.service.play(chat_answer({"content": "Hi."}, {"reasoning_details": details}))
+    site.service.play(chat_response({"content": "Hi."}, {"reasoning_details": details}))
     site.service.play(*[saying("Chatter", "And on.")] * 2)
     session = "reasoned"
     assert site.host.run("Chatter", {"message": "hi", "session_id": session}).ok
@@ -161,7 +161,7 @@ def test_a_provider_tool_call_without_its_result_is_not_sent(site: Site, kind):
     """Anthropic refuses such a conversation for ever, so the call is not sent; the record keeps it until a repair."""
     call_start, deltas = anthropic_call("srvtoolu_01", "web_search", '{"query":', '"x"}', kind=kind)
     call_start |= {"server_name": "wiki"} if kind == "mcp_tool_use" else {}
-    site.service.play(anthropic_answer(anthropic_text("I search."), (call_start, deltas)))
+    site.service.play(anthropic_response(anthropic_text("I search."), (call_start, deltas)))
     site.service.play(saying("Claude", "And on."))
     session = f"open-{kind}"
     assert site.host.run("Claude", {"message": "search", "session_id": session}).ok
@@ -200,10 +200,10 @@ def searched_conversation(service: ScriptedService):
     lookup = {"functionCall": {"id": "f1", "name": "look_up", "args": {"word": "a"}}, "thoughtSignature": "c2lnbmVk"}
     metadata = {"functionCall": {"id": "f2", "name": "look_up", "args": {}}, "partMetadata": {"a": [1]}}
     service.play(
-        gemini_answer(SUMMARY, *search(1), {"text": "Let me see."}, lookup, metadata),
-        gemini_answer(*search(2), {"text": "Here."}),
-        gemini_answer({"text": "Twice:"}, *search(3), *search(4)),
-        gemini_answer({"text": "Bye."}),
+        gemini_response(SUMMARY, *search(1), {"text": "Let me see."}, lookup, metadata),
+        gemini_response(*search(2), {"text": "Here."}),
+        gemini_response({"text": "Twice:"}, *search(3), *search(4)),
+        gemini_response({"text": "Bye."}),
     )
 
 
@@ -227,7 +227,7 @@ async def live_bodies(service: ScriptedService):
     for text in TEXTS:
         await agent.run(text, stream=True, session=session).get_final_response()
     bodies = list(service.bodies)
-    service.forget()
+    service.reset()
     return bodies
 
 
@@ -265,8 +265,8 @@ async def test_the_hosted_tools_of_gemini_are_sent_back_by_a_new_process(site: S
             site.host.kill()
             site.start()
             turn["turn_url"] = turn["turn_url"].replace(turn["turn_url"].split("/api/")[0], site.host.url)
-            assert approve(turn, *map(yes, turn["pending_approvals"])).status_code == 200
-            assert wait_until(lambda turn=turn: ended_turn(turn))["status"] == "completed"
+            assert approve(turn, *map(allow, turn["pending_approvals"])).status_code == 200
+            assert wait_until(lambda turn=turn: read_ended_turn(turn))["status"] == "completed"
         else:
             assert response.ok, response.text
         if text != TEXTS[-1]:
@@ -280,7 +280,7 @@ def test_hosted_tool_results_are_stored_once(site: Site):
     """Results of hosted tools are stored once, regardless of their size."""
     response = {"results": ["x" * 5000]}
     part = signed_part("toolResponse", 1, toolType="GOOGLE_SEARCH_WEB", response=response)
-    site.service.play(gemini_answer(search(1)[0], part, {"text": "Here."}))
+    site.service.play(gemini_response(search(1)[0], part, {"text": "Here."}))
     assert site.host.run("Searcher", {"message": "search", "session_id": "large"}).ok
     assert json.dumps(site.host.state("Searcher", "large")).count("xxxxx") == 1000
 
@@ -302,7 +302,9 @@ def test_recorded_hosted_tools_go_back_as_the_service_accepted_them(site: Site):
         pytest.skip("no recordings")
     response_parts = json.loads((folder / "01.response.json").read_text())["candidates"][0]["content"]["parts"]
     request_parts = json.loads((folder / "02.request.json").read_text())["contents"][1]["parts"]
-    site.service.play(gemini_answer(*response_parts), gemini_answer({"text": "4."}), gemini_answer({"text": "Bye."}))
+    site.service.play(
+        gemini_response(*response_parts), gemini_response({"text": "4."}), gemini_response({"text": "Bye."})
+    )
     for text in ("first", "second"):
         assert site.host.run("Searcher", {"message": text, "session_id": "recorded"}).ok
     for body in site.service.bodies[1:]:

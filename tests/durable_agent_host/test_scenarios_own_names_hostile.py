@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from durable_agent_host.http.routes import ROUTES, Route
-from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, RELATIONS, ROWS, UNKNOWN, send, whole
+from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, RELATIONS, ROWS, UNKNOWN, describe_response, send
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Site
 from tests.kit import start_host
 from tests.processes import wait_until
@@ -85,7 +85,7 @@ def test_a_leaked_id_is_an_unknown_id(site: Keyed, relation: str):
             never = {"session": nobodys, "turn": uuid4().hex, "file": "0" * 64}
             response, other = send(site.host, route, real, headers), send(site.host, route, never, headers)
             assert response.status_code == 404, (route.name, response.text)
-            assert whole(response, real) == whole(other, never)
+            assert describe_response(response, real) == describe_response(other, never)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(compare, [route for route in CHECKED_ROUTES if route.name not in BEGINNERS]))
@@ -102,7 +102,9 @@ def test_no_session_starts_under_a_marked_id(site: Keyed, relation: str):
             send(site.host, route, {"session": session}, headers) for session in (site.leaked_id, nobodys)
         )
         assert (response.status_code, other.status_code) == (400, 400), (route.name, response.text, other.text)
-        assert whole(response, {"session": site.leaked_id}) == whole(other, {"session": nobodys})
+        assert describe_response(response, {"session": site.leaked_id}) == describe_response(
+            other, {"session": nobodys}
+        )
     source = f"source-{uuid4().hex}"
     assert send(site.host, RUN, {"session": source}, headers).ok
     for session in (site.leaked_id, nobodys):

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_histories import said
+from tests.durable_agent_host.test_scenarios_histories import user_texts
 from tests.kit import AgentHost, PracticeModel, hosted, start_host
 from tests.processes import wait_until
 
@@ -88,7 +88,7 @@ def test_messages_of_a_deleted_session_are_not_the_next_owners(host: AgentHost, 
     say(host, "ada", agent, session, "my secret is 4711")
     assert ask(host, "ada", "DELETE", f"{agent}/sessions/{session}?history=kept").status_code == 200
     say(host, "bob", agent, session, "what did I say?")
-    assert said(model) == ["what did I say?"]
+    assert user_texts(model) == ["what did I say?"]
     assert texts(host, "bob", agent, session) == ["what did I say?"]
 
 
@@ -97,7 +97,7 @@ def test_agents_that_share_a_provider_do_not_share_it_across_owners(host: AgentH
     session = uuid4().hex
     say(host, "ada", "One", session, "mine")
     say(host, "bob", "Two", session, "and mine")
-    assert said(model) == ["and mine"]
+    assert user_texts(model) == ["and mine"]
 
 
 @pytest.mark.parametrize("agent", ["Noted", "Filed"])
@@ -106,24 +106,24 @@ def test_a_session_of_an_owner_is_copied_reset_and_deleted_as_any(host: AgentHos
     session = uuid4().hex
     first = say(host, "ada", agent, session, "one").headers["x-ms-turn-id"]
     say(host, "ada", agent, session, "two")
-    assert said(model) == ["one", "two"]
+    assert user_texts(model) == ["one", "two"]
     fork = ask(host, "ada", "POST", f"{agent}/sessions/{session}/fork", json={"at_turn": first})
     assert fork.status_code == 201, fork.text
     say(host, "ada", agent, fork.json()["session_id"], "else")
-    assert said(model) == ["one", "else"]
+    assert user_texts(model) == ["one", "else"]
     document = ask(host, "ada", "GET", f"{agent}/sessions/{session}/export").content
     imported_id = uuid4().hex
     assert ask(host, "bob", "POST", f"{agent}/sessions/{imported_id}/import", data=document).status_code == 201
     say(host, "bob", agent, imported_id, "three")
-    assert said(model)[-1] == "three"
+    assert user_texts(model)[-1] == "three"
     assert texts(host, "bob", agent, imported_id) == ["one", "two", "three"]
     host.signal(agent, session, "reset", None)
     wait_until(lambda: texts(host, "ada", agent, session) == [])
     say(host, "ada", agent, session, "again")
-    assert said(model) == ["again"]
+    assert user_texts(model) == ["again"]
     assert ask(host, "ada", "DELETE", f"{agent}/sessions/{session}").status_code == 200
     say(host, "ada", agent, session, "anew")
-    assert said(model) == ["anew"]
+    assert user_texts(model) == ["anew"]
 
 
 def test_a_session_created_before_owners_continues(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
@@ -132,14 +132,14 @@ def test_a_session_created_before_owners_continues(practice_model: PracticeModel
     with hosted(data, practice_model, app=APP, HISTORIES=folder) as before:
         assert import_during_turn(before, model, "", "").status_code == 409
         say(before, "", "Noted", "main", "go on")
-        assert said(model) == ["begin", "go on"]
+        assert user_texts(model) == ["begin", "go on"]
     host = start_host(data, practice_model, app=APP, HISTORIES=folder, OWNERS="1")
     try:
         say(host, "ada", "Noted", "main", "now mine")
-        assert said(model) == ["begin", "go on", "now mine"]
+        assert user_texts(model) == ["begin", "go on", "now mine"]
         assert texts(host, "ada", "Noted", "main") == ["begin", "go on", "now mine"]
         assert ask(host, "ada", "DELETE", "Noted/sessions/main?history=kept").status_code == 200
         say(host, "ada", "Noted", "main", "anew")
-        assert said(model) == ["anew"]
+        assert user_texts(model) == ["anew"]
     finally:
         host.stop()

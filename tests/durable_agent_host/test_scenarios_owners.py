@@ -17,7 +17,16 @@ from durable_agent_host.http.routes import ROUTES
 from durable_agent_host.http.workflow_routes import run_of
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
-from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, OWNER, RELATIONS, ROWS, UNKNOWN, send, whole
+from tests.durable_agent_host.hostile_callers import (
+    BEGINNERS,
+    FILE,
+    OWNER,
+    RELATIONS,
+    ROWS,
+    UNKNOWN,
+    describe_response,
+    send,
+)
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
 
@@ -91,7 +100,7 @@ def test_a_stranger_gets_the_response_of_an_unknown_session(site: Site, route, r
     starts_session = route.name in BEGINNERS and relation not in UNKNOWN
     for names in (never, real | {"session": "n0ne"}):
         other = send(site.host, READ if starts_session else route, names, headers)
-        assert whole(response, real) == whole(other, names)
+        assert describe_response(response, real) == describe_response(other, names)
     assert response.status_code == (403 if relation in UNKNOWN else 404)
     assert site.host.state("Echo", "desk") == before
     assert site.host.state("Echo", "n0ne") is None
@@ -135,7 +144,7 @@ def test_another_callers_turn_is_in_no_own_session(site: Site, route):
     never = {"session": "bobs", "turn": uuid4().hex}
     response = send(site.host, route, names, headers)
     assert response.status_code == 404
-    assert whole(response, names) == whole(send(site.host, route, never, headers), never)
+    assert describe_response(response, names) == describe_response(send(site.host, route, never, headers), never)
 
 
 def test_nobody_becomes_anonymous_by_a_name(site: Site):

@@ -12,7 +12,7 @@ import requests
 
 from tests.durable_agent_host.crash.features import CANARY, OWNER, STRANGER
 from tests.durable_agent_host.crash.site import APP
-from tests.durable_agent_host.stored import stored
+from tests.durable_agent_host.stored_bytes import read_all_bytes
 from tests.kit import AgentHost, PracticeModel, hosted
 
 KEYS = "DURABLE_AGENT_HOST_ENCRYPTION_KEYS"
@@ -96,4 +96,4 @@ def test_commands_on_sessions_with_everything_on(folder: Path, model: PracticeMo
         assert read(host, "c")["message_count"] == 6
         output = "".join(host.output)
     assert CANARY.strip() not in output
-    assert CANARY.strip().encode() not in stored(folder / "data")
+    assert CANARY.strip().encode() not in read_all_bytes(folder / "data")

@@ -3,7 +3,7 @@
 import pytest
 import requests
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, no, yes
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve, deny, read_ended_turn
 from tests.durable_agent_host.test_scenarios_cancel import cancel
 from tests.kit import AgentHost, PracticeModel
 from tests.processes import wait_until
@@ -43,8 +43,8 @@ def test_a_provider_tool_needs_approval(people: AgentHost, model: PracticeModel,
     turn = run_until_approval(people, agent)
     (call,) = turn["pending_approvals"]
     assert (call["name"], call["arguments"], len(model.requests())) == ("publish", {"page": 7}, 1)
-    assert approve(turn, yes(call)).status_code == 200
-    final_turn = wait_until(lambda: ended_turn(turn))
+    assert approve(turn, allow(call)).status_code == 200
+    final_turn = wait_until(lambda: read_ended_turn(turn))
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Published."), final_turn
     assert (len(model.requests()), sent_approvals(model)) == (2, [(call["call_id"], True)])
     later = people.run(agent, {"message": "which page?", "session_id": turn["session_id"]})
@@ -63,8 +63,8 @@ def test_provider_arguments_that_name_a_class_are_displayed_as_text(people: Agen
     turn = run_until_approval(people, "Talker")
     (call,) = turn["pending_approvals"]
     assert call["arguments"] == {"arguments": arguments}
-    assert approve(turn, yes(call)).status_code == 200
-    final_turn = wait_until(lambda: ended_turn(turn))
+    assert approve(turn, allow(call)).status_code == 200
+    final_turn = wait_until(lambda: read_ended_turn(turn))
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Published."), final_turn
     (request_item,) = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "mcp_approval_request"]
     assert request_item["arguments"] == arguments
@@ -76,8 +76,8 @@ def test_a_denial_is_sent_to_the_provider(people: AgentHost, model: PracticeMode
     model.plan({"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Not published."})
     turn = run_until_approval(people, agent)
     first, second = turn["pending_approvals"]
-    assert approve(turn, no(first, "too early"), yes(second, arguments={"page": 8})).status_code == 200
-    final_turn = wait_until(lambda: ended_turn(turn))
+    assert approve(turn, deny(first, "too early"), allow(second, arguments={"page": 8})).status_code == 200
+    final_turn = wait_until(lambda: read_ended_turn(turn))
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Not published."), final_turn
     assert sent_approvals(model) == [(first["call_id"], False), (second["call_id"], False)]
 
@@ -88,7 +88,7 @@ def test_a_conversation_continues_after_a_cancelled_provider_approval(people: Ag
     model.plan({"item": ASK}, {"text": "Something else."})
     turn = run_until_approval(people, agent)
     assert cancel(turn).status_code == 202
-    assert wait_until(lambda: ended_turn(turn))["status"] == "cancelled"
+    assert wait_until(lambda: read_ended_turn(turn))["status"] == "cancelled"
     later = people.run(agent, {"message": "something else", "session_id": turn["session_id"]})
     assert later.json()["response"] == "Something else.", later.text
     assert "mcp_approval_request" not in [item["type"] for item in model.requests()[-1]["body"]["input"]]
@@ -129,17 +129,17 @@ def decide_all(turn, *decisions):
     return wait_until(next_view)
 
 
-def run_with_approvals(people: AgentHost, model: PracticeModel, agent: str, deny) -> tuple[str, list[str]]:
+def run_with_approvals(people: AgentHost, model: PracticeModel, agent: str, deny_call) -> tuple[str, list[str]]:
     """Run a turn with approvals of both kinds, the last one denied; gives its session and the ids of its calls."""
     model.plan({"text": "Hello."}, PAY, {"item": ASK}, {"items": [{"item": ASK}, {"item": ASK}]}, {"text": "Done."})
     session = people.run(agent, {"message": "hello"}).json()["session_id"]
     turn = people.run(agent, {"message": "publish", "session_id": session}).json()
     call_ids = [turn["pending_approvals"][0]["call_id"]]
-    turn = decide_all(turn, yes)
+    turn = decide_all(turn, allow)
     call_ids.append(turn["pending_approvals"][0]["call_id"])
-    turn = decide_all(turn, yes)
+    turn = decide_all(turn, allow)
     call_ids += [call["call_id"] for call in turn["pending_approvals"]]
-    final_turn = decide_all(turn, yes, deny)
+    final_turn = decide_all(turn, allow, deny_call)
     assert (final_turn["status"], final_turn["response"]) == ("completed", "Done."), final_turn
     return session, call_ids
 
@@ -147,7 +147,9 @@ def run_with_approvals(people: AgentHost, model: PracticeModel, agent: str, deny
 @pytest.mark.parametrize("agent", KEEPERS)
 def test_a_service_that_stores_the_conversation_gets_only_the_approvals(people: AgentHost, model: PracticeModel, agent):
     """Every request of a turn with approvals of both kinds has what is new, and nothing that was sent before."""
-    session, (paid, first, second, third) = run_with_approvals(people, model, agent, lambda call: no(call, "too early"))
+    session, (paid, first, second, third) = run_with_approvals(
+        people, model, agent, lambda call: deny(call, "too early")
+    )
     assert sent_bodies(model) == [
         (None, [("user", "hello")]),
         (0, [("user", "publish")]),
@@ -161,7 +163,7 @@ def test_a_service_that_stores_the_conversation_gets_only_the_approvals(people: 
 
 def test_a_host_that_keeps_the_conversation_sends_everything_once(people: AgentHost, model: PracticeModel):
     """With ``store`` false each request has the whole conversation, and no item twice."""
-    session, (paid, first, second, third) = run_with_approvals(people, model, "Talker", no)
+    session, (paid, first, second, third) = run_with_approvals(people, model, "Talker", deny)
     before = [("user", "hello"), ("assistant", "Hello."), ("user", "publish")]
     tool_call = [("function_call", paid), ("function_call_output", paid)]
     first_approval = [("mcp_approval_request", first), ("approve", first)]

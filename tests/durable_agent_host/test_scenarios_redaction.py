@@ -13,7 +13,7 @@ import requests
 
 from durable_agent_host.durable.turn_data_cleanup import CLEANUP_ORCHESTRATION
 from tests.durable_agent_host.sse_client import Reader, read_events
-from tests.durable_agent_host.stored import stored
+from tests.durable_agent_host.stored_bytes import read_all_bytes
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
 
@@ -85,7 +85,7 @@ def run_streamed(host: AgentHost, agent: str, message: str, session: str) -> tup
     )
     reader = Reader()
     for event in read_events(response):
-        reader.take(event)
+        reader.add(event)
     return reader, json.dumps([event.data for event in reader.events], ensure_ascii=False).encode()
 
 
@@ -155,7 +155,7 @@ def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeM
     reader, received_data = run_streamed(host, "Teller", MESSAGE, session)
     assert reader.names()[-1] == "turn.completed"
     assert "turn.restarted" not in reader.names()
-    assert len(reader.pieces) > 1
+    assert len(reader.deltas) > 1
     assert reader.last is not None
     assert reader.last.data["redacted"] is True
     assert reader.text == reader.last.data["response"]
@@ -166,7 +166,7 @@ def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeM
     page = host.session("Teller", session)
     assert all(message["redacted"] is True for message in page["messages"])
     wait_until_cleaned(host)
-    wait_until(lambda: leaks(stored(folder)) == [])
+    wait_until(lambda: leaks(read_all_bytes(folder)) == [])
     assert leaks("".join(host.output).encode()) == []
     model.forget()
     model.plan({"text": "Fine."})
@@ -186,11 +186,11 @@ def test_the_search_finds_unredacted_secrets(lives: Lives, model: PracticeModel,
     assert "redacted" not in reader.last.data
     assert set(leaks(received_data)) >= MODEL_SECRETS - {"message"}
     assert set(leaks(read_views(host, "Open", session))) >= MODEL_SECRETS
-    assert set(leaks(stored(folder))) >= MODEL_SECRETS
+    assert set(leaks(read_all_bytes(folder))) >= MODEL_SECRETS
     assert host.get(f"/agents/Open/sessions/{session}").ok
     assert requests.delete(f"{host.url}/api/agents/Open/sessions/{session}", timeout=60).ok
     wait_until_cleaned(host)
-    wait_until(lambda: leaks(stored(folder)) == [])
+    wait_until(lambda: leaks(read_all_bytes(folder)) == [])
 
 
 def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path):
@@ -222,7 +222,7 @@ def test_approvals_are_redacted(lives: Lives, model: PracticeModel, folder: Path
     assert f"paid with {SECRETS['payment']}" in sent(model).decode()
     assert leaks(read_views(host, "Teller", session)) == []
     wait_until_cleaned(host)
-    wait_until(lambda: leaks(stored(folder)) == [])
+    wait_until(lambda: leaks(read_all_bytes(folder)) == [])
 
 
 def test_a_response_cut_off_within_a_secret_stops_before_it(lives: Lives, model: PracticeModel, folder: Path):
@@ -241,7 +241,7 @@ def test_a_response_cut_off_within_a_secret_stops_before_it(lives: Lives, model:
     secret = b"4111 1111 1111 111"
     assert secret not in json.dumps(final_turn).encode() + read_views(host, "Teller", session)
     wait_until_cleaned(host)
-    wait_until(lambda: secret not in stored(folder))
+    wait_until(lambda: secret not in read_all_bytes(folder))
 
 
 def test_a_function_without_lengths_gets_each_text_complete(lives: Lives, model: PracticeModel):
@@ -270,4 +270,4 @@ def test_a_function_that_fails_fails_the_turn(lives: Lives, model: PracticeModel
     assert host.session("Stumbles", session)["messages"] == []
     assert host.run("Stumbles", {"message": "Again", "session_id": session}).json()["response"] == "Fine."
     wait_until_cleaned(host)
-    wait_until(lambda: b"stumble over" not in stored(folder))
+    wait_until(lambda: b"stumble over" not in read_all_bytes(folder))

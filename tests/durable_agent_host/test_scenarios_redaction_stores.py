@@ -14,7 +14,7 @@ from redis import Redis
 from durable_agent_host import DurableAgentApp, redact_personal_data
 from durable_agent_host.errors import RegistrationError
 from durable_agent_host.providers.openai import chat_client_from_environment
-from tests.durable_agent_host.stored import stored
+from tests.durable_agent_host.stored_bytes import read_all_bytes
 from tests.durable_agent_host.test_scenarios_mcp import call
 from tests.durable_agent_host.test_scenarios_redaction import (
     APP,
@@ -88,7 +88,7 @@ def test_other_stores_and_traces_keep_nothing(
             wait_until(lambda: any("It is [redacted], says [redacted]" in line.text for line in receiver.lines))
             assert leaks("\n".join(line.text for line in receiver.lines).encode()) == []
             output = "".join(host.output)
-        assert leaks(stored(tmp_path / "data") + output.encode()) == []
+        assert leaks(read_all_bytes(tmp_path / "data") + output.encode()) == []
 
 
 def check_history(host: AgentHost, model: PracticeModel, files: Path) -> None:
@@ -98,8 +98,8 @@ def check_history(host: AgentHost, model: PracticeModel, files: Path) -> None:
     session = uuid4().hex
     assert host.run("Filed", {"message": MESSAGE, "session_id": session}).status_code == 200
     assert set(leaks(sent(model))) >= {"message", "holder", "arguments"}
-    assert f"The file says {MASK}." in stored(files).decode()
-    assert leaks(stored(files) + read_views(host, "Filed", session)) == []
+    assert f"The file says {MASK}." in read_all_bytes(files).decode()
+    assert leaks(read_all_bytes(files) + read_views(host, "Filed", session)) == []
     model.forget()
     model.plan({"text": "Fine."})
     assert host.run("Filed", {"message": "And now?", "session_id": session}).status_code == 200

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 
-from tests.durable_agent_host.hostile_answers import calling
 from tests.durable_agent_host.hostile_model import (
     HostileModel,
     chat_chunk,
@@ -18,7 +17,8 @@ from tests.durable_agent_host.hostile_model import (
     response_events,
     stream,
 )
-from tests.durable_agent_host.test_scenarios_budgets import spent, told
+from tests.durable_agent_host.hostile_streams import tool_call_stream
+from tests.durable_agent_host.test_scenarios_budgets import budget_error, read_usage
 from tests.kit import AgentHost, hosted
 
 APP = Path(__file__).parent / "apps" / "reported"
@@ -79,20 +79,20 @@ def responding(*items: tuple[str, str], usage: dict[str, Any] | None) -> bytes:
 def test_a_text_counts_once_although_its_end_repeats_it(host: AgentHost, model: HostileModel, agent: str):
     """An answer within the budget is not stopped; that of an agent within leaves no room to read it once more."""
     texts = ["word " * 1600, "more " * 1600]
-    tool_calls = [stream(calling("Responses", [("c1", '{"task": "Go."}')]))] if agent != "Responses" else []
+    tool_calls = [stream(tool_call_stream("Responses", [("c1", '{"task": "Go."}')]))] if agent != "Responses" else []
     long = responding(*zip(texts, texts, strict=True), usage=build_usage(20, 4000))
     model.play(*tool_calls, long, responding(("Done.", "Done."), usage=build_usage(20, 10)))
     response = host.run(agent, {"message": "go", "session_id": (session := uuid4().hex)})
-    assert response.status_code == 200 or (tool_calls and "does not allow the next call" in told(response)), (
+    assert response.status_code == 200 or (tool_calls and "does not allow the next call" in budget_error(response)), (
         response.text
     )
-    assert 4000 < spent(host, agent, session)["tokens"] < 5000
+    assert 4000 < read_usage(host, agent, session)["tokens"] < 5000
 
 
 def test_arguments_count_once_although_their_end_repeats_them(host: AgentHost, model: HostileModel):
     """A service without figures is paid for what its model has said."""
     arguments = json.dumps({"words": 1, "why": "so " * 4000})
-    body = calling("Responses", [("c1", arguments)])
+    body = tool_call_stream("Responses", [("c1", arguments)])
     arguments_done = {
         "type": "response.function_call_arguments.done",
         "output_index": 0,
@@ -106,7 +106,7 @@ def test_arguments_count_once_although_their_end_repeats_them(host: AgentHost, m
     )
     response = host.run("Responses", {"message": "go", "session_id": (session := uuid4().hex)})
     assert response.status_code == 402, response.text
-    assert 3000 < spent(host, "Responses", session)["tokens"] < 3500
+    assert 3000 < read_usage(host, "Responses", session)["tokens"] < 3500
 
 
 def test_the_cost_of_gemini_has_thoughts_and_what_its_tools_gave(host: AgentHost, model: HostileModel):
@@ -116,7 +116,7 @@ def test_the_cost_of_gemini_has_thoughts_and_what_its_tools_gave(host: AgentHost
     model.play(stream(events({"candidates": [candidate], "usageMetadata": usage | {"toolUsePromptTokenCount": 300}})))
     response = host.run("Gemini", {"message": "go", "session_id": (session := uuid4().hex)})
     assert response.status_code == 200, response.text
-    figures = spent(host, "Gemini", session)
+    figures = read_usage(host, "Gemini", session)
     assert (figures["tokens"], figures["cost"]) == (1015, pytest.approx((310 * 10 + 705 * 100) / 1_000_000))
 
 
@@ -156,11 +156,11 @@ def long_response(client: str, figure: str) -> bytes:
 def test_a_response_with_invalid_usage_is_estimated(host: AgentHost, model: HostileModel, client: str, figure):
     """By what it has said: figures that are none, or zero, do not let it pass for free."""
     kind = client.removeprefix("Over")
-    tool_calls = [stream(calling(kind, [("c1", '{"task": "Go."}')]))] if kind != client else []
+    tool_calls = [stream(tool_call_stream(kind, [("c1", '{"task": "Go."}')]))] if kind != client else []
     model.play(*tool_calls, *[long_response(kind, figure)] * 2)
     response = host.run(client, {"message": "go", "session_id": (session := uuid4().hex)})
     assert response.status_code == 200, response.text
-    figures = spent(host, client, session)
+    figures = read_usage(host, client, session)
     call_count = len(tool_calls) + 1
     assert figures["tokens"] > call_count * 1250, figures
     assert figures["cost"] > call_count * 1250 * 100 / 1_000_000

@@ -10,9 +10,16 @@ from typing import Any
 import pytest
 import requests
 
-from tests.durable_agent_host.hostile_model import HostileModel, Received, answer, events, hostile_model, stream
+from tests.durable_agent_host.hostile_model import (
+    HostileModel,
+    ReceivedRequest,
+    events,
+    hostile_model,
+    http_response,
+    stream,
+)
 from tests.durable_agent_host.hostile_model import response_events as spoken
-from tests.durable_agent_host.stored import bytes_of
+from tests.durable_agent_host.stored_bytes import read_file_bytes
 from tests.kit import AgentHost, hosted
 
 APP = Path(__file__).parent / "apps" / "providers"
@@ -62,10 +69,12 @@ def echo(model: HostileModel, status: int) -> Any:
     """Script a refusal that quotes the request and all kinds of secrets."""
 
     def send(write: Any) -> None:
-        request: Received = model.received[-1]
+        request: ReceivedRequest = model.received[-1]
         keys = {name: value for name, value in request.headers.items() if "canary" in value}
         message = f"refused: {keys} {CANARIES} {SECRET_TEXTS}"
-        write(answer(json.dumps({"error": {"message": message, "type": "x", "code": "y"}}).encode(), status=status))
+        write(
+            http_response(json.dumps({"error": {"message": message, "type": "x", "code": "y"}}).encode(), status=status)
+        )
 
     return send
 
@@ -84,7 +93,7 @@ def read_views(host: AgentHost, agent: str, session: str, reply: requests.Respon
 def assert_nowhere(host: AgentHost, folder: Path, visible_text: str) -> None:
     """Look for every canary in what was shown, in the log and in every file."""
     sources = {"shown": visible_text.encode(), "log": "".join(host.output).encode()}
-    sources |= {str(path): bytes_of(path) for path in folder.rglob("*") if path.is_file()}
+    sources |= {str(path): read_file_bytes(path) for path in folder.rglob("*") if path.is_file()}
     assert [(needle, source) for needle in NEEDLES for source, data in sources.items() if needle.encode() in data] == []
 
 

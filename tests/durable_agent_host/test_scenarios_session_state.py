@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable_agent_host.test_scenarios_approvals import approve, yes
+from tests.durable_agent_host.test_scenarios_approvals import allow, approve
 from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host
 from tests.processes import wait_until
 
@@ -82,7 +82,7 @@ def test_an_approval_loses_no_state(keeping: AgentHost, model: PracticeModel):
     response = keeping.run("Keeper", {"message": "go", "session_id": "asked"})
     assert response.status_code == 202, response.text
     turn = response.json()
-    assert approve(turn, yes(turn["pending_approvals"][0])).status_code == 200
+    assert approve(turn, allow(turn["pending_approvals"][0])).status_code == 200
     wait_until(
         lambda: keeping.get(f"/agents/Keeper/sessions/asked/turns/{turn['turn_id']}").json()["status"] == "completed"
     )

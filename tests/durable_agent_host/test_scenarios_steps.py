@@ -9,9 +9,15 @@ import requests
 
 from tests.durable_agent_host.bounded_lab import bounded_host, bounded_model
 from tests.durable_agent_host.conftest import PEOPLE
-from tests.durable_agent_host.hostile_answers import calling
-from tests.durable_agent_host.hostile_model import Send, answer, stream
-from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, pays, waiting_turn, yes
+from tests.durable_agent_host.hostile_model import Send, http_response, stream
+from tests.durable_agent_host.hostile_streams import tool_call_stream
+from tests.durable_agent_host.test_scenarios_approvals import (
+    allow,
+    approve,
+    plan_payments,
+    read_ended_turn,
+    waiting_turn,
+)
 from tests.kit import AgentHost, Lives, PracticeModel
 from tests.processes import wait_until
 
@@ -33,14 +39,14 @@ def kinds(steps: list[dict]) -> list[str]:
 def test_a_turn_has_its_steps(people: AgentHost, model: PracticeModel):
     """Waits with question and answer, attempts with what they found, calls with usage and results, retries, the end."""
     error_step = {"error": {"status": 429, "code": "rate_limit", "message": "slow", "retry_after": 0.1}}
-    model.plan(pays(12.5), error_step, {"text": "Paid."})
+    model.plan(plan_payments(12.5), error_step, {"text": "Paid."})
     turn = waiting_turn(people)
     url, (call,) = turn["turn_url"], turn["pending_approvals"]
     before = steps_of(url)
     assert kinds(before) == ["wait:queue", "attempt", "model_call", "wait:person"]
     assert (before[1]["ended"], before[-1]["ended_at"]) == ("suspended", None)
-    assert approve(turn, yes(call, arguments={"amount": 3}, reason="less")).ok
-    wait_until(lambda: ended_turn(turn))
+    assert approve(turn, allow(call, arguments={"amount": 3}, reason="less")).ok
+    wait_until(lambda: read_ended_turn(turn))
     steps = steps_of(url)
     assert kinds(steps) == [*kinds(before), "attempt", "tool_call", "retry", "model_call", "end"]
     _, first, first_call, wait, second, tool, retry, second_call, end = steps
@@ -95,7 +101,7 @@ def test_sessions_are_found(people: AgentHost, model: PracticeModel):
     model.plan({"text": "Hello."}, times=3)
     for name in ("Find-one", "find-two", "other-find"):
         assert people.run("Talker", {"message": "hi", "session_id": name}).ok
-    model.plan(pays(1))
+    model.plan(plan_payments(1))
     pending_turn = waiting_turn(people, agent="Talker", session_id="find-waiting")
 
     def find_sessions(**query: str) -> list[str]:
@@ -142,7 +148,7 @@ def seconds_of(step: dict) -> float:
 
 def test_a_model_call_has_its_duration(tmp_path: Path):
     """Also one that only calls a tool, one that is made again, and one that fails; the model takes its time."""
-    tool_call = calling("Completions", [("call_1", '{"words": 2}')])
+    tool_call = tool_call_stream("Completions", [("call_1", '{"words": 2}')])
 
     def slow(data: bytes) -> Send:
         def send(write: Callable[[bytes], None]) -> None:
@@ -151,8 +157,8 @@ def test_a_model_call_has_its_duration(tmp_path: Path):
 
         return send
 
-    busy = answer(b'{"error": {"message": "busy"}}', status=429)
-    rejection = answer(b'{"error": {"message": "no"}}', status=400)
+    busy = http_response(b'{"error": {"message": "busy"}}', status=429)
+    rejection = http_response(b'{"error": {"message": "no"}}', status=400)
     with bounded_model() as model, bounded_host(tmp_path / "data", model, tmp_path / "effects.txt") as host:
         model.play(slow(stream(tool_call)), slow(busy), slow(stream(tool_call)), slow(rejection))
         reply = host.run("Completions", {"message": "go"})

@@ -17,7 +17,7 @@ from durable_agent_host.model.journal_entry import (
 )
 from durable_agent_host.model.log_entry import LogRecord
 from durable_agent_host.turn_log.journal import JournalState
-from tests.durable_agent_host.test_scenarios_budgets import BUDGETS, USAGE, spent, told
+from tests.durable_agent_host.test_scenarios_budgets import BUDGETS, USAGE, budget_error, read_usage
 from tests.durable_agent_host.test_scenarios_cancel import cancel, characters_of, start
 from tests.kit import AgentHost, PracticeModel, hosted
 from tests.processes import wait_until
@@ -49,14 +49,14 @@ def test_a_cancelled_response_counts_as_far_as_it_came(budgets: AgentHost, model
     final_turn = budgets.end_of_turn(turn["turn_url"])
     length = len(final_turn["response"])
     assert (final_turn["status"], length > 10_000) == ("cancelled", True), final_turn
-    figures = spent(budgets, agent, session)
+    figures = read_usage(budgets, agent, session)
     assert length / 4 <= figures["tokens"] < length / 4 + 2000
     assert figures["cost"] >= length / 4 * OUTPUT_PRICE
     assert (figures["model_calls"], final_turn["spent"]) == (1, figures)
     body = f'{{"at_turn": "{turn["turn_id"]}", "before": true}}'
     fork = budgets.post(f"/agents/{agent}/sessions/{session}/fork", body.encode())
     assert fork.ok, fork.text
-    assert spent(budgets, agent, fork.json()["session_id"]) == figures
+    assert read_usage(budgets, agent, fork.json()["session_id"]) == figures
 
 
 @pytest.mark.parametrize("agent", ["Calls", "Free"])
@@ -66,7 +66,7 @@ def test_a_stream_that_breaks_off_counts_as_far_as_it_came(budgets: AgentHost, m
     model.plan(broken, {"text": "Done. " * 1000, "usage": USAGE})
     response = budgets.run(agent, {"message": "go", "session_id": (session := uuid4().hex)})
     assert (response.status_code, len(model.requests())) == (200, 2)
-    figures = spent(budgets, agent, session)
+    figures = read_usage(budgets, agent, session)
     assert (figures["model_calls"], 2500 < figures["tokens"] - 400 < 5000) == (2, True), figures
 
 
@@ -74,10 +74,10 @@ def test_a_stream_that_breaks_off_counts_as_far_as_it_came(budgets: AgentHost, m
 def test_a_response_is_stopped_once_it_crosses_the_budget(budgets: AgentHost, model: PracticeModel, agent, budget):
     """The turn fails with the figure while the model still speaks, and what it had said counts."""
     model.plan(LONG)
-    detail = told(budgets.run(agent, {"message": "go", "session_id": (session := uuid4().hex)}))
+    detail = budget_error(budgets.run(agent, {"message": "go", "session_id": (session := uuid4().hex)}))
     assert f"{budget}" in detail
     assert "in the middle of the model's answer" in detail
-    assert 1000 < spent(budgets, agent, session)["tokens"] < 10_000
+    assert 1000 < read_usage(budgets, agent, session)["tokens"] < 10_000
     assert budgets.session(agent, session)["messages"] == []
 
 
@@ -95,7 +95,7 @@ def test_turns_that_are_cancelled_use_up_the_session(budgets: AgentHost, model: 
         assert future.result(60).status_code == 409
     body = f'{{"at_turn": "{turn}", "before": true, "session_id": "{session}-2"}}'
     assert budgets.post(f"/agents/Cost/sessions/{session}/fork", body.encode()).ok
-    assert "session's budget" in told(budgets.run("Cost", {"message": "go", "session_id": f"{session}-2"}))
+    assert "session's budget" in budget_error(budgets.run("Cost", {"message": "go", "session_id": f"{session}-2"}))
     assert len(model.requests()) == 1
 
 

@@ -39,8 +39,8 @@ def read_all(response: requests.Response) -> Reader:
     """Read a stream to its end."""
     reader = Reader()
     for event in read_events(response):
-        assert not reader.ended, "the terminal event is the last"
-        reader.take(event)
+        assert not reader.has_ended, "the terminal event is the last"
+        reader.add(event)
     return reader
 
 
@@ -188,7 +188,7 @@ def test_a_queued_turn_is_streamed_when_its_time_comes(lab: AgentHost, model: Pr
     ):
         reader = read_all(second)
     assert (reader.names()[0], reader.text) == ("turn.started", "mine")
-    assert reader.ended
+    assert reader.has_ended
 
 
 def test_the_same_key_streams_the_same_turn(lab: AgentHost, model: PracticeModel):
@@ -299,7 +299,7 @@ def read_text(events: list[Event]) -> str:
     """Join the pieces of an answer."""
     reader = Reader()
     for event in events:
-        reader.take(event)
+        reader.add(event)
     return reader.text
 
 
@@ -321,12 +321,12 @@ def test_a_turn_is_followed_in_its_next_life(lives: Callable[..., Lives], model:
     reader = Reader()
     with stream_turn(life.host, "Kept", "hi") as response:
         for event in read_events(response):
-            reader.take(event)
+            reader.add(event)
             if event.name == "message.delta":
                 break
     host = life.crash()
     for event in follow(events_url(host, response), last_event_id=str(reader.events[-1].id)):
-        reader.take(event)
+        reader.add(event)
     assert "turn.restarted" in reader.names()
     assert reader.text == host.turn(response)["response"] == "word " * 30
 
@@ -378,7 +378,7 @@ def test_readers_that_do_not_read_hold_nothing_up(lives: Callable[..., Lives], m
             stuck.enter_context(open_without_reading(events_url(host, response)))
         reader, sizes = Reader(), []
         for event in read_events(response):
-            reader.take(event)
+            reader.add(event)
             if event.name == "message.delta":
                 sizes.append(resident_bytes(host))
         assert reader.text == text

@@ -79,7 +79,7 @@ class CurlClient:
     def run(self) -> Reader:
         """Connect until the terminal event has come."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self.reader.ended:
+        while not self.reader.has_ended:
             assert time.monotonic() < deadline, f"{self.name} waited in vain after {self.reader.names()[-3:]}"
             head, body = self.connect()
             assert not head or b" 200 " in head.splitlines()[0], head + body
@@ -87,7 +87,7 @@ class CurlClient:
                 if line.startswith("x-ms-turn-id: "):
                     self.turn_id = line.partition(": ")[2]
             for event in events_of(body):
-                self.reader.take(event)
+                self.reader.add(event)
             time.sleep(self.choices.uniform(0.0, 0.1))
         return self.reader
 
@@ -164,8 +164,8 @@ def test_a_client_of_http_1_0_reads_until_the_connection_closes(lab: AgentHost, 
         assert "transfer-encoding" not in head
         reader = Reader()
         for event in events_of(body):
-            reader.take(event)
-        assert (reader.ended, reader.text) == (True, TEXT)
+            reader.add(event)
+        assert (reader.has_ended, reader.text) == (True, TEXT)
 
 
 def test_events_are_not_compressed(lab: AgentHost, model: PracticeModel):

@@ -12,7 +12,7 @@ import pytest
 import requests
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
-from tests.durable_agent_host.test_scenarios_journal import call, play
+from tests.durable_agent_host.test_scenarios_journal import call, plan_rounds
 from tests.kit import AgentHost, PracticeModel, hosted, start_host
 from tests.otlp import Receiver, SentSpan
 from tests.processes import wait_until
@@ -97,7 +97,7 @@ def used(turn: dict[str, Any]) -> list[int]:
 
 def test_a_turn_continues_the_trace_of_its_request(host: AgentHost, model: PracticeModel, receiver: Receiver):
     """Orchestration, attempt, entity, model and tool are one tree below the caller's span; nothing that was said."""
-    play(model, {"calls": [call("note", text=CANARY)]}, {"text": f"{CANARY} is noted"})
+    plan_rounds(model, {"calls": [call("note", text=CANARY)]}, {"text": f"{CANARY} is noted"})
     trace, span = uuid4().hex, uuid4().hex[:16]
     response = host.run("Traced", {"message": CANARY}, headers={"traceparent": f"00-{trace}-{span}-01"})
     spans = trace_of(receiver, response.headers["x-ms-turn-id"])
@@ -184,7 +184,7 @@ def test_errors_retries_and_cancels_are_traced(host: AgentHost, model: PracticeM
     assert wait_reasons(spans) == ["retry"]
     (root,), (attempt,) = find_spans(spans, TURN), find_spans(spans, ATTEMPT)
     assert {span.attributes["error.type"] for span in (root, attempt)} == {"ProviderError"}
-    play(model, {"calls": [call("linger", seconds=60)]}, {"text": "too late"})
+    plan_rounds(model, {"calls": [call("linger", seconds=60)]}, {"text": "too late"})
     running = host.run("Traced", {"message": "linger"}, headers={"x-ms-wait-for-response": "false"})
     wait_until(model.requests)
     time.sleep(0.3)
@@ -198,7 +198,7 @@ def test_metrics_have_the_tokens_of_the_responses(
     practice_model: PracticeModel, model: PracticeModel, receiver: Receiver, tmp_path: Path
 ):
     """OpenTelemetry's metrics, and the page of the host, count each token and each step once, over a kill."""
-    play(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
+    plan_rounds(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
     body, headers = {"message": "go", "session_id": "m"}, {"Idempotency-Key": uuid4().hex}
     start = {"app": TELEMETRY, **receiver.environment(OTEL_SERVICE_NAME="counted")}
     crash_point = "journal.tool.after_intent"
@@ -267,7 +267,7 @@ def test_a_turn_that_was_killed_is_one_trace(model: PracticeModel, receiver: Rec
     """The lost attempt, the replayed steps and the end are one tree, and the turn has the tokens of its answer."""
     for index, point in enumerate(chooser("traces").sample(POINTS, len(POINTS) if IS_LONG else 3)):
         model.forget()
-        play(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
+        plan_rounds(model, {"calls": [call("note", text="one")]}, {"text": "It is noted."})
         data, body = tmp_path / str(index), {"message": "go", "session_id": f"killed-{index}"}
         headers = {"Idempotency-Key": uuid4().hex}
         start = {"app": TELEMETRY, **receiver.environment()}

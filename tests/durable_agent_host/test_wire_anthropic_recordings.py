@@ -10,7 +10,7 @@ from durable_agent_host.codec.journal_entry import decode_model_response, encode
 from durable_agent_host.providers.anthropic.provider import ANTHROPIC
 from durable_agent_host.stream.fold import Fold, fold_part, fold_updates, response_as_updates
 from tests.durable_agent_host.anthropic_lab import AnthropicLab
-from tests.durable_agent_host.anthropic_streams import FOLDER, blocks_of, played, recorded_streams
+from tests.durable_agent_host.anthropic_streams import FOLDER, blocks_of, parse_updates, recorded_streams
 from tests.kit import RECORDINGS
 
 pytestmark = pytest.mark.recordings
@@ -47,7 +47,7 @@ def test_every_block_of_a_recorded_stream_is_stored_and_comes_back(name):
     """What is sent back after the store is what the service had streamed, block by block."""
     needs_recordings()
     events = recorded_streams()[name]
-    response = Fold(played(events), ANTHROPIC).response()
+    response = Fold(parse_updates(events), ANTHROPIC).response()
     wire = json.loads(json.dumps(encode_model_response(ChatResponse(messages=response.messages))))
     messages = ANTHROPIC.replay(decode_model_response(wire).messages, session_id="s")
     sent = ANTHROPIC.adapt(AnthropicLab.bare_client())._prepare_messages_for_anthropic(
@@ -68,7 +68,7 @@ def test_every_block_of_a_recorded_stream_is_stored_and_comes_back(name):
 def test_a_recorded_stream_folds_alike_however_it_is_cut(name):
     """Folded in parts, twice, or from what was folded: the same response."""
     needs_recordings()
-    updates = played(recorded_streams()[name])
+    updates = parse_updates(recorded_streams()[name])
     expected_json = to_stored_json(fold_updates(updates, ANTHROPIC))
     for size in (1, 3, 17):
         parts = [updates[start : start + size] for start in range(0, len(updates), size)]

@@ -65,11 +65,11 @@ async def test_a_cold_process_sends_every_field_of_a_response_back(name, calls):
     fields = RESPONSES[name] | ({"tool_calls": [CALL]} if calls else {})
     labs = ChatLab(model="m", tools=[tool()]), ChatLab(model="m", tools=[tool()])
     for lab in labs:
-        lab.says(**fields)
+        lab.plan_message(**fields)
         if calls:
-            lab.says(content="It rains.")
-        lab.says(content="Bye.")
-        lab.says(content="Still here?")
+            lab.plan_message(content="It rains.")
+        lab.plan_message(content="Bye.")
+        lab.plan_message(content="Still here?")
     cold, live = labs
     for text in ("one", "two", "three"):
         outcome = await cold.cold_turn(text)
@@ -78,9 +78,9 @@ async def test_a_cold_process_sends_every_field_of_a_response_back(name, calls):
     assert cold.bodies == live.bodies
     assert not cold.refusals
     expected_message = {"role": "assistant", "content": None} | fields
-    assert all(messages[2] == expected_message for messages in cold.said[1:])
+    assert all(messages[2] == expected_message for messages in cold.sent_messages[1:])
     if calls:
-        results = [messages[3] for messages in cold.said[1:]]
+        results = [messages[3] for messages in cold.sent_messages[1:]]
         assert results == [{"role": "tool", "tool_call_id": "call_1", "content": "rain in Oslo"}] * len(results)
 
 
@@ -90,7 +90,7 @@ async def test_a_response_that_is_not_streamed_has_the_same_contents(name):
     contents = []
     for stream in (False, True):
         lab = ChatLab(model="m")
-        lab.says(**RESPONSES[name], tool_calls=[CALL])
+        lab.plan_message(**RESPONSES[name], tool_calls=[CALL])
         async with lab.agent() as agent:
             pending_response = CHAT.adapt(agent.client).get_response([Message("user", ["go"])], stream=stream)
             response = (
@@ -237,13 +237,13 @@ async def test_the_deltas_of_a_stream_are_sent_back_as_one_message(name):
     lab.streams(
         {"role": "assistant", "content": None}, *deltas, finish="tool_calls" if "tool_calls" in fields else "stop"
     )
-    lab.says(content="Done.")
-    lab.says(content="Bye.")
+    lab.plan_message(content="Done.")
+    lab.plan_message(content="Bye.")
     for text in ("one", "two"):
         outcome = await lab.cold_turn(text)
         assert outcome.error is None, outcome.error
     assert not lab.refusals
-    messages = lab.said[-1]
+    messages = lab.sent_messages[-1]
     sent, expected_message = dict(messages[2]), {"role": "assistant", "content": None} | fields
     for index, call in enumerate(expected_message.get("tool_calls") or ()):
         if call["id"] == derived_id(index):
@@ -270,11 +270,11 @@ async def test_every_choice_is_stored_and_sent_back():
             ]
         }
     )
-    lab.says(content="Bye.")
+    lab.plan_message(content="Bye.")
     outcome = await lab.cold_turn("one")
     assert outcome.text == "Yes. No!"
     await lab.cold_turn("two")
-    assistant_messages = [message for message in lab.said[-1] if message["role"] == "assistant"]
+    assistant_messages = [message for message in lab.sent_messages[-1] if message["role"] == "assistant"]
     assert assistant_messages == [{"role": "assistant", "content": "Yes."}, {"role": "assistant", "content": "No!"}]
 
 
@@ -284,13 +284,13 @@ async def test_a_field_that_the_service_refuses_is_not_sent_again():
     for text in ("one", "two", "three"):
         assert (await lab.cold_turn(text)).error is None
     assert len(lab.refusals) == 1
-    assert all("reasoning_content" not in message for message in lab.said[-1])
+    assert all("reasoning_content" not in message for message in lab.sent_messages[-1])
 
 
 async def test_a_service_that_wants_its_reasoning_back_gets_it():
     """After a tool and on later turns, also where the reasoning is empty."""
     lab = ChatLab(model="practice-reasoning-v4", tools=[tool()])
-    lab.says(content="", reasoning_content="", tool_calls=[CALL])
+    lab.plan_message(content="", reasoning_content="", tool_calls=[CALL])
     for text in ("one", "the weather in 'Rome'", "three"):
         assert (await lab.cold_turn(text)).error is None
     assert not lab.refusals
@@ -299,16 +299,16 @@ async def test_a_service_that_wants_its_reasoning_back_gets_it():
 async def test_another_service_gets_the_standard_fields():
     """Further fields of a service's response are stored, and only that service gets them."""
     lab = ChatLab(model="m", tools=[tool()])
-    lab.says(content="Hello.", reasoning_content="Thinking.", tool_calls=[CALL | {"extra_content": {"x": 1}}])
-    lab.says(content="Done.")
-    lab.says(content="Bye.", times=3)
+    lab.plan_message(content="Hello.", reasoning_content="Thinking.", tool_calls=[CALL | {"extra_content": {"x": 1}}])
+    lab.plan_message(content="Done.")
+    lab.plan_message(content="Bye.", times=3)
     await lab.cold_turn("one")
     lab.host = "elsewhere"
     await lab.cold_turn("two")
-    assert lab.said[-1][2] == {"role": "assistant", "content": "Hello.", "tool_calls": [CALL]}
+    assert lab.sent_messages[-1][2] == {"role": "assistant", "content": "Hello.", "tool_calls": [CALL]}
     lab.host = "model"
     await lab.cold_turn("three")
-    assert lab.said[-1][2]["reasoning_content"] == "Thinking."
+    assert lab.sent_messages[-1][2]["reasoning_content"] == "Thinking."
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -333,17 +333,17 @@ async def test_audio_is_sent_back_by_its_id_until_it_expires():
     deltas = [{"audio": {"id": "audio_1"}}, {"audio": {"transcript": "Good "}}, {"audio": {"transcript": "day."}}]
     deltas += [{"audio": {"data": sound[:40]}}, {"audio": {"data": sound[40:], "expires_at": 4_000_000_000}}]
     lab.streams(*deltas)
-    lab.says(content="Bye.", times=3)
+    lab.plan_message(content="Bye.", times=3)
     outcome = await lab.cold_turn("one")
     assert outcome.text == "Good day."
     assert json.dumps(outcome.entries).count(sound[:40]) == 1
     await lab.cold_turn("two")
-    assert lab.said[-1][2] == {"role": "assistant", "content": None, "audio": {"id": "audio_1"}}
+    assert lab.sent_messages[-1][2] == {"role": "assistant", "content": None, "audio": {"id": "audio_1"}}
     lab.session = decode_session(
         json.loads(json.dumps(encode_session(lab.session)).replace("4000000000", "1000000000"))
     )
     await lab.cold_turn("three")
-    assert lab.said[-1][2] == {"role": "assistant", "content": "Good day."}
+    assert lab.sent_messages[-1][2] == {"role": "assistant", "content": "Good day."}
 
 
 async def test_open_calls_get_results_and_pictures_become_the_users():

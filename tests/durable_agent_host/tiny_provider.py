@@ -65,7 +65,7 @@ class SendsBlocks:
     """The override of the hosted client."""
 
     def prepare(self, message: Message) -> dict[str, Any]:
-        """Write the block of an answer beside its text."""
+        """Write the block of a response next to its text."""
         client: Any = super()
         blocks = [content.additional_properties.get(BLOCK) for content in message.contents]
         return client.prepare(message) | {"blocks": [block for block in blocks if block]}
@@ -103,7 +103,7 @@ async def _turn(state: Any, text: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    asked = json.load(sys.stdin)
-    if asked["registered"]:
+    request = json.load(sys.stdin)
+    if request["registered"]:
         register_provider(TinyClient, TinyProvider())
-    json.dump(asyncio.run(_turn(asked["state"], asked["text"])), sys.stdout)
+    json.dump(asyncio.run(_turn(request["state"], request["text"])), sys.stdout)

@@ -35,7 +35,7 @@ class Lab:
     """A practice model with fixed ids, and an agent that asks it."""
 
     provider: ClassVar[ItemReader] = RESPONSES
-    usual_options: ClassVar[Mapping[str, Any]] = {}
+    default_options: ClassVar[Mapping[str, Any]] = {}
     model: str = "practice-reasoning"
     tools: Sequence[Any] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Lab:
                 "Be brief.",
                 name="Lab",
                 tools=list(self.tools),
-                default_options={**self.usual_options, **self.options},
+                default_options={**self.default_options, **self.options},
                 context_providers=list(self.providers) or None,
                 **self.agent_arguments,
             )
@@ -127,11 +127,11 @@ class Lab:
         async with self.agent() as agent:
             runner = AgentRunner("Lab", agent, provider_for)
             session = None
-            said: list[Message] = []
+            history: list[Message] = []
             for text in texts:
                 message = Message("user", [text])
-                session, updates = await live_turn(runner, session, said, message)
-                said += [message, *fold_updates(updates, self.provider).messages]
+                session, updates = await live_turn(runner, session, history, message)
+                history += [message, *fold_updates(updates, self.provider).messages]
 
     async def framework_turns(self, texts: Sequence[str]) -> None:
         """Run turns with the framework alone: its client, its history, one session object."""
@@ -182,12 +182,12 @@ class Mortal(httpx2.ASGITransport):
         return await super().handle_async_request(request)
 
 
-async def live_turn(runner, session, said, message):
+async def live_turn(runner, session, history, message):
     """Run one turn of a process that keeps everything in memory; give its session and its updates."""
     from durable_agent_host.agent.transcript_provider import DurableSession
 
     session = session or DurableSession(session_id="session-1")
-    session.transcript = [] if session.service_session_id else list(said)
+    session.transcript = [] if session.service_session_id else list(history)
     stream = runner._host().agent.run([message], stream=True, session=session)
     updates = [update async for update in stream]
     await stream.get_final_response()

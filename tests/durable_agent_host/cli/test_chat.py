@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from tests.durable_agent_host.cli.terminal import COMMAND, CTRL_C, CTRL_D, Terminal, piped
 from tests.durable_agent_host.conftest import Reborn
-from tests.durable_agent_host.test_scenarios_approvals import pays
+from tests.durable_agent_host.test_scenarios_approvals import plan_payments
 from tests.kit import AgentHost, PracticeModel, clean_environment
 
 SLOW = {"chunk_characters": 4, "delay_milliseconds": 60}
@@ -112,7 +112,14 @@ def test_an_answer_goes_on_after_the_host_was_killed(model: PracticeModel, tmp_p
 
 def test_a_call_is_approved_denied_and_edited_at_the_prompt(people: AgentHost, model: PracticeModel, book):
     """The person's words decide what runs, and with which arguments."""
-    model.plan(pays(1), {"text": "First."}, pays(2), {"text": "Second."}, pays(3), {"text": "Third."})
+    model.plan(
+        plan_payments(1),
+        {"text": "First."},
+        plan_payments(2),
+        {"text": "Second."},
+        plan_payments(3),
+        {"text": "Third."},
+    )
     with Terminal("chat", "--url", people.url, "Payer") as chat:
         chat.sees("> ")
         chat.type("pay one\n")
@@ -142,7 +149,7 @@ def test_a_call_is_approved_denied_and_edited_at_the_prompt(people: AgentHost, m
 
 def test_a_chat_that_was_killed_comes_back_to_the_turn_that_waits(people: AgentHost, model: PracticeModel, book):
     """Calling it again with the session shows the running turn first, and asks what it waits for."""
-    model.plan(pays(7), {"text": "Paid seven."})
+    model.plan(plan_payments(7), {"text": "Paid seven."})
     session = f"chat-{uuid4().hex[:8]}"
     with Terminal("chat", "--url", people.url, "Payer", "--session", session) as chat:
         chat.sees("> ")
@@ -171,7 +178,7 @@ def test_a_script_gets_whole_answers_and_an_exit_status(lab: AgentHost):
 
 def test_what_cannot_be_asked_in_a_script_is_said(people: AgentHost, model: PracticeModel, book):
     """A call that waits for a person ends a script with status 2 and the way to decide; the turn waits on."""
-    model.plan(pays(8), {"text": "Paid."})
+    model.plan(plan_payments(8), {"text": "Paid."})
     session = f"chat-{uuid4().hex[:8]}"
     told = piped(["chat", "--url", people.url, "Payer", "--session", session], "pay\n")
     assert (told.returncode, told.stdout) == (2, "")

@@ -11,7 +11,7 @@ from tests.durable_agent_host.crash import clients
 from tests.durable_agent_host.crash.oracle import Figures, Told, Witnesses, check_case, check_site, read_told
 from tests.durable_agent_host.crash.scenarios import Case
 from tests.durable_agent_host.crash.site import Site
-from tests.durable_agent_host.stored import stored
+from tests.durable_agent_host.stored_bytes import read_all_bytes
 from tests.kit import PracticeModel
 from tests.processes import wait_until
 
@@ -58,7 +58,7 @@ class Undisturbed:
             try:
                 for name in missing:
                     self._told[name, is_redacted] = read_told(Case(site, name).run())
-                assert is_redacted or CANARY.strip().encode() in stored(site.data), "the search finds nothing"
+                assert is_redacted or CANARY.strip().encode() in read_all_bytes(site.data), "the search finds nothing"
             finally:
                 site.close()
         return {name: self._told[name, is_redacted] for name in wanted}
@@ -130,5 +130,5 @@ def check_nowhere(site: Site) -> None:
         return [path for path in paths if needle.encode() in path.read_bytes()]
 
     wait_until(lambda: files() == [])
-    assert needle.encode() not in stored(site.data)
+    assert needle.encode() not in read_all_bytes(site.data)
     assert needle not in "".join(site.output)

@@ -14,7 +14,7 @@ from durable_agent_host.providers.chat_completions.request_messages import with_
 from durable_agent_host.providers.gemini.raw_json_transport import with_valid_names as named_contents
 from durable_agent_host.providers.openai.request_items import with_valid_names
 from durable_agent_host.providers.tool_call_names import accepted_name
-from tests.durable_agent_host.service_rules import objection
+from tests.durable_agent_host.service_rules import find_violation
 
 STRICTEST = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
@@ -59,7 +59,7 @@ class Service(NamedTuple):
 
     def objection(self, messages: list[dict]) -> object:
         """Return the service's error for a request with the messages; None if it is accepted."""
-        return objection(self.client, {self.field: messages, **self.more})
+        return find_violation(self.client, {self.field: messages, **self.more})
 
 
 SERVICES = [

@@ -10,7 +10,7 @@ import pytest
 from openai import APIError, AsyncAzureOpenAI, AsyncOpenAI
 
 from durable_agent_host.providers.openai.client import with_fast_event_parsing
-from tests.durable_agent_host.answers import ANSWERS, body_of, events_of
+from tests.durable_agent_host.openai_outputs import OUTPUTS, build_events, build_response_body
 from tests.durable_agent_host.stream.streams import recorded
 
 DELTA: dict[str, Any] = {
@@ -80,7 +80,7 @@ async def compare(streams: Iterable[list[dict[str, Any]]]) -> None:
 
 async def test_answers_of_every_kind_are_read_alike():
     """Items of all kinds, with their deltas."""
-    await compare([events_of(body_of(output)) for output in ANSWERS.values()])
+    await compare([build_events(build_response_body(output)) for output in OUTPUTS.values()])
 
 
 async def test_odd_events_are_read_alike():

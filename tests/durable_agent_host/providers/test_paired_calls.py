@@ -5,7 +5,7 @@ import copy
 from durable_agent_host.model.provider_item import LOST_RESULT
 from durable_agent_host.providers.anthropic.request_messages import pair_calls as paired_uses
 from durable_agent_host.providers.gemini.raw_json_transport import pair_calls
-from tests.durable_agent_host.service_rules import objection
+from tests.durable_agent_host.service_rules import find_violation
 
 HELLO = {"role": "user", "parts": [{"text": "Hello"}]}
 
@@ -31,7 +31,7 @@ def test_gemini_gets_a_response_for_every_call_and_no_other():
     lost = [response(name, LOST_RESULT, id=f"id-{name}") for name in "ad"]
     answers = [{"role": "user", "parts": parts} for parts in ([response("b", "B", id="id-b"), lost[0]], [lost[1]])]
     assert sent == [HELLO, asked, answers[0], HELLO, given[4], answers[1], HELLO, given[6]]
-    assert objection("Gemini", {"contents": sent[:-1]}) is None
+    assert find_violation("Gemini", {"contents": sent[:-1]}) is None
     assert pair_calls(sent) == sent
 
 
@@ -66,7 +66,7 @@ def test_anthropic_gets_each_id_once_and_a_result_for_each_call():
     before = copy.deepcopy(given)
     sent = paired_uses(given)
     assert given == before
-    assert objection("Claude", {"model": "m", "max_tokens": 1, "messages": sent}) is None
+    assert find_violation("Claude", {"model": "m", "max_tokens": 1, "messages": sent}) is None
     assert [one["content"] for one in sent[2]["content"] if "content" in one] == ["1", "3", "2"]
     assert [one["content"] for one in sent[4]["content"] if "content" in one] == ["5", LOST_RESULT]
     assert paired_uses(given) == sent

@@ -12,7 +12,7 @@ from durable_agent_host.providers.openai.item_mapping import (
 )
 from durable_agent_host.providers.openai.item_types import item_type
 from durable_agent_host.stream.fold import fold_part, fold_updates, response_as_updates
-from tests.durable_agent_host.answers import ANSWERS, TOKEN, body_of, events_of, message, text
+from tests.durable_agent_host.openai_outputs import OUTPUTS, TOKEN, build_events, build_response_body, message, text
 from tests.durable_agent_host.stream.comparing import comparable, contents_of, interleaved
 from tests.durable_agent_host.stream.streams import (
     cut_elsewhere,
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.COMPUTER_USE.")
 
 def answered(name):
     """The final response of an answer."""
-    return body_of(ANSWERS[name], "incomplete" if name.startswith("cut off") else "completed")
+    return build_response_body(OUTPUTS[name], "incomplete" if name.startswith("cut off") else "completed")
 
 
 def assert_is_final(events, body):
@@ -42,17 +42,17 @@ def assert_is_final(events, body):
     assert comparable(sent) == comparable(given)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", OUTPUTS)
 def test_the_fold_is_the_final_response(name):
     """Every kind of item and part is stored as the client parses it from the response that was sent whole."""
     body = answered(name)
-    assert_is_final(events_of(body), body)
+    assert_is_final(build_events(body), body)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", OUTPUTS)
 def test_cutting_mixing_and_folding_in_parts_change_nothing(name):
     """Other chunks, items mixed with each other, parts folded first and folding twice give the same."""
-    events = events_of(answered(name))
+    events = build_events(answered(name))
     folded = fold_updates(updates_of(events), provider)
     whole = stored_all(folded)
     seed = len(name)
@@ -66,10 +66,10 @@ def test_cutting_mixing_and_folding_in_parts_change_nothing(name):
     assert stored(fold_updates(folded.to_updates(), provider)) == whole["messages"]
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", OUTPUTS)
 def test_a_stream_that_ends_early_obeys_the_laws(name):
     """Wherever a stream breaks, parts give the whole, and folding twice changes nothing."""
-    events = events_of(answered(name))
+    events = build_events(answered(name))
     for end in range(0, len(events), max(1, len(events) // 5)):
         updates = updates_of(events[:end])
         folded = fold_updates(updates, provider)
@@ -82,8 +82,8 @@ def test_a_stream_that_ends_early_obeys_the_laws(name):
 def test_token_probabilities_are_kept_with_their_texts():
     """Probabilities stand with the part that they are of, once."""
     texts = [text("Hi", logprobs=(TOKEN,)), text("Hi", logprobs=(TOKEN, TOKEN))]
-    body = body_of([message(1, *texts), message(2, text("Hi", logprobs=(TOKEN,)))])
-    folded = fold_updates(updates_of(events_of(body)), provider)
+    body = build_response_body([message(1, *texts), message(2, text("Hi", logprobs=(TOKEN,)))])
+    folded = fold_updates(updates_of(build_events(body)), provider)
     assert contents_of(stored(folded)) == contents_of(stored(parsed_whole(body)))
     kept = [content.additional_properties["logprobs"] for content in folded.messages[0].contents]
     assert [len(one) for one in kept] == [1, 2, 1]
@@ -166,7 +166,7 @@ QUIRKS = {
     ("name", "quirk"),
     [  # each kind of answer with a third of the quirks, each quirk with a third of the answers
         (name, quirk)
-        for number, name in enumerate(ANSWERS)
+        for number, name in enumerate(OUTPUTS)
         for other, quirk in enumerate(QUIRKS)
         if (number + other) % 3 == 0
     ],
@@ -174,4 +174,4 @@ QUIRKS = {
 def test_streams_written_otherwise_are_the_final_response(name, quirk):
     """What a service leaves out, repeats, or numbers otherwise does not change what is stored."""
     body = answered(name)
-    assert_is_final(QUIRKS[quirk](events_of(body)), body)
+    assert_is_final(QUIRKS[quirk](build_events(body)), body)

@@ -6,7 +6,7 @@ import pytest
 from agent_framework import ChatResponse, ChatResponseUpdate, Content, Message
 
 from durable_agent_host.stream.fold import fold_contents, fold_part, fold_updates
-from tests.durable_agent_host.scripted import scripted_service
+from tests.durable_agent_host.scripted_service import scripted_service
 from tests.durable_agent_host.stream.streams import provider, stored, stored_all
 from tests.kit import RECORDINGS
 

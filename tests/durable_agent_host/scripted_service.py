@@ -21,23 +21,23 @@ class ScriptedService:
     def __init__(self, port: int) -> None:
         self.bodies: list[Json] = []
         self.url = f"http://127.0.0.1:{port}"
-        self._answers: list[list[Any]] = []
+        self._responses: list[list[Any]] = []
         self._lock = threading.Lock()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Forget what was asked and what was scripted."""
         self.bodies.clear()
-        self._answers.clear()
+        self._responses.clear()
 
-    def play(self, *answers: Iterable[Any]) -> None:
-        """Script the next answers, each a list of events: dictionaries, or a text that is sent as it is."""
-        self._answers += [list(events) for events in answers]
+    def play(self, *responses: Iterable[Any]) -> None:
+        """Script the next responses, each a list of events: dictionaries, or strings that are sent unchanged."""
+        self._responses += [list(events) for events in responses]
 
-    def answer(self, body: Json) -> bytes | None:
+    def next_stream(self, body: Json) -> bytes | None:
         """Note a request, and give the stream that answers it; None when nothing is scripted."""
         with self._lock:
             self.bodies.append(body)
-            return b"".join(map(_frame, self._answers.pop(0))) if self._answers else None
+            return b"".join(map(_frame, self._responses.pop(0))) if self._responses else None
 
 
 def _frame(event: Any) -> bytes:
@@ -54,7 +54,7 @@ def scripted_service() -> Iterator[ScriptedService]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            stream = service.answer(body)
+            stream = service.next_stream(body)
             self.send_response(500 if stream is None else 200)
             self.send_header("content-type", "text/event-stream")
             self.send_header("content-length", str(len(stream or b"")))
@@ -75,28 +75,28 @@ def scripted_service() -> Iterator[ScriptedService]:
             thread.join()
 
 
-def anthropic_answer(*blocks: Json | tuple[Json, list[Json]], stop: str = "end_turn") -> list[Json]:
+def anthropic_response(*blocks: Json | tuple[Json, list[Json]], stop: str = "end_turn") -> list[Json]:
     """The events of a message: blocks that come whole, or opened, with the deltas that follow."""
     message = {"id": "msg_01", "type": "message", "role": "assistant", "model": "claude-served-1", "content": []}
     events: list[Json] = [
         {"type": "message_start", "message": message | {"stop_reason": None, "usage": _tokens(input_tokens=3)}}
     ]
     for index, block in enumerate(blocks):
-        opened, deltas = block if isinstance(block, tuple) else (block, [])
-        events.append({"type": "content_block_start", "index": index, "content_block": opened})
+        start_block, deltas = block if isinstance(block, tuple) else (block, [])
+        events.append({"type": "content_block_start", "index": index, "content_block": start_block})
         events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         events.append({"type": "content_block_stop", "index": index})
-    ended = {"stop_reason": stop, "stop_sequence": None}
-    return [*events, {"type": "message_delta", "delta": ended, "usage": _tokens()}, {"type": "message_stop"}]
+    stop_fields = {"stop_reason": stop, "stop_sequence": None}
+    return [*events, {"type": "message_delta", "delta": stop_fields, "usage": _tokens()}, {"type": "message_stop"}]
 
 
 def _tokens(**more: int) -> Json:
     return {"output_tokens": 2} | more
 
 
-def anthropic_call(call_id: str, name: str, *pieces: str, kind: str = "tool_use") -> tuple[Json, list[Json]]:
+def anthropic_call(call_id: str, name: str, *fragments: str, kind: str = "tool_use") -> tuple[Json, list[Json]]:
     """A block of a call as Anthropic streams it: opened with an empty input, then JSON in pieces, the first empty."""
-    deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces)]
+    deltas = [{"type": "input_json_delta", "partial_json": fragment} for fragment in ("", *fragments)]
     return {"type": kind, "id": call_id, "name": name, "input": {}}, deltas
 
 
@@ -105,7 +105,7 @@ def anthropic_text(text: str) -> tuple[Json, list[Json]]:
     return {"type": "text", "text": ""}, [{"type": "text_delta", "text": text}]
 
 
-def gemini_answer(*parts: Mapping[str, Any]) -> list[Json]:
+def gemini_response(*parts: Mapping[str, Any]) -> list[Json]:
     """The chunks of a response, one for each part."""
     chunks: list[Json] = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts]
     usage = {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5}
@@ -113,7 +113,7 @@ def gemini_answer(*parts: Mapping[str, Any]) -> list[Json]:
     return [chunk | {"modelVersion": "gemini-served-1"} for chunk in (*chunks, last | {"usageMetadata": usage})]
 
 
-def chat_answer(*deltas: Json, finish: str = "stop", **fields: Any) -> list[Any]:
+def chat_response(*deltas: Json, finish: str = "stop", **fields: Any) -> list[Any]:
     """The chunks of a chat completion."""
     base = {"id": "cc_1", "object": "chat.completion.chunk", "created": 1, "model": "chat-served-1"} | fields
     choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in ({"role": "assistant"}, *deltas)]

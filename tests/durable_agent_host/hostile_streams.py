@@ -5,20 +5,22 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.durable_agent_host.hostile_model import answer, chat_chunk, events, messages_events, response_events
+from tests.durable_agent_host.hostile_model import chat_chunk, events, http_response, messages_events, response_events
 
 Calls = list[tuple[str, str]]
 """Call ids, and arguments as the model writes them."""
 
 AGENTS_ROUTES = {
-    "/assistants/asst_1": answer(json.dumps({"id": "asst_1", "object": "assistant", "tools": []}).encode()),
-    "/threads": answer(json.dumps({"id": "thread_1", "object": "thread"}).encode()),
-    "/thread_1/messages": answer(json.dumps({"id": "msg_1", "object": "thread.message", "content": []}).encode()),
+    "/assistants/asst_1": http_response(json.dumps({"id": "asst_1", "object": "assistant", "tools": []}).encode()),
+    "/threads": http_response(json.dumps({"id": "thread_1", "object": "thread"}).encode()),
+    "/thread_1/messages": http_response(
+        json.dumps({"id": "msg_1", "object": "thread.message", "content": []}).encode()
+    ),
 }
-"""What the Agents service is asked beside its runs."""
+"""Responses of the Agents service to requests other than runs."""
 
 
-def _named(name: str, data: Any) -> bytes:
+def _named_event(name: str, data: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
@@ -30,12 +32,12 @@ def beginning(client: str) -> bytes:
         case "Claude":
             return events(*messages_events("x")[:2])
         case "Agents":
-            return _named("thread.run.created", {"id": "run_1", "thread_id": "thread_1", "status": "queued"})
+            return _named_event("thread.run.created", {"id": "run_1", "thread_id": "thread_1", "status": "queued"})
         case _:
             return b""
 
 
-def words(client: str, text: str) -> bytes:
+def text_event(client: str, text: str) -> bytes:
     """Write a piece of text."""
     match client:
         case "Responses":
@@ -48,7 +50,9 @@ def words(client: str, text: str) -> bytes:
             return events({"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]})
         case _:
             delta = {"content": [{"index": 0, "type": "text", "text": {"value": text, "annotations": []}}]}
-            return _named("thread.message.delta", {"id": "msg_1", "object": "thread.message.delta", "delta": delta})
+            return _named_event(
+                "thread.message.delta", {"id": "msg_1", "object": "thread.message.delta", "delta": delta}
+            )
 
 
 def silence(client: str) -> bytes:
@@ -56,28 +60,30 @@ def silence(client: str) -> bytes:
     return b"\n\n" if client == "Gemini" else b": ping" + b" " * 90 + b"\n\n"
 
 
-def calling(client: str, calls: Calls) -> bytes:
+def tool_call_stream(client: str, calls: Calls) -> bytes:
     """Write an answer that calls the tool ``say``."""
-    return _CALLING[client](calls)
+    return _TOOL_CALL_STREAMS[client](calls)
 
 
 def _responses(calls: Calls) -> bytes:
-    created, *_, completed = response_events("x")
+    created_event, *_, completed_event = response_events("x")
     items = [
         {"type": "function_call", "id": f"fc_{name}", "call_id": name, "name": "say", "arguments": arguments}
         for name, arguments in calls
     ]
-    told: list[dict[str, Any]] = []
+    item_events: list[dict[str, Any]] = []
     for index, item in enumerate(items):
-        told.append({"type": "response.output_item.added", "output_index": index, "item": item | {"arguments": ""}})
-        place = {"output_index": index, "item_id": item["id"]}
-        told.append({"type": "response.function_call_arguments.delta", **place, "delta": item["arguments"]})
-        told.append(
+        item_events.append(
+            {"type": "response.output_item.added", "output_index": index, "item": item | {"arguments": ""}}
+        )
+        location = {"output_index": index, "item_id": item["id"]}
+        item_events.append({"type": "response.function_call_arguments.delta", **location, "delta": item["arguments"]})
+        item_events.append(
             {"type": "response.output_item.done", "output_index": index, "item": item | {"status": "completed"}}
         )
-    whole = completed["response"] | {"output": [item | {"status": "completed"} for item in items]}
-    numbered = [created, *told, completed | {"response": whole}]
-    return events(*(event | {"sequence_number": number} for number, event in enumerate(numbered)))
+    response = completed_event["response"] | {"output": [item | {"status": "completed"} for item in items]}
+    stream_events = [created_event, *item_events, completed_event | {"response": response}]
+    return events(*(event | {"sequence_number": number} for number, event in enumerate(stream_events)))
 
 
 def _completions(calls: Calls) -> bytes:
@@ -92,14 +98,14 @@ def _completions(calls: Calls) -> bytes:
 
 def _claude(calls: Calls) -> bytes:
     start, *_, message_delta, stop = messages_events("x")
-    told: list[dict[str, Any]] = []
+    block_events: list[dict[str, Any]] = []
     for index, (name, arguments) in enumerate(calls):
         block = {"type": "tool_use", "id": name, "name": "say", "input": {}}
         delta = {"type": "input_json_delta", "partial_json": arguments}
-        told.append({"type": "content_block_start", "index": index, "content_block": block})
-        told.append({"type": "content_block_delta", "index": index, "delta": delta})
-        told.append({"type": "content_block_stop", "index": index})
-    return events(start, *told, message_delta | {"delta": {"stop_reason": "tool_use"}}, stop)
+        block_events.append({"type": "content_block_start", "index": index, "content_block": block})
+        block_events.append({"type": "content_block_delta", "index": index, "delta": delta})
+        block_events.append({"type": "content_block_stop", "index": index})
+    return events(start, *block_events, message_delta | {"delta": {"stop_reason": "tool_use"}}, stop)
 
 
 def _gemini(calls: Calls) -> bytes:
@@ -108,17 +114,19 @@ def _gemini(calls: Calls) -> bytes:
 
 
 def _agents(calls: Calls) -> bytes:
-    asked = [
+    tool_calls = [
         {"id": name, "type": "function", "function": {"name": "say", "arguments": arguments}}
         for name, arguments in calls
     ]
     run = {"id": "run_1", "object": "thread.run", "thread_id": "thread_1", "assistant_id": "asst_1"}
-    action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": asked}}
-    waits = run | {"status": "requires_action", "required_action": action}
-    return _named("thread.run.created", run | {"status": "queued"}) + _named("thread.run.requires_action", waits)
+    action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": tool_calls}}
+    pending_run = run | {"status": "requires_action", "required_action": action}
+    return _named_event("thread.run.created", run | {"status": "queued"}) + _named_event(
+        "thread.run.requires_action", pending_run
+    )
 
 
-_CALLING: dict[str, Callable[[Calls], bytes]] = {
+_TOOL_CALL_STREAMS: dict[str, Callable[[Calls], bytes]] = {
     "Responses": _responses,
     "Completions": _completions,
     "Claude": _claude,

@@ -13,13 +13,13 @@ from tests.durable_agent_host.hostile_model import (
     chat_chunk,
     events,
     messages_events,
-    pieces,
+    parts_stream,
     response_events,
     stream,
 )
 
 
-def named(name: str, data: Any) -> bytes:
+def named_event(name: str, data: Any) -> bytes:
     """Write an event of the Azure AI Agents service."""
     return f"event: {name}\ndata: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
 
@@ -51,7 +51,7 @@ STEP = {
     "run_id": "run_1",
     "step_details": {"type": "message_creation", "message_creation": {"message_id": "msg_1"}},
 }
-WHOLE = {
+COMPLETE_STREAMS = {
     "openai-responses": events(*RESPONSE),
     "completions": events(
         chat_chunk("Hi"), chat_chunk(finish="stop"), chat_chunk() | {"choices": [], "usage": TOKENS}, "[DONE]"
@@ -66,18 +66,18 @@ WHOLE = {
     ),
     "agents": b"".join(
         (
-            named("thread.run.created", RUN | {"status": "queued"}),
-            named("thread.message.completed", MESSAGE),
-            named("thread.run.step.completed", STEP),
-            named("thread.run.completed", RUN | {"status": "completed", "usage": TOKENS}),
-            named("done", "[DONE]"),
+            named_event("thread.run.created", RUN | {"status": "queued"}),
+            named_event("thread.message.completed", MESSAGE),
+            named_event("thread.run.step.completed", STEP),
+            named_event("thread.run.completed", RUN | {"status": "completed", "usage": TOKENS}),
+            named_event("done", "[DONE]"),
         )
     ),
 }
 """Complete answers, as they are on the wire, that say ``Hi``."""
 
 
-def with_length(body: bytes, more: int) -> bytes:
+def stream_with_length(body: bytes, more: int) -> bytes:
     """Write a stream whose length is wrong."""
     return stream(body).replace(f"content-length: {len(body)}".encode(), f"content-length: {len(body) + more}".encode())
 
@@ -85,54 +85,56 @@ def with_length(body: bytes, more: int) -> bytes:
 CHUNK = b"%x\r\n%b\r\n"
 
 
-def chunks(*parts: bytes, **headers: str) -> Send:
+def chunked_stream(*parts: bytes, **headers: str) -> Send:
     """Write a stream in chunks, without the last one."""
-    return pieces([CHUNK % (len(part), part) for part in parts], transfer_encoding="chunked", **headers)
+    return parts_stream([CHUNK % (len(part), part) for part in parts], transfer_encoding="chunked", **headers)
 
 
 def reset(body: bytes) -> Send:
     """Write a stream in chunks, and reset the connection instead of ending it."""
 
     def send(write: Any) -> None:
-        chunks(body)(write)
+        chunked_stream(body)(write)
         raise ConnectionResetError
 
     return send
 
 
-def left_open(body: bytes, closed: threading.Event) -> Send:
+def keep_open(body: bytes, closed_by_client: threading.Event) -> Send:
     """Write a stream in chunks, and then comments for half a minute; notes whether the client has closed it before."""
 
     def send(write: Any) -> None:
-        chunks(body)(write)
+        chunked_stream(body)(write)
         for _ in range(120):
             time.sleep(0.25)
             try:
                 write(CHUNK % (3, b":\n\n"))
             except OSError:
-                closed.set()
+                closed_by_client.set()
                 return
 
     return send
 
 
-def flushed(body: bytes) -> Send:
+def gzip_with_wrong_checksum(body: bytes) -> Send:
     """Write a stream in gzip, flushed after its last event as servers do, with a wrong checksum."""
     packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
-    packed = packer.compress(body) + packer.flush(zlib.Z_SYNC_FLUSH)
-    return chunks(packed, packer.flush()[:-8] + bytes(8), content_encoding="gzip")
+    compressed_bytes = packer.compress(body) + packer.flush(zlib.Z_SYNC_FLUSH)
+    return chunked_stream(compressed_bytes, packer.flush()[:-8] + bytes(8), content_encoding="gzip")
 
 
-BAD_ENDS: dict[str, Callable[[bytes], bytes | Send]] = {
-    "longer length": lambda body: with_length(body, 9),
-    "shorter length": lambda body: with_length(body, -1),
-    "trailing bytes": lambda body: with_length(body + b"garbage", -7),
+CONNECTION_CLOSES: dict[str, Callable[[bytes], bytes | Send]] = {
+    "longer length": lambda body: stream_with_length(body, 9),
+    "shorter length": lambda body: stream_with_length(body, -1),
+    "trailing bytes": lambda body: stream_with_length(body + b"garbage", -7),
     "trailing event": lambda body: stream(body + b"data: {garbage\n\n"),
-    "no last chunk": chunks,
-    "broken chunk": lambda body: pieces([CHUNK % (len(body), body), b"no length\r\n"], transfer_encoding="chunked"),
+    "no last chunk": chunked_stream,
+    "broken chunk": lambda body: parts_stream(
+        [CHUNK % (len(body), body), b"no length\r\n"], transfer_encoding="chunked"
+    ),
     "reset": reset,
     "gzip": lambda body: stream(gzip.compress(body), content_encoding="gzip"),
     "broken gzip": lambda body: stream(gzip.compress(body)[:-8] + bytes(8), content_encoding="gzip"),
-    "broken flushed gzip": flushed,
+    "broken flushed gzip": gzip_with_wrong_checksum,
 }
 """Ends of a connection after a complete answer: a good one, and bad ones."""
