@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from tests.browser import CHROMIUM, Page, opened
+from tests.browser import CHROMIUM, Page, open_browser
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_approvals import pays
 from tests.durable_agent_host.test_scenarios_sessions import broken
@@ -63,7 +63,7 @@ async def test_a_turn_is_seen_live_and_its_crash_is_told(place: Place, model: Pr
         {"text": WORDS, "chunk_characters": 6, "delay_milliseconds": 60},
         {"text": "It is over."},
     )
-    async with opened(place.url("Rester", "live"), tmp_path / "browser") as page:
+    async with open_browser(place.url("Rester", "live"), tmp_path / "browser") as page:
         await say(page, "How is it?")
         seen = await page.until("messages", lambda text: len(text) > 200)
         assert len([text for text in seen if "It rains" in text]) > 3
@@ -82,7 +82,7 @@ async def test_a_turn_is_seen_live_and_its_crash_is_told(place: Place, model: Pr
 async def test_a_person_approves_and_forks(place: Place, model: PracticeModel, tmp_path: Path):
     """A call runs with changed arguments; a fork runs with an edited message; the first session stays as it was."""
     model.plan(pays(250), {"text": "Paid less."}, {"text": "Not paid at all."})
-    async with opened(place.url("Payer", "asks"), tmp_path / "browser") as page:
+    async with open_browser(place.url("Payer", "asks"), tmp_path / "browser") as page:
         await say(page, "pay 250")
         await page.until("messages", lambda text: "waits for you" in text)
         await page.until("steps", lambda text: "Waits for a person" in text)
@@ -118,7 +118,7 @@ async def test_what_is_shown_is_never_run(place: Place, model: PracticeModel, tm
     named = {"name": f"{HOSTILE}.txt".replace("/", "")}
     plain = {"content-type": "text/plain"}
     assert requests.post(f"{copied}/files", data=b"x", params=named, headers=plain, timeout=30).ok
-    async with opened(place.url("Rester", quote(session, safe="")), tmp_path / "browser") as page:
+    async with open_browser(place.url("Rester", quote(session, safe="")), tmp_path / "browser") as page:
         text = (await page.until("messages", lambda text: "citation" in text))[-1]
         assert text.count(HOSTILE) == 3
         assert await page.text("title") == session
@@ -145,7 +145,7 @@ async def test_a_repair_is_seen_before_it_is_done(place: Place, tmp_path: Path):
     """Verify shows what comes and goes, line by line, and Repair then does just that."""
     answer = place.host.post("/agents/Rester/sessions/broken/import", json.dumps(broken()).encode())
     assert answer.status_code == 201, answer.text
-    async with opened(place.url("Rester", "broken"), tmp_path / "browser") as page:
+    async with open_browser(place.url("Rester", "broken"), tmp_path / "browser") as page:
         await page.until("title", lambda title: title and "broken" in title)
         await page.evaluate("document.querySelector('[data-act=verify]').click()")
         await page.until("dialog", lambda text: "call call_lost has no result" in text)
@@ -175,7 +175,7 @@ async def test_a_repair_is_seen_before_it_is_done(place: Place, tmp_path: Path):
 async def test_model_calls_are_shown_and_copied(place: Place, model: PracticeModel, tmp_path: Path):
     """A step shows what was sent and what came back when it is opened; a turn is there as a test."""
     model.plan({"calls": [{"name": "rest", "arguments": {"seconds": 0.01}}]}, {"text": "Rested well."})
-    async with opened(place.url("Rester", "calls"), tmp_path / "browser") as page:
+    async with open_browser(place.url("Rester", "calls"), tmp_path / "browser") as page:
         await say(page, f"rest {HOSTILE}")
         await page.until("steps", lambda text: "Endcompleted" in text)
         await page.evaluate("document.querySelectorAll('#steps details.sent')[1].open = true")

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.browser import CHROMIUM, Page, opened
+from tests.browser import CHROMIUM, Page, open_browser
 from tests.durable_agent_host.conftest import PEOPLE
 from tests.durable_agent_host.test_scenarios_sessions import golden
 from tests.kit import AgentHost, PracticeModel, start_host
@@ -74,11 +74,11 @@ async def test_nothing_hostile_runs_or_hides(people: AgentHost, tmp_path: Path):
         {"$type": "unknown", "content": {"type": SCRIPT, "text": SCRIPT}},
     ]
     url = keep(people, NAMED, conversation(([text(f"{SCRIPT} {LONG}")], answer)))
-    async with opened("about:blank", tmp_path / "browser") as page:
+    async with open_browser("about:blank", tmp_path / "browser") as page:
         watch = "window.broken = []; addEventListener('securitypolicyviolation', (e) => broken.push(e.blockedURI))"
-        await page.tell("Page.enable")
-        await page.tell("Page.addScriptToEvaluateOnNewDocument", source=watch)
-        await page.tell("Page.navigate", url=url)
+        await page.send_command("Page.enable")
+        await page.send_command("Page.addScriptToEvaluateOnNewDocument", source=watch)
+        await page.send_command("Page.navigate", url=url)
         shown = (await page.until("messages", lambda shown: "citation" in shown))[-1]
         assert await page.text("title") == NAMED.replace("\u202e", "\\u202e")
         assert (TURNED in shown, shown.count(SHOWN) >= 5) == (False, True)
@@ -104,7 +104,7 @@ async def test_a_key_is_taken_once_and_told_to_nobody(model: PracticeModel, tmp_
     host = start_host(tmp_path / "data", model, app=PEOPLE, options=["--enable-auth"], LEDGER=str(tmp_path / "ledger"))
     try:
         key = json.loads((tmp_path / "data" / "keys.json").read_text())["function"]
-        async with opened(f"{host.url}/api/inspector", tmp_path / "browser") as page:
+        async with open_browser(f"{host.url}/api/inspector", tmp_path / "browser") as page:
             await page.until("dialog", lambda shown: "asks for a function key" in shown)
             await page.evaluate(f"location.href = {json.dumps(host.url + '/api/inspector' + place.format(quote(key)))}")
             await page.until("agent", lambda shown: "Payer" in shown)

@@ -27,11 +27,11 @@ VALUES = st.recursive(
 
 
 def in_pieces(data: bytes, cuts: list[int]) -> list[bytes]:
-    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    return [data[start:end] for start, end in pairwise(places)]
+    offsets = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    return [data[start:end] for start, end in pairwise(offsets)]
 
 
-def rebuilt(events):
+def build_value(events):
     """What the events stand for."""
     found: list = []
     open_, keys = [found], [None]
@@ -55,12 +55,12 @@ def rebuilt(events):
 
 
 @given(VALUES, st.lists(st.integers(0, 200), max_size=6), st.booleans())
-def test_pieces_are_read_as_the_whole(value, cuts, is_ascii):
+def test_chunks_are_read_like_the_complete_text(value, cuts, is_ascii):
     """Wherever it is cut: within texts, escapes, characters and numbers."""
     if not is_ascii:
         value = json.loads(json.dumps(value).encode().replace(b"\\ud", b"\\u0"))  # halves of pairs are no UTF-8
     data = json.dumps(value, ensure_ascii=is_ascii, indent=1).encode()
-    assert rebuilt(read_all(in_pieces(data, cuts))) == json.loads(data)
+    assert build_value(read_all(in_pieces(data, cuts))) == json.loads(data)
 
 
 def read_all(pieces: list[bytes]) -> list:
@@ -73,7 +73,7 @@ ODD += ['"\x01"', '"\\x"', "[Infinity]", "1 2", '{"a":1}}', "[-]", "9" * 20_000,
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_what_python_does_not_read_is_refused(text):
+def test_invalid_json_is_rejected(text):
     """Whatever is no JSON, at once or in pieces of a byte."""
     for pieces in ([text.encode()], [text[n : n + 1].encode() for n in range(len(text))]):
         with pytest.raises(ValueError, match=r"\w"):
@@ -85,24 +85,24 @@ def test_a_document_is_read_entry_by_entry():
     large = "x" * 20_000
     entries = [{"$type": "request", "n": n, "messages": [{"text": large + str(n)}, "y" * 100]} for n in range(3)]
     receipts = [{"turnId": "a"}, {"turnId": "b"}]
-    rest = {"version": 1, "receipts": receipts, "kept": large}
-    data = {"more": 1, "extensionData": {"durableAgentHost": rest}, "conversationHistory": entries}
+    fields = {"version": 1, "receipts": receipts, "kept": large}
+    data = {"more": 1, "extensionData": {"durableAgentHost": fields}, "conversationHistory": entries}
     raw = json.dumps({"schemaVersion": "1.1.0", "data": data}).encode()
     reader = DocumentReader()
-    read = [one for place in range(0, len(raw), 1000) for one in reader.feed(raw[place : place + 1000])]
+    read = [item for offset in range(0, len(raw), 1000) for item in reader.feed(raw[offset : offset + 1000])]
     document = reader.close()
     assert document["data"]["conversationHistory"] == []
     assert document["data"]["extensionData"]["durableAgentHost"] == {"version": 1, "receipts": [], "kept": large}
-    assert [one.receipt for one in read if isinstance(one, ReadReceipt)] == receipts
-    pieces = {one.name: one.data for one in read if isinstance(one, ReadText)}
-    found = [one for one in read if isinstance(one, ReadEntry)]
-    assert [one.number for one in found] == [0, 1, 2]
-    assert [restore(with_text_list(one.entry, one.texts), pieces) for one in found] == entries
-    assert all(len(json.dumps(one.entry)) < 300 for one in found)
+    assert [item.receipt for item in read if isinstance(item, ReadReceipt)] == receipts
+    pieces = {item.name: item.data for item in read if isinstance(item, ReadText)}
+    read_entries = [item for item in read if isinstance(item, ReadEntry)]
+    assert [entry.number for entry in read_entries] == [0, 1, 2]
+    assert [restore(with_text_list(entry.entry, entry.texts), pieces) for entry in read_entries] == entries
+    assert all(len(json.dumps(entry.entry)) < 300 for entry in read_entries)
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ('{"data": {"conversationHistory": [], "conversationHistory": []}}', "comes twice"),
         ('{"data": {"conversationHistory": []}, "data": {"conversationHistory": []}}', "comes twice"),
@@ -112,8 +112,8 @@ def test_a_document_is_read_entry_by_entry():
         ('{"data": "\xff', "not valid JSON"),
     ],
 )
-def test_a_document_that_cannot_be_read_is_refused(body, said):
+def test_an_unreadable_document_is_rejected(body, message):
     """The sentence says why, and where."""
     reader = DocumentReader()
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=message):
         _ = [reader.feed(body.encode("latin-1")), reader.close()]

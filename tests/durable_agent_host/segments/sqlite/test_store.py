@@ -10,7 +10,7 @@ import pytest
 from durable_agent_host.codec.offloaded_text import blob_name
 from durable_agent_host.errors import CorruptStateError, LogError
 from durable_agent_host.segments.sqlite_store import SqliteBlobStore
-from tests.contract.test_segments import HOME, some
+from tests.contract.test_segments import NAMESPACE, some
 
 MEGABYTE = 1024 * 1024
 
@@ -26,12 +26,12 @@ async def test_the_files_shrink_when_pieces_are_deleted(tmp_path):
     path = tmp_path / "pieces.db"
     store = SqliteBlobStore(path)
     wanted = some(400, size=30_000)
-    await store.put(HOME, wanted)
+    await store.put(NAMESPACE, wanted)
     assert size_of(path) > 11 * MEGABYTE
     first, *rest = wanted
-    await store.delete(HOME, rest)
+    await store.delete(NAMESPACE, rest)
     assert size_of(path) < MEGABYTE / 2
-    assert await store.get(HOME, [first]) == {first: wanted[first]}
+    assert await store.get(NAMESPACE, [first]) == {first: wanted[first]}
     await store.close()
 
 
@@ -68,9 +68,9 @@ async def test_a_damaged_file_and_a_foreign_one_are_named(tmp_path):
     for path, reason in ((damaged, "damaged"), (foreign, "another program")):
         store = SqliteBlobStore(path)
         with pytest.raises(LogError, match=rf"{reason}|{path.name}.*{reason}"):
-            await store.put(HOME, some(1))
+            await store.put(NAMESPACE, some(1))
         with pytest.raises(LogError, match=reason):
-            await store.get(HOME, some(1))
+            await store.get(NAMESPACE, some(1))
         await store.close()
     assert damaged.read_bytes() == b"this is no database " * 400
     with sqlite3.connect(foreign) as connection:
@@ -82,18 +82,18 @@ async def test_a_locked_file_makes_writers_wait_and_the_check_fail(tmp_path):
     """While another program holds the file locked, puts wait, reads do not, and the check says that it is locked."""
     path = tmp_path / "pieces.db"
     store, wanted = SqliteBlobStore(path), some(3)
-    await store.put(HOME, wanted)
+    await store.put(NAMESPACE, wanted)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(LogError, match=r"stored parts of conversations in .* locked"):
         await store.check()
-    putting = asyncio.create_task(store.put(HOME, more := some(3, seed=2)))
-    assert await store.get(HOME, wanted) == wanted
+    putting = asyncio.create_task(store.put(NAMESPACE, more := some(3, seed=2)))
+    assert await store.get(NAMESPACE, wanted) == wanted
     await asyncio.sleep(0.1)
     assert not putting.done()
     other.execute("COMMIT")
     other.close()
     await putting
-    assert await store.get(HOME, more) == more
+    assert await store.get(NAMESPACE, more) == more
     await store.check()
     await store.close()
