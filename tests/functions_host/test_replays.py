@@ -14,9 +14,9 @@ MODES = pytest.mark.parametrize("always_replay", ["0", "1"], ids=["cached", "rep
 @pytest.fixture(scope="module")
 def hosts(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Host]]:
     """The same app on two hosts: one keeps orchestrators, one replays them."""
-    place = tmp_path_factory.mktemp("replays")
+    folder = tmp_path_factory.mktemp("replays")
     running = {
-        mode: start_host("driven", place / f"data-{mode}", env={"FUNCTIONS_HOST_ALWAYS_REPLAY": mode}) for mode in "01"
+        mode: start_host("driven", folder / f"data-{mode}", env={"FUNCTIONS_HOST_ALWAYS_REPLAY": mode}) for mode in "01"
     }
     yield running
     for host in running.values():
@@ -26,20 +26,18 @@ def hosts(start_host: StartHost, tmp_path_factory: pytest.TempPathFactory) -> It
 @MODES
 @pytest.mark.parametrize("name", ["decorated", "delegating", "wrapped"])
 @pytest.mark.parametrize("count", [0, 1, 2, 12])
-def test_a_driver_that_runs_a_function_again_gives_its_result(
+def test_a_driver_that_runs_a_function_again_returns_its_result(
     hosts: dict[str, Host], always_replay: str, name: str, count: int
 ):
     """Of a function that is meant to be run from its beginning on each replay, too."""
-    expected = sum(number + 1 for number in range(count))
-    assert hosts[always_replay].result(name, count) == expected
+    expected_total = sum(number + 1 for number in range(count))
+    assert hosts[always_replay].result(name, count) == expected_total
 
 
 @MODES
 @pytest.mark.parametrize("name", ["checkpoints", "checkpoints_elsewhere"])
 @pytest.mark.parametrize("count", [2, 5, 8, 20])
-def test_only_the_last_step_is_new_to_the_run_that_ends(
-    hosts: dict[str, Host], always_replay: str, name: str, count: int
-):
+def test_only_the_last_step_is_new_to_the_last_run(hosts: dict[str, Host], always_replay: str, name: str, count: int):
     """What ``is_replaying`` was at earlier steps is what the last replay says, wherever the code asks."""
     assert hosts[always_replay].result(name, count) == [count - 1]
 
@@ -52,7 +50,7 @@ def test_a_step_is_new_once(hosts: dict[str, Host]):
     assert [line.rpartition(" ")[2] for line in lines] == ["0", "1", "2", "3", "4", "5"]
 
 
-def test_an_end_is_what_a_replay_gives(hosts: dict[str, Host]):
+def test_a_committed_end_is_the_result_of_a_replay(hosts: dict[str, Host]):
     """An orchestrator that counts how often its code has run was run once more before its end was committed."""
     runs = hosts["0"].result("unsteady")
     assert 3 <= runs < 5
@@ -74,7 +72,7 @@ def test_agents_of_openai_agents_finish(
     """The SDK's own decorator: three agents, and two agents with an activity between them."""
     packages = ROOT / ".venv/openai_agents"
     assert packages.is_dir(), "run ./scripts/setup"
-    place = tmp_path_factory.mktemp("agents") / "data"
+    folder = tmp_path_factory.mktemp("agents") / "data"
     environment = {
         "OPENAI_API_KEY": "practice",
         "OPENAI_BASE_URL": practice_model.url,
@@ -83,12 +81,12 @@ def test_agents_of_openai_agents_finish(
         "FUNCTIONS_HOST_ALWAYS_REPLAY": always_replay,
     }
     practice_model.forget()
-    host = start_host("openai_agents", place, env=environment)
+    host = start_host("openai_agents", folder, env=environment)
     practice_model.plan({"text": "one"}, {"text": "two"}, {"text": "three"})
     assert host.result("relay", "zero") == "three"
     assert [request["body"]["input"][0]["content"] for request in practice_model.requests()] == ["zero", "one", "two"]
     practice_model.plan({"text": "Oslo"}, {"text": "A sunny city."})
-    ended = host.result("two_agents", "Go.")
-    assert json.loads(ended) == {"first": "Oslo", "seen": "Oslo: sunny", "second": "A sunny city."}
+    result = host.result("two_agents", "Go.")
+    assert json.loads(result) == {"first": "Oslo", "seen": "Oslo: sunny", "second": "A sunny city."}
     assert len(practice_model.requests()) == 5
     host.stop()

@@ -43,7 +43,7 @@ def passing(context):
 AZURE_THREADS = min(32, (os.process_cpu_count() or 1) + 4)
 
 
-def begun(host: Host) -> int:
+def started_count(host: Host) -> int:
     return len(list(host.data.glob("begun-*")))
 
 
@@ -51,13 +51,13 @@ def warnings(host: Host) -> list[str]:
     return [line for line in host.log.read_text().splitlines() if "for a thread" in line]
 
 
-def test_the_pool_is_as_large_as_on_azure_and_says_when_it_is_full(start_host: StartHost, tmp_path: Path):
+def test_the_pool_is_as_large_as_on_azure_and_warns_when_it_is_full(start_host: StartHost, tmp_path: Path):
     """Of one call more than there are threads, one waits; one warning says who holds them, and all are answered."""
     host = start_host(write_app(tmp_path / "app", CODE), tmp_path / "data")
     with ThreadPoolExecutor(AZURE_THREADS + 1) as callers:
         calls = [callers.submit(host.send, "GET", f"/api/hold/{number}") for number in range(AZURE_THREADS + 1)]
         wait_until(lambda: warnings(host), 30)
-        assert begun(host) == AZURE_THREADS
+        assert started_count(host) == AZURE_THREADS
         assert host.send("GET", "/api/awaits").text == "at once"
         (host.data / "released").touch()
         assert [call.result().text for call in calls] == ["released"] * (AZURE_THREADS + 1)
@@ -77,7 +77,7 @@ def test_entities_that_hold_all_orchestrators(start_host: StartHost, tmp_path: P
     host = start_host(app, tmp_path / "data", env={"PYTHON_THREADPOOL_THREAD_COUNT": "3"})
     for number in range(3):
         assert host.send("POST", f"{MANAGEMENT}/entities/keeper/{number}?op=work").status == 202
-    wait_until(lambda: begun(host) == 3)
+    wait_until(lambda: started_count(host) == 3)
     instance = host.run("passing")
     wait_until(lambda: warnings(host), 30)
     assert "Function 'passing' has waited" in warnings(host)[0]

@@ -40,7 +40,7 @@ class _Empty(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[str]:
+def other_origin() -> Iterator[str]:
     """The address of a page that the host has not served."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Empty)
     thread = threading.Thread(target=server.serve_forever)
@@ -73,11 +73,11 @@ def instances(host: Host) -> set[str]:
     return {record["instanceId"] for record in host.send("GET", f"{MANAGEMENT}/instances").json}
 
 
-async def test_a_page_of_another_origin_can_do_nothing(model: Host, elsewhere: str, tmp_path: Path):
+async def test_a_page_of_another_origin_can_do_nothing(model: Host, other_origin: str, tmp_path: Path):
     """Neither simple requests, forms, frames nor links of such a page read or change anything; the host saw them."""
     before = instances(model)
     port = model.url.rpartition(":")[2]
-    async with open_browser(elsewhere, tmp_path / "browser") as page:
+    async with open_browser(other_origin, tmp_path / "browser") as page:
         await page.until("state", lambda text: text == "ready")
         for origin in [model.url, f"http://localhost:{port}"]:
             for method, path, body in CALLS:

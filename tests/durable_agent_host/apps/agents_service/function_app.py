@@ -41,10 +41,10 @@ SERVER = {
     "headers": {"X-Docs": "docs-header"},
     "require_approval": "always",
 }
-elsewhere = OpenAIChatClient(model="practice", api_key="k", base_url=os.environ["RESPONSES_URL"])
+responses_client = OpenAIChatClient(model="practice", api_key="k", base_url=os.environ["RESPONSES_URL"])
 app = DurableAgentApp(
     agents=[
-        Agent(elsewhere, "Be brief.", name="Elsewhere"),
+        Agent(responses_client, "Be brief.", name="Elsewhere"),
         agent("Worker", note, careful, {"type": "code_interpreter"}),
         agent("Reader", SERVER),
     ],

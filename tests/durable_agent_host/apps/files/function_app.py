@@ -64,8 +64,8 @@ class _Asks(BaseChatClient):
 
     def _inner_get_response(self, *, messages: list[Message], stream: bool, options: Any, **_: Any) -> Any:
         del options
-        made = self._build_response_stream(self._updates(int(messages[-1].text)))
-        return made if stream else made.get_final_response()
+        response = self._build_response_stream(self._updates(int(messages[-1].text)))
+        return response if stream else response.get_final_response()
 
     async def _updates(self, times: int) -> Any:
         for number in range(times):

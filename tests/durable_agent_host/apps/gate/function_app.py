@@ -55,9 +55,9 @@ class Asks(Executor):
         await ctx.request_info(request_data=text, response_type=str)
 
     @response_handler
-    async def shout(self, text: str, said: str, ctx: WorkflowContext[Never, str]) -> None:
+    async def shout(self, text: str, response: str, ctx: WorkflowContext[Never, str]) -> None:
         """Give the text out in capitals."""
-        await ctx.yield_output(f"{text} {said}".upper())
+        await ctx.yield_output(f"{text} {response}".upper())
 
 
 class Parses(Executor):
@@ -80,14 +80,14 @@ class Repeats(Executor):
 
 async def identify(request: IncomingRequest) -> Principal | None:
     """Believe the caller."""
-    who = request.headers.get("x-who", "")
-    if who == "banned":
+    header = request.headers.get("x-who", "")
+    if header == "banned":
         raise ForbiddenError("you are banned")
-    if who == "broken":
+    if header == "broken":
         raise RuntimeError("the list of users is away")
-    if who == "nobody-known":
+    if header == "nobody-known":
         return ANONYMOUS
-    name, _, roles = who.partition(":")
+    name, _, roles = header.partition(":")
     name, _, tenant = name.partition("@")
     return Principal(name, tenant, frozenset(roles.split(",") if roles else ())) if name else None
 
@@ -161,12 +161,15 @@ app = DurableAgentApp(
 @app.orchestration_trigger(context_name="context")
 def pass_on(context):
     """Run the agent on behalf of whom the input names."""
-    asked = context.get_input()
-    who = asked.get("principal")
+    request = context.get_input()
+    principal = request.get("principal")
     agent = app.get_agent(
-        context, "Echo", principal=who and Principal(*who.split("@")), traceparent=asked.get("traceparent")
+        context,
+        "Echo",
+        principal=principal and Principal(*principal.split("@")),
+        traceparent=request.get("traceparent"),
     )
-    session = agent.create_session(session_id=asked["session"]) if asked.get("session") else None
+    session = agent.create_session(session_id=request["session"]) if request.get("session") else None
     answer = yield agent.run("hello", session=session)
     return answer.text
 
@@ -174,17 +177,17 @@ def pass_on(context):
 @app.orchestration_trigger(context_name="context")
 def call_session(context):
     """Call a session's entity on behalf of whom the input names."""
-    asked = context.get_input()
-    entity = EntityId(f"dafx-{asked.get('agent', 'Echo')}", asked["session"])
-    answer = yield context.call_entity(entity, "run", asked["request"])
+    request = context.get_input()
+    entity = EntityId(f"dafx-{request.get('agent', 'Echo')}", request["session"])
+    answer = yield context.call_entity(entity, "run", request["request"])
     return answer
 
 
 @app.orchestration_trigger(context_name="context")
 def pass_input_on(context):
     """Call the orchestration that the input names, with what else it has."""
-    asked = context.get_input()
-    return (yield context.call_sub_orchestrator(asked["name"], asked["input"]))
+    request = context.get_input()
+    return (yield context.call_sub_orchestrator(request["name"], request["input"]))
 
 
 @app.route("orchestrators/{functionName}", methods=["POST"])

@@ -34,4 +34,4 @@ def kept(req: func.HttpRequest) -> func.HttpResponse:
     """Count the messages that are alive when there is no garbage."""
     del req
     gc.collect()
-    return func.HttpResponse(str(sum(type(one) is Message for one in gc.get_objects())))
+    return func.HttpResponse(str(sum(type(item) is Message for item in gc.get_objects())))

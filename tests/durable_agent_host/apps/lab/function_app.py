@@ -107,19 +107,23 @@ def erase(context):
 @app.orchestration_trigger(context_name="context")
 def call_session(context):
     """Call an operation of a session's entity."""
-    asked = context.get_input()
-    return (yield context.call_entity(EntityId("dafx-Instant", asked["session"]), asked["operation"], asked["payload"]))
+    request = context.get_input()
+    return (
+        yield context.call_entity(
+            EntityId("dafx-Instant", request["session"]), request["operation"], request["payload"]
+        )
+    )
 
 
 @app.orchestration_trigger(context_name="context")
 def ask(context):
     """Run an agent twice in one session, as an orchestration written against upstream does."""
-    asked = context.get_input()
-    agent = app.get_agent(context, asked["agent"])
-    named = asked.get("session_id")
-    session = agent.get_session(named) if asked.get("goes_on") else agent.create_session(session_id=named)
-    answers = []
-    for message in asked["messages"]:
+    request = context.get_input()
+    agent = app.get_agent(context, request["agent"])
+    session_id = request.get("session_id")
+    session = agent.get_session(session_id) if request.get("goes_on") else agent.create_session(session_id=session_id)
+    texts = []
+    for message in request["messages"]:
         response = yield agent.run(message, session=session)
-        answers.append(response.text)
-    return answers
+        texts.append(response.text)
+    return texts

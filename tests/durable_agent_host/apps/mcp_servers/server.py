@@ -43,9 +43,9 @@ def look(room: str) -> str:
 
 
 READS = ToolAnnotations(readOnlyHint=True)
-OFFERED = {"note": (note, None), "book": (book, None), "look": (look, READS), "late": (note, None)}
+TOOLS = {"note": (note, None), "book": (book, None), "look": (look, READS), "late": (note, None)}
 for name in tools.read_text().split():
-    server.add_tool(OFFERED[name][0], name=name, annotations=OFFERED[name][1])
+    server.add_tool(TOOLS[name][0], name=name, annotations=TOOLS[name][1])
 with pids.open("a") as file:
     file.write(f"{os.getpid()}\n")
 if len(sys.argv) > 4:

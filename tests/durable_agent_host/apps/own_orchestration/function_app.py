@@ -55,8 +55,8 @@ def story(context: df.DurableOrchestrationContext):
     second = yield context.call_activity("ask_writer", call)
     while second["status"] == "suspended":
         context.set_custom_status(second["pending"])
-        answers = yield context.wait_for_external_event("answers")
-        second = yield context.call_activity("ask_writer", {**call, "answers": answers})
+        answer_event = yield context.wait_for_external_event("answers")
+        second = yield context.call_activity("ask_writer", {**call, "answers": answer_event})
     return {"first": first["text"], "second": second["text"], "session": second["session"], "usage": second["usage"]}
 
 

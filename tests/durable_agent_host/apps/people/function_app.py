@@ -64,8 +64,8 @@ app = DurableAgentApp(
 @app.orchestration_trigger(context_name="context")
 def approve_as_told(context):
     """Wait, then answer a turn's call by raising the event through an activity."""
-    told = context.get_input()
-    return (yield context.call_activity("raise_approval", told))
+    request = context.get_input()
+    return (yield context.call_activity("raise_approval", request))
 
 
 @app.activity_trigger(input_name="told")
@@ -79,17 +79,17 @@ async def raise_approval(told: dict, durable: str) -> str:
 @app.orchestration_trigger(context_name="context")
 def run_twice(context):
     """Call the entity's operation twice under one correlation id, at the same time."""
-    asked = context.get_input()
-    calls = [context.call_entity(EntityId(*asked["entity"]), "run", asked["payload"]) for _ in range(2)]
-    answers = yield context.task_all(calls)
-    return [answer["messages"][-1]["contents"][-1]["text"] for answer in answers]
+    request = context.get_input()
+    calls = [context.call_entity(EntityId(*request["entity"]), "run", request["payload"]) for _ in range(2)]
+    responses = yield context.task_all(calls)
+    return [answer["messages"][-1]["contents"][-1]["text"] for answer in responses]
 
 
 @app.orchestration_trigger(context_name="context")
 def call_once(context):
     """Call the entity's operation once."""
-    asked = context.get_input()
-    return (yield context.call_entity(EntityId(*asked["entity"]), "run", asked["payload"]))
+    request = context.get_input()
+    return (yield context.call_entity(EntityId(*request["entity"]), "run", request["payload"]))
 
 
 class Bill(BaseModel):
@@ -101,13 +101,13 @@ class Bill(BaseModel):
 @app.orchestration_trigger(context_name="context")
 def pay_bills(context):
     """Run the agent as upstream documents it: at the same time in sessions of their own, then once more."""
-    asked = context.get_input()
+    request = context.get_input()
     agent = app.get_agent(context, "Payer")
-    sessions = [agent.create_session(session_id=name) for name in asked["sessions"]]
-    answers = yield context.task_all([agent.run("pay", session=session) for session in sessions])
+    sessions = [agent.create_session(session_id=name) for name in request["sessions"]]
+    responses = yield context.task_all([agent.run("pay", session=session) for session in sessions])
     last = yield agent.run("and?", session=sessions[0], options={"response_format": Bill})
-    kinds = [content.type for message in answers[0].messages for content in message.contents]
-    return {"texts": [answer.text for answer in answers], "paid": last.value.paid, "kinds": kinds}
+    kinds = [content.type for message in responses[0].messages for content in message.contents]
+    return {"texts": [answer.text for answer in responses], "paid": last.value.paid, "kinds": kinds}
 
 
 @app.orchestration_trigger(context_name="context")

@@ -14,7 +14,7 @@ from agent_framework_openai import OpenAIChatClient
 from durable_agent_host import DurableAgentApp
 
 LONG = 100_000
-WAITS = threading.Event()
+IS_WAITING = threading.Event()
 OTHERS_GO_ON = threading.Event()
 WAITED_IN_VAIN = threading.Event()
 
@@ -47,7 +47,7 @@ def let_go() -> str:
 def redact(content: Content) -> Content:
     """Wait at long texts; a loop that waits here runs no other turn."""
     if len(content.text or "") > LONG:
-        WAITS.set()
+        IS_WAITING.set()
         if not OTHERS_GO_ON.wait(10):
             WAITED_IN_VAIN.set()
     if WAITED_IN_VAIN.is_set():
@@ -67,4 +67,4 @@ app = DurableAgentApp(
 def waits(req: func.HttpRequest) -> func.HttpResponse:
     """Tell whether a redaction waits."""
     del req
-    return func.HttpResponse("yes" if WAITS.is_set() else "")
+    return func.HttpResponse("yes" if IS_WAITING.is_set() else "")

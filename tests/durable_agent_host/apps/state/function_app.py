@@ -101,24 +101,24 @@ class Bare(BaseChatClient):
     """A chat client without the framework's layers, that takes a while."""
 
     def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **kwargs: Any) -> Any:
-        async def said() -> str:
+        async def create_text() -> str:
             trace("bare")
             await asyncio.sleep(30 if "slowly" in messages[-1].text else 0)
             return "bare answer"
 
         async def updates() -> AsyncIterator[ChatResponseUpdate]:
-            yield ChatResponseUpdate(contents=[Content.from_text(await said())], role="assistant")
+            yield ChatResponseUpdate(contents=[Content.from_text(await create_text())], role="assistant")
 
-        async def whole() -> ChatResponse:
-            return ChatResponse(messages=[Message("assistant", [await said()])])
+        async def create_response() -> ChatResponse:
+            return ChatResponse(messages=[Message("assistant", [await create_text()])])
 
         if not stream:
-            return whole()
+            return create_response()
         return ResponseStream(updates(), finalizer=ChatResponse.from_updates)
 
 
 client = chat_client_from_environment()
-keeper = Agent(
+state_agent = Agent(
     client,
     "Remember.",
     name="Keeper",
@@ -127,4 +127,4 @@ keeper = Agent(
     context_providers=[Visits()],
     default_options={"store": False},
 )
-app = DurableAgentApp(agents=[keeper, Agent(Bare(), "Be bare.", name="BareAgent")])
+app = DurableAgentApp(agents=[state_agent, Agent(Bare(), "Be bare.", name="BareAgent")])

@@ -46,8 +46,8 @@ app = DurableAgentApp(agents=[agent], enable_mcp_tool_trigger=True)
 @app.orchestration_trigger(context_name="context")
 def talk(context):
     """Hold two turns of a session in the trace that the input names."""
-    traced = app.get_agent(context, "Traced", traceparent=context.get_input()["traceparent"])
-    session = traced.create_session()
-    yield traced.run("hello", session=session)
-    answer = yield traced.run("and again", session=session)
+    agent = app.get_agent(context, "Traced", traceparent=context.get_input()["traceparent"])
+    session = agent.create_session()
+    yield agent.run("hello", session=session)
+    answer = yield agent.run("and again", session=session)
     return answer.text

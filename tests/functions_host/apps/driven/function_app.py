@@ -55,7 +55,7 @@ def driven(function):
     return orchestrator
 
 
-def traced(function):
+def delegate_to(function):
     """Wrap a generator function in another one."""
 
     @wraps(function)
@@ -92,7 +92,7 @@ def delegating(context):
 
 
 @app.orchestration_trigger(context_name="context")
-@traced
+@delegate_to
 def wrapped(context):
     """Call activities in a generator that another one wraps."""
     total = 0

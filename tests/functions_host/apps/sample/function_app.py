@@ -156,11 +156,11 @@ def chain(context):
 def told_early(context):
     url, seen = context.get_input()
 
-    def look():
+    def write_status():
         with urlopen(f"{url}/{context.instance_id}") as answer:
             Path(seen).write_text(json.load(answer)["runtimeStatus"])
 
-    threading.Thread(target=look).start()
+    threading.Thread(target=write_status).start()
     time.sleep(0.15)  # the end is not committed yet
     return True
     yield  # an orchestrator is a generator
@@ -217,11 +217,11 @@ def call_missing_entity(context):
 @app.orchestration_trigger(context_name="context")
 def parent(context):
     first = yield context.call_sub_orchestrator("greet", "child")
-    named = yield context.call_sub_orchestrator("who_am_i", None, f"{context.instance_id}-named")
+    ids = yield context.call_sub_orchestrator("who_am_i", None, f"{context.instance_id}-named")
     try:
         yield context.call_sub_orchestrator("fails", "inside")
     except Exception as error:
-        return [first, named == [f"{context.instance_id}-named", context.instance_id], str(error).split(" \n ")[0]]
+        return [first, ids == [f"{context.instance_id}-named", context.instance_id], str(error).split(" \n ")[0]]
 
 
 @app.orchestration_trigger(context_name="context")

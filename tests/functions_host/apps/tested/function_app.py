@@ -9,7 +9,7 @@ import azure.functions as func
 
 app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
 attempts: list[str] = []
-packed: list[str] = []
+packed_skus: list[str] = []
 nightly_runs: list[bool] = []
 
 
@@ -17,13 +17,13 @@ nightly_runs: list[bool] = []
 def order(context: df.DurableOrchestrationContext):
     """Wait for the payment, remind after three days, give up after a week."""
     sku = context.get_input()["sku"]
-    started = context.current_utc_datetime
+    started_at = context.current_utc_datetime
     paid = context.wait_for_external_event("paid")
-    reminder = context.create_timer(started + timedelta(days=3))
+    reminder = context.create_timer(started_at + timedelta(days=3))
     winner = yield context.task_any([paid, reminder])
     if winner == reminder:
         context.set_custom_status("reminded")
-        last_day = context.create_timer(started + timedelta(days=7))
+        last_day = context.create_timer(started_at + timedelta(days=7))
         winner = yield context.task_any([paid, last_day])
         if winner == last_day:
             return "given up"
@@ -32,12 +32,12 @@ def order(context: df.DurableOrchestrationContext):
         reminder.cancel()
     left = yield context.call_entity(df.EntityId("stock", sku), "take", paid.result)
     parcel = yield context.call_activity("pack", {"sku": sku, "count": paid.result})
-    return {"parcel": parcel, "left": left, "waited": str(context.current_utc_datetime - started)}
+    return {"parcel": parcel, "left": left, "waited": str(context.current_utc_datetime - started_at)}
 
 
 @app.activity_trigger(input_name="what")
 def pack(what: dict) -> str:
-    packed.append(what["sku"])
+    packed_skus.append(what["sku"])
     return f"{what['count']} {what['sku']}"
 
 

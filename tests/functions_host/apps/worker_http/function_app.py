@@ -105,7 +105,7 @@ def status(req: func.HttpRequest):
 @app.route(route="seen")
 def seen(req: func.HttpRequest):
     body = req.get_body()
-    told = {
+    fields = {
         "method": req.method,
         "url": req.url,
         "headers": dict(req.headers),
@@ -113,7 +113,7 @@ def seen(req: func.HttpRequest):
         "text": body.decode(),
         "hash": hashlib.sha256(body).hexdigest(),
     }
-    return json.dumps(told)
+    return json.dumps(fields)
 
 
 @app.route()
@@ -139,14 +139,14 @@ def mirror(req: func.HttpRequest) -> func.HttpResponse:
 
 @app.route()
 def told_context(req: func.HttpRequest, context: func.Context):
-    told = {
+    fields = {
         "name": context.function_name,
         "folder": context.function_directory,
         "invocation": context.invocation_id,
         "parent": context.trace_context.Traceparent,
         "state": context.trace_context.Tracestate,
     }
-    return json.dumps(told)
+    return json.dumps(fields)
 
 
 # --- failures ---------------------------------------------------------------------------------
@@ -209,11 +209,11 @@ class Blind(func.HttpResponse):
 
     def __init__(self, name: str, value: str) -> None:
         super().__init__("unchecked")
-        self.given = {"content-type": "text/plain", name: value}
+        self._headers = {"content-type": "text/plain", name: value}
 
     @property
     def headers(self):
-        return self.given
+        return self._headers
 
 
 @app.route()
@@ -271,12 +271,12 @@ def prints(req: func.HttpRequest):
 
 @app.route()
 def own_loop(req: func.HttpRequest) -> func.HttpResponse:
-    async def work() -> None:
+    async def log_line() -> None:
         logger.info("in a loop of its own")
 
     loop = asyncio.SelectorEventLoop()
     asyncio.set_event_loop(loop)
-    loop.run_until_complete(work())
+    loop.run_until_complete(log_line())
     loop.close()
     return func.HttpResponse("looped")
 

@@ -15,8 +15,8 @@ async def place_order(req: func.HttpRequest, client: df.DurableOrchestrationClie
 
 @orders.orchestration_trigger(context_name="context")
 def order(context: df.DurableOrchestrationContext):
-    packed = yield context.call_activity("pack", context.get_input())
-    sent = yield context.call_activity("send_off", packed)
+    parcel = yield context.call_activity("pack", context.get_input())
+    sent = yield context.call_activity("send_off", parcel)
     return sent
 
 
