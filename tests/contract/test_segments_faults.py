@@ -10,7 +10,7 @@ import pytest
 from durable_agent_host.errors import LogError
 from tests.contract.test_segments import NAMESPACE, by_name, list_blobs, some
 from tests.forks import STORES
-from tests.kit_services import Asked, CuttingProxy, FaultyHttp, refusing_port
+from tests.kit_services import CuttingProxy, FaultyHttp, ProxyRequest, refusing_port
 from tests.processes import Process
 
 BLOBS = pytest.mark.parametrize("pieces", ["blob", "blob-small", "encrypted-blob"], indirect=True)
@@ -40,7 +40,7 @@ async def test_servers_that_fail_lose_nothing(pieces):
     """Throttling, server errors, and answers that never come to what was done: everything is there, and gone, once."""
     chance = random.Random(3)
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         return chance.choice((None, None, None, 503, 500, 429, "lost", "cut"))
 
     with FaultyHttp(pieces.port, decide) as proxy:
@@ -54,7 +54,7 @@ async def test_servers_that_fail_lose_nothing(pieces):
         assert await store.delete(NAMESPACE, [first_name]) == 1
         await store.release(NAMESPACE, "@agent@one")
         assert await store.holders(NAMESPACE) == {}
-        assert proxy.faults > 10
+        assert proxy.failure_count > 10
     assert set(await list_blobs(pieces.store())) == set(remaining_names)
 
 
@@ -63,7 +63,7 @@ async def test_a_large_piece_counts_when_its_last_block_is_there(pieces):
     """A writer that dies between the blocks of a piece leaves nothing to list or read; the next one completes it."""
     expected_blobs, blocks = by_name(b"x" * 20_000), 0
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         nonlocal blocks
         blocks += "block" in parse_qs(request.query).get("comp", [])
         return 503 if blocks > 3 else None
@@ -85,7 +85,7 @@ async def test_a_piece_that_is_put_again_while_it_is_swept_stays(pieces):
     delete_requested, can_continue = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         if request.method == "DELETE" and not can_continue.is_set():
             loop.call_soon_threadsafe(delete_requested.set)
             return 503

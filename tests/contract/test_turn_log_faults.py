@@ -10,7 +10,7 @@ from durable_agent_host.errors import FencedError, LogError
 from durable_agent_host.model.log_entry import ATTEMPT
 from tests.contract.conftest import Redis
 from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
-from tests.kit_services import Asked, CuttingProxy, FaultyHttp, free_port, redis, refusing_port
+from tests.kit_services import CuttingProxy, FaultyHttp, ProxyRequest, free_port, redis, refusing_port
 
 NETWORKED = pytest.mark.parametrize(
     "networked_backend", ["blob", "blob-small", "encrypted-blob", "redis", "encrypted-redis"], indirect=True
@@ -87,7 +87,7 @@ async def test_servers_that_fail_lose_and_repeat_nothing(networked_backend):
     """Throttling, server errors before and after the work, and answers that never come: every append is there once."""
     log_id, chance = new_id(), random.Random(3)
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         return chance.choice((None, None, None, 503, 500, 429, "lost", "cut"))
 
     with FaultyHttp(networked_backend.port, decide) as proxy:
@@ -99,7 +99,7 @@ async def test_servers_that_fail_lose_and_repeat_nothing(networked_backend):
             entries = [delta(f"{number}a"), delta(f"{number}{large}")]
             assert await log.append(log_id, entries, attempt=attempt) == 1 + 2 * number
         assert await log.open(log_id) == 2
-        assert proxy.faults > 10
+        assert proxy.failure_count > 10
         records = await read_all(log, log_id)
     assert_consecutive(records)
     assert texts(records) == [f"{number}{half}" for number in range(8) for half in ("a", large)]
@@ -110,7 +110,7 @@ async def test_a_lost_answer_of_a_beginning_counts_once(blob):
     """When the answers to the making of the log and to its first entry are lost, it still begins with attempt 1."""
     log_id, lost = new_id(), []
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         if request.method == "PUT" and request.query not in lost:
             lost.append(request.query)
             return "lost"
@@ -126,7 +126,7 @@ async def test_an_append_that_was_cut_off_is_passed_over(blob):
     """A writer that dies between the blocks of a large append leaves nothing to read, and the next one goes on."""
     log_id, state = new_id(), {"blocks": 0}
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         if "appendblock" in parse_qs(request.query).get("comp", []):
             state["blocks"] += 1
             return 503 if state["blocks"] > 4 else None
@@ -157,7 +157,7 @@ async def test_a_full_blob_is_left_behind(blob, answer):
     for number in range(5):
         await large.append(log_id, [delta(str(number))], attempt=attempt)
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         if "appendblock" in request.query and request.path.endswith("/00000000"):
             request.code = "BlockCountExceedsLimit"
             return 409

@@ -9,7 +9,7 @@ from durable_agent_host.model.log_entry import EVENT, LogEntry
 from tests.contract.conftest import Redis
 from tests.contract.holding import HoldingProxy
 from tests.contract.test_turn_log import assert_consecutive, collect, delta, new_id, read_all, texts
-from tests.kit_services import Asked, CuttingProxy, FaultyHttp, redis
+from tests.kit_services import CuttingProxy, FaultyHttp, ProxyRequest, redis
 
 # A cut connection is closed by the client's garbage collection.
 pytestmark = pytest.mark.filterwarnings("ignore:.*StreamWriter:pytest.PytestUnraisableExceptionWarning")
@@ -147,7 +147,7 @@ async def test_many_turns_poll_for_cancels_together(blob):
     """Turns that ask again and again cost the account about one request each time, and each sees its own mark."""
     ids, requests = [new_id() for _ in range(TURNS)], []
 
-    def decide(request: Asked):
+    def decide(request: ProxyRequest):
         requests.append(request)
 
     with FaultyHttp(blob.port, decide) as proxy:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.durable_agent_host.hostile_answers import AGENTS_ROUTES, beginning, for_ever
 from tests.durable_agent_host.hostile_model import HostileModel, Send, hostile_model, pieces
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost, running_host
 
 BOUNDS = {
     "ANSWER_BYTES": 300_000,
@@ -46,7 +46,7 @@ def bounded_host(folder: Path, model: HostileModel, effects: Path, **more: str) 
         "MODEL_URL": model.url,
         "EFFECTS": str(effects),
     }
-    with hosted(folder, None, app=Path(__file__).parent / "apps" / "bounded", **{**settings, **more}) as running:
+    with running_host(folder, None, app=Path(__file__).parent / "apps" / "bounded", **{**settings, **more}) as running:
         yield running
 
 

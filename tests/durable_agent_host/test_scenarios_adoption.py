@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from tests.durable_agent_host.test_scenarios_owners import APP, SESSIONS, Place
-from tests.kit import hosted
+from tests.kit import running_host
 
 OLD = ("old-1", "old-2", "old-3", "race-1", "race-2")
 """Sessions of before: of the races two at once want one."""
@@ -24,7 +24,7 @@ MAY: dict[str, tuple[str, ...]] = {"anybody": EVERYBODY, "nobody": (), "role:cur
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data of an app that identified nobody."""
     data = tmp_path_factory.mktemp("before") / "data"
-    with hosted(data, None, app=APP, LEDGER=str(data / "asked.txt"), NOBODY_IS_KNOWN="1") as host:
+    with running_host(data, None, app=APP, LEDGER=str(data / "asked.txt"), NOBODY_IS_KNOWN="1") as host:
         for name in OLD:
             assert host.run("Echo", WORDS, session_id=name).ok
     return data
@@ -53,7 +53,7 @@ def place(request: pytest.FixtureRequest, before: Path, tmp_path_factory: pytest
     shutil.copytree(before, data)
     ledger.touch()
     env = {"DURABLE_AGENT_HOST_ADOPT_SESSIONS": adopters, "DURABLE_AGENT_HOST_SESSION_NAMES": names}
-    with hosted(data, None, app=APP, LEDGER=str(ledger), **env) as host:
+    with running_host(data, None, app=APP, LEDGER=str(ledger), **env) as host:
         it = Settings(host, data, ledger)
         it.may, it.has_own_names = MAY[adopters], names == "own"
         yield it

@@ -43,7 +43,7 @@ def lives(model: PracticeModel, effects: Path, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(autouse=True)
 def _fresh(model: PracticeModel) -> None:
-    model.forget()
+    model.reset()
 
 
 def asked(model: PracticeModel, what: str) -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ def undisturbed(host: AgentHost, model: PracticeModel) -> list[dict[str, Any]]:
     script(model)
     talk(host, "Summing", uuid4().hex, range(3))
     requests = model.requests()
-    model.forget()
+    model.reset()
     return requests
 
 
@@ -163,7 +163,7 @@ def test_a_fork_at_an_earlier_turn_makes_its_context_again(host, model):
     shown = context(host, "Summing", "part")
     assert shown["is_whole"]
     assert [text for text in texts(shown["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
-    model.forget()
+    model.reset()
     script(model)
     talk(host, "Summing", "part", range(7, 8))
     first, *_ = summaries_of(model)
@@ -192,14 +192,14 @@ def test_a_repaired_session_makes_its_context_again(host, model):
         history.append({"$type": kind, **at, "messages": [message]})
     change = {"document": state, "instead_of": document_digest(host.state("Summing", "hurt"))}
     place = signal_purpose("dafx-Summing", "hurt", "put_document")
-    host.signal("Summing", "hurt", "put_document", host.marked(place, change))
+    host.signal("Summing", "hurt", "put_document", host.mark(place, change))
     wait_until(lambda: host.state("Summing", "hurt") == state)
     assert not context(host, "Summing", "hurt")["is_whole"]
     assert host.post("/agents/Summing/sessions/hurt/repair", b"").json()["changes"]
     shown = context(host, "Summing", "hurt")
     assert shown["is_whole"]
     assert [text for text in texts(shown["messages"]) if "question" in text] == [f"question {n}" for n in range(3)]
-    model.forget()
+    model.reset()
     script(model)
     talk(host, "Summing", "hurt", range(3, 4))
     assert "question 0" in summaries_of(model)[0]

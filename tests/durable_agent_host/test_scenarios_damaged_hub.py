@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.kit import PracticeModel, hosted
+from tests.kit import PracticeModel, running_host
 
 KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32)).decode()}"}
 
@@ -18,7 +18,7 @@ KEYS = {"DURABLE_AGENT_HOST_ENCRYPTION_KEYS": f"one={base64.b64encode(bytes(32))
 @pytest.mark.parametrize("settings", [{}, KEYS], ids=["plain", "encrypted"])
 def test_a_damaged_session_is_told_and_kept(practice_model: PracticeModel, tmp_path: Path, settings):
     """Its routes answer 409 with what to do, lists name it, and what is stored of it stays."""
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         for session in ("whole", "torn"):
             assert host.run(agent, "hello", session_id=session).ok
@@ -26,7 +26,7 @@ def test_a_damaged_session_is_told_and_kept(practice_model: PracticeModel, tmp_p
     with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
         changed = file.execute("UPDATE entities SET state = substr(state, 1, 200) WHERE id = ?", (torn,))
         assert changed.rowcount == 1
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         place = f"{host.url}/api/agents/{agent}/sessions"
         asked = [("GET", ""), ("GET", "/verify"), ("GET", "/export"), ("POST", "/repair"), ("DELETE", "")]
         answers = [requests.request(method, f"{place}/torn{path}", timeout=60) for method, path in asked]
@@ -48,13 +48,13 @@ def test_a_session_of_which_a_turn_is_damaged_can_be_deleted(
     practice_model: PracticeModel, tmp_path: Path, settings, damage: str, column: str
 ):
     """All that can be told to be its own is erased, and its id can be used again."""
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         turns = [host.run(agent, "hello", session_id="torn").headers["x-ms-turn-id"] for _ in range(3)]
     with closing(sqlite3.connect(tmp_path / "host.db")) as file, file:
         changed = file.execute(f"UPDATE instances SET {column} = ? WHERE id = ?", (damage, turns[1]))
         assert changed.rowcount == 1
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         session = f"{host.url}/api/agents/{agent}/sessions/torn"
         deleted = requests.delete(session, timeout=60)
         assert (deleted.status_code, deleted.json().get("status")) == (200, "deleted")
@@ -88,12 +88,12 @@ def test_a_turn_whose_end_is_damaged_is_told(practice_model: PracticeModel, tmp_
         '{"turn_id":"x","status":"completed","sealing":{"taken":1}}',
         foreign,
     ]
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         turns = [host.turn(host.run(agent, "hello", session_id="torn"))["turn_id"] for _ in [*outputs, "whole"]]
     for turn, output in zip(turns, outputs, strict=False):
         damage(tmp_path, "UPDATE instances SET output = ? WHERE id = ?", output, turn)
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         place = f"/agents/{agent}/sessions/torn"
         answers = [host.get(f"{place}/turns/{turn}{path}") for turn in turns[:-1] for path in PATHS]
         assert {answer.status_code for answer in answers} <= {409, 503 if settings else 409}
@@ -110,7 +110,7 @@ def test_a_turn_whose_end_is_damaged_is_told(practice_model: PracticeModel, tmp_
 @pytest.mark.parametrize(("settings", "place"), [({}, 2), (KEYS, 40)], ids=["first page", "later page"])
 def test_a_stream_over_a_damaged_entry_is_told(practice_model: PracticeModel, tmp_path: Path, settings, place):
     """It is a 409 that begins no stream, or a stream that ends early and whose reconnection is that 409."""
-    with hosted(tmp_path, practice_model, **settings) as host:
+    with running_host(tmp_path, practice_model, **settings) as host:
         agent = host.get("/agents").json()["agents"][0]["name"]
         practice_model.plan({"text": "word " * 60_000})
         turn = host.turn(host.run(agent, {"message": "hello", "session_id": "torn"}))["turn_id"]

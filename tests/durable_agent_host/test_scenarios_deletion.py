@@ -17,7 +17,7 @@ from tests.durable_agent_host.stored import bytes_of
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
 from tests.durable_agent_host.test_scenarios_fork_delete import delete, fork
 from tests.durable_agent_host.test_scenarios_retention import A_SECOND, RETENTION, maintain, maintained_until
-from tests.kit import AgentHost, PracticeModel, hosted, start_host
+from tests.kit import AgentHost, PracticeModel, running_host, start_host
 from tests.processes import wait_until
 
 ERASURES = [point for point in UPKEEP_POINTS if point.startswith("erasure.")]
@@ -198,7 +198,7 @@ def test_a_deletion_whose_host_is_killed_where_the_entity_is_written_is_asked_fo
 ):
     """Its mark may be written late, after the next attempt has read the session: nobody hears of a conflict."""
     env, data = {"LEDGER": str(tmp_path / "ledger")}, tmp_path / "data"
-    with hosted(data, model, app=LAB, **env) as host:
+    with running_host(data, model, app=LAB, **env) as host:
         grow(host, "s")
     host = start_host(data, model, app=LAB, FUNCTIONS_HOST_CRASH=f"{point}:{nth}", **env)
     try:
@@ -216,7 +216,7 @@ def test_a_deletion_whose_host_is_killed_where_the_entity_is_written_is_asked_fo
 
 def test_a_deletion_takes_what_is_stored_outside_the_entity(model: PracticeModel, tmp_path: Path):
     """Segments, large contents, long requests and answers of turns; the answer says how much that was."""
-    with hosted(tmp_path, model, app=LAB, LEDGER=str(tmp_path / "ledger")) as host:
+    with running_host(tmp_path, model, app=LAB, LEDGER=str(tmp_path / "ledger")) as host:
         turns = grow(host, "s")
         pieces, holders = stored(tmp_path)
         assert (len(pieces) >= len(turns), holders) == (True, {"@dafx-instant@s"})
@@ -260,7 +260,7 @@ def test_what_a_running_orchestration_needs_stays_until_its_end(model: PracticeM
     """Its replay reads a long response again, also when the session is gone; a sweep takes that when it has ended."""
     hours = dict.fromkeys(("TURN_LOG_RETENTION_HOURS", "TURN_RETENTION_HOURS"), A_SECOND)
     quickly = {f"DURABLE_AGENT_HOST_{name}": value for name, value in {**hours, "PIECE_GRACE_SECONDS": "0.001"}.items()}
-    with hosted(tmp_path, model, app=RETENTION, **quickly) as host:
+    with running_host(tmp_path, model, app=RETENTION, **quickly) as host:
         text = "from outside ".ljust(12_000, "x")
         started = requests.post(f"{host.management}/orchestrators/waiting", json={"message": text}, timeout=30).json()
         url = f"{host.management}/instances/{started['id']}"
@@ -268,7 +268,7 @@ def test_what_a_running_orchestration_needs_stays_until_its_end(model: PracticeM
         assert delete(host, "Lasting", "of-orchestration").status_code == 200
         maintained_until(host, lambda: stored(tmp_path)[1] == {f"orchestration:{started['id']}"})
         host.kill()
-        with hosted(tmp_path, model, app=RETENTION, **quickly) as later:
+        with running_host(tmp_path, model, app=RETENTION, **quickly) as later:
             url = f"{later.management}/instances/{started['id']}"
             assert requests.post(f"{url}/raiseEvent/go", json=1, timeout=30).status_code == 202
             ended = wait_until(lambda: (now := requests.get(url, timeout=30).json())["output"] and now)
@@ -280,7 +280,7 @@ def test_no_file_says_anything_of_a_deleted_session(
     people: AgentHost, model: PracticeModel, tmp_path: Path, book: Path
 ):
     """Of turns that ended, failed, were cancelled, rejected or approved; messages, answers, tools, custom statuses."""
-    with hosted(tmp_path, model, app=PEOPLE, LEDGER=str(book)) as host:
+    with running_host(tmp_path, model, app=PEOPLE, LEDGER=str(book)) as host:
         session, large = "s", f"{WORD} large ".ljust(40_000, "x")
         model.plan({"text": f"{WORD} answers"}, {"text": f"{WORD} at length ".ljust(30_000, "y")})
         for message in (f"{WORD} asks", large):

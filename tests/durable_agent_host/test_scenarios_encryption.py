@@ -18,7 +18,7 @@ import requests
 from durable_agent_host.turn_log.crash_points import KEY_POINTS
 from tests.contract.traces import text_in_blobs
 from tests.durable_agent_host.stored import bytes_of
-from tests.kit import AgentHost, PracticeModel, hosted, start_host
+from tests.kit import AgentHost, PracticeModel, running_host, start_host
 from tests.kit_services import azurite, azurite_connection
 from tests.processes import StartError, wait_until
 
@@ -108,7 +108,7 @@ def approve(host: AgentHost, turn: dict[str, Any]) -> dict[str, Any]:
 def test_a_life_with_encryption(model: PracticeModel, tmp_path: Path):
     """Turns, tools, approvals, files, forks, copies, kills and rotation: all is read, and nothing of it is stored."""
     data = tmp_path / "data"
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         model.plan({"calls": [{"name": "look_up", "arguments": {"name": "canary-name"}}]}, {"text": "canary-found"})
         looked = host.run(
             "Clerk", {"message": "canary-look", "session_id": "a"}, headers={"idempotency-key": "canary-1"}
@@ -129,7 +129,7 @@ def test_a_life_with_encryption(model: PracticeModel, tmp_path: Path):
         assert is_silent(host, data)
         host.kill()
     assert found_in(data) == []
-    with hosted(data, model, app=APP, **{KEYS: f"{key(2)},{key(1)}"}) as host:
+    with running_host(data, model, app=APP, **{KEYS: f"{key(2)},{key(1)}"}) as host:
         model.plan({"text": "canary-sent"})
         assert approve(host, turn)["response"] == "canary-sent"
         sent = [item for item in model.requests()[-1]["body"]["input"] if item["type"] == "function_call_output"]
@@ -140,7 +140,7 @@ def test_a_life_with_encryption(model: PracticeModel, tmp_path: Path):
         (file,) = [one for one in host.get("/agents/Clerk/sessions/a/files").json()["files"] if one["name"] == "a.txt"]
         assert requests.get(file["file_url"], timeout=60).content == FILE
         assert is_silent(host, data)
-    with hosted(data, model, app=APP, **{KEYS: key(2)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(2)}) as host:
         fork = requests.post(f"{host.url}/api/agents/Clerk/sessions/a/fork", json={}, timeout=60).json()["session_id"]
         exported = host.get("/agents/Clerk/sessions/a/export").content
         assert json.loads(exported)["schemaVersion"]
@@ -158,10 +158,10 @@ def test_a_life_with_encryption(model: PracticeModel, tmp_path: Path):
 def kept(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data of a host without keys that had a session, and of the same host with a key, which had two more."""
     data = tmp_path_factory.mktemp("kept") / "data"
-    with hosted(data, practice_model, app=APP) as host:
+    with running_host(data, practice_model, app=APP) as host:
         ask(host, practice_model, "before", "without keys " + "canary-filler " * 2000)
         ask(host, practice_model, "only-before", "without keys")
-    with hosted(data, practice_model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, practice_model, app=APP, **{KEYS: key(1)}) as host:
         ask(host, practice_model, "before", "with keys")
         for session in ("one", "two"):
             ask(host, practice_model, session, f"{session} " + "canary-filler " * 2000)
@@ -195,7 +195,7 @@ def test_encryption_is_turned_on_later(data: Path, model: PracticeModel):
     stored = dict(rows(data)[1])
     assert "canary-question without keys" in stored["@dafx-clerk@only-before"]
     assert "canary" not in stored["@dafx-clerk@before"]
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         assert len(texts(host, "before")) == 4
         assert len(texts(host, "only-before")) == 2
         ask(host, model, "only-before", "with keys")
@@ -207,13 +207,13 @@ def test_encryption_is_turned_on_later(data: Path, model: PracticeModel):
 def test_plaintext_can_be_refused(data: Path, model: PracticeModel):
     """What is not encrypted is a 409 that names the setting, and stays; an export and import before that brings it."""
     strict = {KEYS: key(1), PLAINTEXT: "refuse"}
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         for session in ("before", "only-before"):
             exported = host.get(f"/agents/Clerk/sessions/{session}/export").content
             assert host.post(f"/agents/Clerk/sessions/{session}-2/import", exported, content_type="application/json").ok
         said = {session: texts(host, session) for session in ("before", "only-before", "one")}
     before = rows(data)
-    with hosted(data, model, app=APP, **strict) as host:
+    with running_host(data, model, app=APP, **strict) as host:
         refused = [
             host.get("/agents/Clerk/sessions/before/export"),
             host.run("Clerk", {"message": "hello", "session_id": "before"}),
@@ -234,7 +234,7 @@ def test_plaintext_can_be_refused(data: Path, model: PracticeModel):
             assert host.run("Clerk", asked, headers={"idempotency-key": "canary-9"}).ok
         listed = host.get("/agents/Clerk/sessions").json()["sessions"]
         assert {"before", "only-before", "one"} <= {one["session_id"] for one in listed}
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         assert texts(host, "only-before") == said["only-before"]
 
 
@@ -248,11 +248,11 @@ def test_a_turn_under_way_waits_for_a_lost_key(data: Path, model: PracticeModel,
         host.run("Clerk", {"message": "canary-question lost", "session_id": "under-way"})
     assert host.process.wait(60) == -signal.SIGKILL
     host.kill()
-    with hosted(data, model, app=APP, **({KEYS: keys} if keys else {})) as host:
+    with running_host(data, model, app=APP, **({KEYS: keys} if keys else {})) as host:
         wait_until(lambda: "wait for their key" in "".join(host.output))
         time.sleep(3)
         assert host.get("/agents/Clerk/sessions/under-way").status_code == 503
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         said = wait_until(lambda: host.get("/agents/Clerk/sessions/under-way").json().get("messages"))
         assert [one["role"] for one in said] == ["user", "assistant"]
         assert texts(host, "under-way") == ["canary-question lost", "canary-answer"]
@@ -271,15 +271,15 @@ def test_a_rotation_is_killed(data: Path, model: PracticeModel, point: str):
         assert host.process.wait(60) == -signal.SIGKILL
         host.kill()
     assert rows(data)[1] == before
-    with hosted(data, model, app=APP, **{KEYS: both}) as host:
+    with running_host(data, model, app=APP, **{KEYS: both}) as host:
         assert texts(host, "one")[0].startswith("canary-question one")
         ask(host, model, "one", "again")
         said = texts(host, "one")
-    with hosted(data, model, app=APP, **{KEYS: key(2)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(2)}) as host:
         assert texts(host, "one") == said
         assert texts(host, "two")[0].startswith("canary-question two")
         assert host.run("Clerk", {"message": "hello", "session_id": "two"}).ok
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         assert host.get("/agents/Clerk/sessions/one").status_code == 503
     assert "again" not in str(rows(data))
 
@@ -295,7 +295,7 @@ def test_what_was_moved_is_refused(data: Path, model: PracticeModel):
         for (home, name, _), (_, _, body) in zip(bodies, [*bodies[1:], bodies[0]], strict=True):
             pieces.execute("UPDATE pieces SET body = ? WHERE home = ? AND name = ?", (body, home, name))
     before = rows(data)
-    with hosted(data, model, app=APP, **{KEYS: key(1)}) as host:
+    with running_host(data, model, app=APP, **{KEYS: key(1)}) as host:
         for session in ("one", "two"):
             answer = host.run("Clerk", {"message": "hello", "session_id": session})
             assert (answer.status_code, "moved" in answer.text) == (409, True), answer.text
@@ -324,7 +324,7 @@ async def test_blobs_tell_nothing(model: PracticeModel, tmp_path: Path, azurite_
         KEYS: key(1),
     }
     for text in ("first", "second"):
-        with hosted(tmp_path / "data", model, app=APP, **settings) as host:
+        with running_host(tmp_path / "data", model, app=APP, **settings) as host:
             answer = ask(host, model, "a", f"{text} " + "canary-filler " * 2000)
             headers = answer.headers
             events = host.get(f"/agents/Clerk/sessions/a/turns/{headers['x-ms-turn-id']}/events").text

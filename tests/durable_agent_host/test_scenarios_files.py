@@ -19,7 +19,7 @@ from agent_framework import Content
 
 from durable_agent_host.codec.content import encode_content
 from practice_model.dialects.responses.items import PIXEL as PNG
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 
 APP = Path(__file__).parent / "apps" / "files"
 PIXEL = PNG.partition(",")[2]
@@ -30,7 +30,7 @@ PICTURE = base64.b64decode(PIXEL)
 @pytest.fixture(scope="module")
 def _files(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     folder = tmp_path_factory.mktemp("files")
-    with hosted(folder, practice_model, app=APP, DURABLE_AGENT_HOST_MAX_UPLOAD_BYTES=str(8 << 20)) as running:
+    with running_host(folder, practice_model, app=APP, DURABLE_AGENT_HOST_MAX_UPLOAD_BYTES=str(8 << 20)) as running:
         yield running
 
 

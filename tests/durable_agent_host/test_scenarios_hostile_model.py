@@ -25,7 +25,7 @@ from tests.durable_agent_host.hostile_model import (
     response_events,
     stream,
 )
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost, running_host
 
 APP = Path(__file__).parent / "apps" / "providers"
 EVERY_CLIENT = ("Responses", "Azure", "Completions", "Claude", "Gemini")
@@ -81,7 +81,7 @@ def host(_hostile: HostileModel, tmp_path_factory: pytest.TempPathFactory) -> It
         "DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "2",
         "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01",
     }
-    with hosted(tmp_path_factory.mktemp("hostile"), None, app=APP, **settings) as running:
+    with running_host(tmp_path_factory.mktemp("hostile"), None, app=APP, **settings) as running:
         yield running
 
 
@@ -206,7 +206,7 @@ def test_a_stream_without_an_end_ends_with_the_turn_s_time(model: HostileModel, 
     settings = {"MODEL_URL": model.url, "MODEL_KEY": KEY, "DURABLE_AGENT_HOST_TURN_TIMEOUT_SECONDS": "3"}
     words = itertools.repeat(events(SPOKEN[3]) * 20)
     model.play(pieces(slowly(itertools.chain([events(*SPOKEN[:3])], words))))
-    with hosted(tmp_path, None, app=APP, **settings) as host:
+    with running_host(tmp_path, None, app=APP, **settings) as host:
         started = host.run("Responses", {"message": "Talk", "session_id": "endless", "wait_for_response": False})
         url = f"{host.url}/api/agents/Responses/sessions/endless/turns/{started.headers['x-ms-turn-id']}"
         ended = host.end_of_turn(url)

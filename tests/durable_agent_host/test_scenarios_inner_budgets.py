@@ -10,7 +10,7 @@ import pytest
 from tests.durable_agent_host.test_scenarios_approvals import approve, ended_turn, waiting_turn, yes
 from tests.durable_agent_host.test_scenarios_budgets import COST_OF_USAGE, USAGE, told
 from tests.durable_agent_host.test_scenarios_cancel import cancel, start
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "inner_budgets"
@@ -28,7 +28,9 @@ def _ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _host(
     practice_model: PracticeModel, _ledger: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("inner-budgets"), practice_model, app=APP, LEDGER=str(_ledger)) as running:
+    with running_host(
+        tmp_path_factory.mktemp("inner-budgets"), practice_model, app=APP, LEDGER=str(_ledger)
+    ) as running:
         yield running
 
 
@@ -102,7 +104,7 @@ def test_what_an_inner_agent_has_said_counts(host: AgentHost, model: PracticeMod
     spoken = {"text": "word " * 40_000, "chunk_characters": 2000, "delay_milliseconds": 100}
     tokens = 0
     for seconds in (1, 5, 25):  # how much is said until then depends on the machine
-        model.forget()
+        model.reset()
         model.plan(ASK, spoken)
         turn = start(host, "Calls", "go", session := uuid4().hex)
         wait_until(lambda: len(model.requests()) == 2)
@@ -113,7 +115,7 @@ def test_what_an_inner_agent_has_said_counts(host: AgentHost, model: PracticeMod
         if tokens > 400 + 1000:
             break
     assert tokens > 400 + 1000
-    model.forget()
+    model.reset()
     model.plan(ASK, spoken)
     assert "in the middle of the model's answer" in told(host.run("Tokens", {"message": "go"}))
 

@@ -300,7 +300,7 @@ def test_whatever_a_tool_raises_is_a_failed_call(hasty: Doomed, model: PracticeM
     assert told.pop() == "noted fine"
     assert {one.partition(":")[0] for one in told} == {"Error"}
     assert len(told) == len(calls)
-    model.forget()
+    model.reset()
     play(model, {"text": "On."})
     assert hasty.host.run("Worker", {"message": "on", "session_id": "raised"}).json()["response"] == "On."
 
@@ -325,7 +325,7 @@ def test_blocking_tools_do_not_touch_other_sessions(doomed: Doomed, model: Pract
     wait_until(lambda: len([line for line in doomed.traces if line.startswith("begin")]) == 15)
     play(model, {"calls": [call("note", text="quick")]}, {"text": "Quick."})
     assert host.run("Worker", "hi").text == "Quick."
-    model.forget()
+    model.reset()
     play(model, {"calls": [call("stall", seconds=3)]}, {"text": "Stalled."})
     assert host.run("Worker", "stall").text == "Stalled."
     assert any("blocked for 2 s by tool 'stall' of turn" in line for line in host.output)

@@ -37,7 +37,7 @@ def cancelled(host: AgentHost, url: str) -> dict[str, Any]:
 
 def goes_on(host: AgentHost, model: PracticeModel, agent: str) -> list[Any]:
     """Run the next turn, which the model accepts; gives what it was sent."""
-    model.forget()
+    model.reset()
     model.plan({"text": "And on."})
     answer = host.run(agent, {"message": "on", "session_id": "s"})
     assert answer.json().get("response") == "And on.", answer.text

@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from durable_agent_host.agent.exchange_recorder import MAX_FULL_BODY_BYTES, MOST_EXCHANGES
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "files"
@@ -39,7 +39,7 @@ AGENT = "/agents/Hostile"
 @pytest.fixture(scope="module")
 def _bounded(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     settings = {PREFIX + name: str(value) for name, value in SETTINGS.items()}
-    with hosted(tmp_path_factory.mktemp("limits"), practice_model, app=APP, **settings) as running:
+    with running_host(tmp_path_factory.mktemp("limits"), practice_model, app=APP, **settings) as running:
         yield running
 
 
@@ -199,7 +199,7 @@ def test_bodies_that_do_not_end_take_so_much_memory(bounded: AgentHost):
 def test_bodies_that_do_not_end_are_counted_by_principal(practice_model: PracticeModel, tmp_path: Path, path: str):
     """What one caller holds takes nothing of another's, on the routes of agents and of workflows together."""
     most = {PREFIX + "MAX_ARRIVING_BYTES": "1000000", "LEDGER": str(tmp_path / "asked.txt")}
-    with hosted(tmp_path / "data", practice_model, app=APP.parent / "gate", **most) as host:
+    with running_host(tmp_path / "data", practice_model, app=APP.parent / "gate", **most) as host:
 
         def ask(who: str) -> requests.Response:
             url = f"{host.url}/api/agents/Echo/run"
@@ -306,7 +306,7 @@ def test_a_body_of_many_megabytes_is_kept_by_its_ends(
     most, allowed = MAX_FULL_BODY_BYTES, MAX_FULL_BODY_BYTES // 4
     sizes = {"MAX_REQUEST_BYTES": 2 * most, "KEPT_CALL_BYTES": 2 * most, "KEPT_TURN_BYTES": 2 * most + allowed}
     settings = {PREFIX + name: str(value) for name, value in sizes.items()}
-    with hosted(tmp_path, practice_model, app=APP, **settings) as host:
+    with running_host(tmp_path, practice_model, app=APP, **settings) as host:
         rest = first_call(host, model, 1000, 10, "rest")[0]["bytes"] - 1000
         within, _ = first_call(host, model, most - rest, 10, "within")
         assert (within["bytes"], within["complete"]) == (most, True)
@@ -314,7 +314,7 @@ def test_a_body_of_many_megabytes_is_kept_by_its_ends(
         beyond, _ = first_call(host, model, most - rest + 1001, 10, "beyond")
         assert (beyond["bytes"], beyond["complete"], beyond["missing_characters"]) == (most + 1001, False, 1001)
     settings[PREFIX + "KEPT_CALL_BYTES"] = str(allowed)
-    with hosted(tmp_path, practice_model, app=APP, **settings) as host:
+    with running_host(tmp_path, practice_model, app=APP, **settings) as host:
         beyond, _ = first_call(host, model, most, 10, "ends")
         assert (beyond["complete"], beyond["missing_characters"]) == (False, beyond["bytes"] - allowed)
         text = requests.get(beyond["url"], timeout=60).text

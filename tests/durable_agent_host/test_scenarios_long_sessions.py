@@ -135,7 +135,7 @@ def test_an_ended_turn_is_known_after_its_receipt_is_sealed(lives, model):
     assert reused.status_code == 422, reused.text
     direct = {"agent": "BugRepro", "session_id": "s", "message": "0", "turn_id": first["turn_id"]}
     started = f"{life.host.management}/orchestrators/agent_turn/{first['turn_id']}"
-    direct = life.host.marked(start_purpose("agent_turn", first["turn_id"]), direct)
+    direct = life.host.mark(start_purpose("agent_turn", first["turn_id"]), direct)
     assert requests.post(started, json=direct, timeout=30).status_code == 202
     status = life.host.end_of_turn(f"{life.host.url}/api/agents/BugRepro/sessions/s/turns/{first['turn_id']}")
     assert (status["status"], status["response"]) == ("rejected", None), status  # asked for with another hash

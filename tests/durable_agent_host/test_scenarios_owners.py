@@ -18,7 +18,7 @@ from durable_agent_host.http.workflow_routes import run_of
 from durable_agent_host.model.ids import derived_id
 from durable_agent_host.model.principal import Owner
 from tests.durable_agent_host.hostile_callers import BEGINNERS, FILE, OWNER, RELATIONS, ROWS, UNKNOWN, send, whole
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 from tests.processes import wait_until
 
 APP = Path(__file__).parent / "apps" / "gate"
@@ -53,11 +53,11 @@ def place(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactor
     """An app whose sessions have owners, on data of when it had none."""
     data, ledger = tmp_path_factory.mktemp("owners"), tmp_path_factory.mktemp("ledger") / "asked.txt"
     ledger.touch()
-    with hosted(data, None, app=APP, LEDGER=str(ledger), NOBODY_IS_KNOWN="1") as before:
+    with running_host(data, None, app=APP, LEDGER=str(ledger), NOBODY_IS_KNOWN="1") as before:
         for name in ("of-before-1", "of-before-2"):
             assert before.run("Echo", "from before", session_id=name).ok
         assert "owner" not in json.dumps(before.state("Echo", "of-before-1"))
-    with hosted(data, practice_model, app=APP, LEDGER=str(ledger)) as running:
+    with running_host(data, practice_model, app=APP, LEDGER=str(ledger)) as running:
         it = Place(running, data, ledger)
         begun = it.run("ada@contoso", "hi", "desk")
         assert begun.ok, begun.text
@@ -627,7 +627,7 @@ def test_a_principal_has_a_rate_of_its_own(tmp_path: Path):
     An upload and a stream count as every other; that one is let in later is tested with a clock in `http/test_rates`.
     """
     settings = {"LEDGER": str(tmp_path / "asked.txt"), "DURABLE_AGENT_HOST_REQUESTS_PER_SECOND": "0.001"}
-    with hosted(tmp_path / "data", None, app=APP, **settings) as host:
+    with running_host(tmp_path / "data", None, app=APP, **settings) as host:
 
         def ask(who: str) -> requests.Response:
             return requests.get(f"{host.url}/api/agents", headers={"x-who": who}, timeout=30)

@@ -9,7 +9,7 @@ import requests
 
 from demo.providers import PROVIDERS
 from practice_model.dialects.responses.items import PIXEL
-from tests.kit import ROOT, AgentHost, PracticeModel, hosted
+from tests.kit import ROOT, AgentHost, PracticeModel, running_host
 
 
 def listed(host: AgentHost, session: str) -> list[dict[str, Any]]:
@@ -25,11 +25,11 @@ def test_what_code_has_made_is_read_by_its_id(provider: str, model: PracticeMode
     read_entity_json = PROVIDERS[provider]
     settings = read_entity_json.environment(model.url.removesuffix("/v1"))
     model.plan({"items": [{"code": "plot()", "logs": "plotted", "image": True}, {"text": "Here:", "files": ["t.csv"]}]})
-    with hosted(tmp_path, model, app=ROOT / read_entity_json.app, **settings) as host:
+    with running_host(tmp_path, model, app=ROOT / read_entity_json.app, **settings) as host:
         answer = host.run("Analyst", {"message": "plot it", "session_id": "made"})
         assert answer.ok, answer.text
         first = listed(host, "made")
-    with hosted(tmp_path, model, app=ROOT / read_entity_json.app, **settings) as host:
+    with running_host(tmp_path, model, app=ROOT / read_entity_json.app, **settings) as host:
         made = listed(host, "made")
         assert [one["id"] for one in made] == [one["id"] for one in first] != []
         answers = [

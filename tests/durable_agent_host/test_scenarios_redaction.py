@@ -168,7 +168,7 @@ def test_secrets_reach_the_model_and_nothing_else(lives: Lives, model: PracticeM
     wait_until_forgotten(host)
     assert leaks(stored(folder)) == []
     assert leaks("".join(host.output).encode()) == []
-    model.forget()
+    model.reset()
     model.plan({"text": "Fine."})
     answer = host.run("Teller", {"message": "And now?", "session_id": session})
     assert (answer.status_code, answer.json()["response"]) == (200, "Fine.")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost, running_host
 
 APP = Path(__file__).parent / "apps" / "routes"
 
@@ -14,7 +14,7 @@ APP = Path(__file__).parent / "apps" / "routes"
 @pytest.fixture(scope="module")
 def routes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """A host with an app that has routes of its own."""
-    with hosted(tmp_path_factory.mktemp("routes"), None, app=APP) as running:
+    with running_host(tmp_path_factory.mktemp("routes"), None, app=APP) as running:
         yield running
 
 

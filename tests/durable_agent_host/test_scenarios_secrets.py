@@ -13,7 +13,7 @@ import requests
 from tests.durable_agent_host.hostile_model import HostileModel, Received, answer, events, hostile_model, stream
 from tests.durable_agent_host.hostile_model import response_events as spoken
 from tests.durable_agent_host.stored import bytes_of
-from tests.kit import AgentHost, hosted
+from tests.kit import AgentHost, running_host
 
 APP = Path(__file__).parent / "apps" / "providers"
 CANARIES = {
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def host(model: HostileModel, folder: Path) -> Iterator[AgentHost]:
     """A host whose settings hold secrets."""
     more = {"DURABLE_AGENT_HOST_MODEL_ATTEMPTS": "2", "DURABLE_AGENT_HOST_MODEL_RETRY_SECONDS": "0.01"}
-    with hosted(folder, None, app=APP, MODEL_URL=model.url, **CANARIES, **more) as running:
+    with running_host(folder, None, app=APP, MODEL_URL=model.url, **CANARIES, **more) as running:
         yield running
 
 

@@ -141,7 +141,7 @@ def test_a_document_is_written_only_over_what_the_caller_has_seen(lab: AgentHost
     before = lab.state("Instant", session)
     change = {"document": {"a": 1}, "instead_of": "0" * 32}
     place = signal_purpose("dafx-Instant", session, "put_document")
-    lab.signal("Instant", session, "put_document", lab.marked(place, change))
+    lab.signal("Instant", session, "put_document", lab.mark(place, change))
     lab.run("Instant", {"message": "two", "session_id": session})
     now = lab.state("Instant", session)
     assert now["data"]["conversationHistory"][:2] == before["data"]["conversationHistory"]

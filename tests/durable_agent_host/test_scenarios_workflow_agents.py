@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import AgentHost, Lives, PracticeModel, hosted, start_host
+from tests.kit import AgentHost, Lives, PracticeModel, running_host, start_host
 from tests.processes import StartError
 
 TEAMS = Path(__file__).parent / "apps" / "teams"
@@ -32,7 +32,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _teams(
     practice_model: PracticeModel, ledger: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentHost]:
-    with hosted(tmp_path_factory.mktemp("teams"), practice_model, app=TEAMS, LEDGER=str(ledger)) as running:
+    with running_host(tmp_path_factory.mktemp("teams"), practice_model, app=TEAMS, LEDGER=str(ledger)) as running:
         yield running
 
 
@@ -61,7 +61,7 @@ def sent(model: PracticeModel) -> dict[str, list[dict]]:
 def test_sessions_share_nothing(teams: AgentHost, model: PracticeModel, agent: str):
     """The first turn of a session starts from nothing, whatever another session has said before."""
     said(teams, agent, "alice", "my secret is plum")
-    model.forget()
+    model.reset()
     said(teams, agent, "bob", "hello")
     asked = sent(model)
     assert sorted(asked) == sorted(f"You are {name}." for name in MEMBERS[agent])
@@ -78,7 +78,7 @@ def test_a_session_goes_on_after_a_crash(lives: Callable[..., Lives], model: Pra
     said(life.host, agent, "other", "my word is fig")
     before = {name: bodies[0] for name, bodies in sent(model).items()}
     host = life.crash()
-    model.forget()
+    model.reset()
     said(host, agent, "s", "go on")
     after = sent(model)
     assert sorted(after) == sorted(before)
@@ -118,7 +118,7 @@ def test_a_hand_off_reaches_its_session_only(teams: AgentHost, model: PracticeMo
     hand_over = {"calls": [{"name": "handoff_to_refunds", "arguments": {}}]}
     model.plan(hand_over, agent="You are front.")
     said(teams, "Desk", "carol", "refund me")
-    model.forget()
+    model.reset()
     said(teams, "Desk", "dave", "hello")
     said(teams, "Desk", "carol", "and now?")
     assert sorted(sent(model)) == ["You are front.", "You are refunds."]
@@ -136,7 +136,7 @@ def test_copies_go_on_from_the_transcript(teams: AgentHost, model: PracticeModel
     assert teams.post("/agents/Line/sessions/moved/import", json.dumps(exported).encode()).status_code == 201
     for session in ("copy", "moved"):
         assert "__pickled__" not in teams.get(f"/agents/Line/sessions/{session}/export").text
-        model.forget()
+        model.reset()
         said(teams, "Line", session, "go on")
         (body,) = sent(model)["You are writer."]
         assert body.get("previous_response_id") is None

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.kit import AgentHost, PracticeModel, hosted
+from tests.kit import AgentHost, PracticeModel, running_host
 
 APP = Path(__file__).parent / "apps" / "hooks"
 
@@ -14,7 +14,7 @@ APP = Path(__file__).parent / "apps" / "hooks"
 @pytest.fixture(scope="module")
 def guarded(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHost]:
     """Host the app whose `authorize` says neither yes nor no."""
-    with hosted(tmp_path_factory.mktemp("guarded"), practice_model, app=APP, WRONG="authorize") as host:
+    with running_host(tmp_path_factory.mktemp("guarded"), practice_model, app=APP, WRONG="authorize") as host:
         yield host
 
 
@@ -43,7 +43,7 @@ def test_four_eyes_without_identify_say_what_is_missing(
 ):
     """Nobody is another one where nobody is known: the answer is refused, and says why."""
     model.plan({"calls": [{"name": "pay", "arguments": {"amount": 5}}]})
-    with hosted(tmp_path, practice_model, app=APP, WRONG="nobody") as host:
+    with running_host(tmp_path, practice_model, app=APP, WRONG="nobody") as host:
         waits = host.run("Helper", {"message": "Pay 5"}).json()
         answer = {"call_id": waits["pending_approvals"][0]["call_id"], "approved": True}
         refused = httpx.post(f"{waits['turn_url']}/approvals", json=answer, timeout=30)
@@ -54,7 +54,7 @@ def test_four_eyes_without_identify_say_what_is_missing(
 def test_a_tool_that_was_made_twice_does_not_run(practice_model: PracticeModel, model: PracticeModel, tmp_path: Path):
     """What the inner one declares, such as that somebody else has to approve, would be lost."""
     model.plan({"calls": [{"name": "unknown_function", "arguments": {"amount": 5}}]})
-    with hosted(tmp_path, practice_model, app=APP, WRONG="twice") as host:
+    with running_host(tmp_path, practice_model, app=APP, WRONG="twice") as host:
         refused = host.run("Helper", {"message": "Pay 5"})
         assert refused.status_code >= 400
         assert "'pay' was made a tool twice" in refused.text

@@ -80,7 +80,7 @@ def test_agents_of_openai_agents_finish(
         "PYTHONPATH": str(packages),
         "FUNCTIONS_HOST_ALWAYS_REPLAY": always_replay,
     }
-    practice_model.forget()
+    practice_model.reset()
     host = start_host("openai_agents", folder, env=environment)
     practice_model.plan({"text": "one"}, {"text": "two"}, {"text": "three"})
     assert host.result("relay", "zero") == "three"

@@ -56,24 +56,24 @@ OF_THE_HOST = {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "functions_host.web.body_lim
 CONNECTIONS = "functions_host/web/test_connection_limits.py"
 SMALL = "functions_host/web/test_small_limits.py"
 LIMITS = "durable_agent_host/test_scenarios_limits.py"
-ANSWERS = "durable_agent_host/test_scenarios_odd_answers.py"
+RESPONSES = "durable_agent_host/test_scenarios_odd_answers.py"
 MODELS = "durable_agent_host/test_scenarios_bounded_model.py"
 SENT = f"{LIMITS}::test_what_is_sent_is_taken_up_to_its_limit"
 SCHEMAS = "durable_agent_host/turn/test_answer_schema.py"
 TRIED = {
-    "`response_format` of a turn": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_refused",
-    "objects in a `response_format`": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_refused",
+    "`response_format` of a turn": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_rejected",
+    "objects in a `response_format`": f"{SCHEMAS}::test_a_schema_that_is_too_deep_or_too_long_is_rejected",
     "time to check an answer against its `response_format`": (
         "durable_agent_host/test_scenarios_turns.py::test_a_schema_that_takes_for_ever_holds_nobody_else_up"
     ),
     "body of any request": f"{CONNECTIONS}::test_a_body_that_is_allowed_arrives",
-    "URL of a request": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
-    "headers of a request, together": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
-    "headers of a request": f"{CONNECTIONS}::test_a_head_is_taken_up_to_its_limits",
+    "URL of a request": f"{CONNECTIONS}::test_a_head_is_accepted_up_to_its_limits",
+    "headers of a request, together": f"{CONNECTIONS}::test_a_head_is_accepted_up_to_its_limits",
+    "headers of a request": f"{CONNECTIONS}::test_a_head_is_accepted_up_to_its_limits",
     "time until the headers are complete": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
     "bytes of a body in a second": f"{CONNECTIONS}::test_who_sends_nothing_more_is_let_go",
     "requests waiting on one connection for earlier answers": (
-        f"{CONNECTIONS}::test_who_sends_requests_without_end_is_held_back"
+        f"{CONNECTIONS}::test_a_client_that_sends_endless_requests_is_throttled"
     ),
     "time during which a client reads nothing of its answer": f"{SMALL}::test_who_does_not_read_its_answer_is_cut_off",
     "data after a refusal, or after an answer that ends the connection": (
@@ -143,10 +143,10 @@ TRIED = {
     "tool calls of one answer": f"{MODELS}::test_hundreds_of_calls_at_once_run_no_tool",
     "arguments of a tool call": f"{MODELS}::test_gigantic_arguments_run_no_tool",
     "levels of JSON in the arguments of a tool call": (
-        f"{ANSWERS}::test_arguments_of_many_levels_leave_the_conversation_whole"
+        f"{RESPONSES}::test_arguments_of_many_levels_leave_the_conversation_whole"
     ),
     "levels of JSON in an answer of a model, other than in texts": (
-        f"{ANSWERS}::test_arguments_that_are_no_text_and_have_no_room_fail_the_turn"
+        f"{RESPONSES}::test_arguments_that_are_no_text_and_have_no_room_fail_the_turn"
     ),
     "result of a tool call": f"{MODELS}::test_a_gigantic_result_is_not_for_the_model",
 }

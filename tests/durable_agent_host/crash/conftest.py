@@ -11,7 +11,7 @@ from tests.kit import PracticeModel
 @pytest.fixture(scope="session")
 def baselines(practice_model: PracticeModel, tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseResult]:
     """What each scenario tells when nothing is killed; the oracle has nothing to say against it."""
-    practice_model.forget()  # what other tests of the worker asked
+    practice_model.reset()  # what other tests of the worker asked
     site = Site(tmp_path_factory.mktemp("undisturbed"), practice_model)
     try:
         cases = {name: Case(site, name).run() for name in SCENARIOS}

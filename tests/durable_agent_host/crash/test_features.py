@@ -86,7 +86,7 @@ def feature_baselines(practice_model: PracticeModel, tmp_path_factory: pytest.Te
 @pytest.mark.skipif(IS_LONG, reason="the whole has these")
 def test_kills_with_all_features(practice_model: PracticeModel, feature_baselines: Baselines, tmp_path: Path):
     """With everything on, and with one thing alone, killed at drawn points: as undisturbed, and nothing is leaked."""
-    practice_model.forget()
+    practice_model.reset()
     chance = chooser("crash points with features")
     points = [chance.choice(RESERVED), chance.choice(CLEANUP_POINTS), *chance.sample([*JOURNAL_POINTS, *ENGINE], 2)]
     plans = draw(chance, ALL, points)
