@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.house.installed import needed_by
+from tests.house.distributions import needed_by
 from tests.house.source import PACKAGES, ROOT, SHARED
 from tests.processes import Server
 

@@ -124,7 +124,7 @@ async def test_a_changed_piece_is_found(pieces, size):
     assert await store.get(NAMESPACE, sound) == {name: expected_blobs[name] for name in sound}
 
 
-async def test_namespaces_are_listed_once(pieces):
+async def test_each_namespace_is_returned_once(pieces):
     """A home with pieces, with a holder, or with both is listed once, and is gone with the last of them."""
     store = pieces.store()
     assert await list_namespaces(store) == []

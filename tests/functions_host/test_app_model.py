@@ -43,7 +43,7 @@ def test_start_lists_the_functions(model: Host):
     """After the ready line there is one line per function, with methods and URL or with the trigger."""
     lines = [line.strip() for line in model.output[1:13]]
     assert f"guarded: [GET] {model.url}/api/guarded" in lines
-    assert f"place_order: [POST] {model.url}/api/orders/{{name}}" in lines
+    assert f"create_order: [POST] {model.url}/api/orders/{{name}}" in lines
     assert "pack: activityTrigger" in lines
     assert "yearly: timerTrigger 0 0 0 1 1 *" in lines
     assert f"add_numbers: mcpToolTrigger add at {model.url}/runtime/webhooks/mcp" in lines
@@ -238,7 +238,7 @@ def test_mcp_introduces_itself(model: Host):
     assert model.send("POST", "/runtime/webhooks/mcp", notification).status == 406
 
 
-def test_mcp_tools_can_be_listed_and_called(model: Host):
+def test_mcp_tools_can_be_found_and_called(model: Host):
     """A tool has its schema; required arguments are checked; a failure is a result that says so."""
     tools = {tool["name"]: tool for tool in ask(model, "tools/list")[0]["result"]["tools"]}
     assert tools["add"]["description"] == "Add two numbers."

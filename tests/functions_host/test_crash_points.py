@@ -126,7 +126,7 @@ def read_total(driver: Driver) -> int:
 
 @pytest.mark.sweep
 @pytest.mark.timeout(1200)
-def test_every_crash_point_ends_like_a_run_without_a_crash(start_host: StartHost, tmp_path: Path):
+def test_every_crash_point_has_the_result_of_a_run_without_a_crash(start_host: StartHost, tmp_path: Path):
     """A kill before or after any commit or call changes nothing in what there is in the end."""
 
     def run(plan: str) -> tuple[str, int, dict[str, Any]]:

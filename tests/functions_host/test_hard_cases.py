@@ -48,7 +48,7 @@ def test_an_instance_runs_until_its_activities_and_timers_are_done(host: Host, f
     assert (status["runtimeStatus"], status["output"]) == expected
 
 
-def test_cancelled_timers_and_open_waits_do_not_delay_the_end(host: Host):
+def test_cancelled_timers_and_pending_events_do_not_delay_the_end(host: Host):
     """A cancelled timer and a wait for an event let the instance end."""
     instance_id = host.run("leaves_open", {"seconds": 0.2, "timer": 60, "cancel": True, "fail": False})
     assert host.wait(instance_id)["output"] == "at once"

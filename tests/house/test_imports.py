@@ -290,7 +290,7 @@ def _effects(module: Module) -> list[str]:
 
 
 @pytest.mark.parametrize("sdk", ALLOWED_PACKAGES)
-def test_a_third_party_package_is_imported_in_one_place(sdk):
+def test_a_third_party_package_is_imported_by_one_package(sdk):
     """What a library's next version changes is changed in one place."""
     wrong: list[str] = []
     used = False

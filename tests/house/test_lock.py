@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from scripts.supply.locks import read_lock
-from tests.house.installed import needed_by
+from tests.house.distributions import needed_by
 from tests.house.source import ROOT, modules
 
 LOCKS = {"constraints.txt": "durable-agent-host[dev]", "requirements.txt": "durable-agent-host"}

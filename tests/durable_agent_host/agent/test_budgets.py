@@ -40,7 +40,7 @@ def test_an_agent_without_a_journal_has_no_budget_of_its_own():
     app.add_agent(Silent())  # type: ignore[arg-type]
 
 
-def test_a_model_has_the_price_of_its_longest_matching_prefix():
+def test_a_model_has_the_price_of_its_most_specific_prefix():
     """A dated version has its model's price; an unknown model the one of ``*``, or the dearest."""
     prices = {"gpt-5": Price(1, 10), "gpt-5-mini": Price(0.2, 2)}
     assert price_of(prices, "gpt-5-mini-2025-08-07") == prices["gpt-5-mini"]

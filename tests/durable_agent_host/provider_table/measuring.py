@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent_framework import AgentSession, Content
+from agent_framework import AgentSession, Content, tool
 
 from durable_agent_host.model.provider_item import PART_OF, STAMP
 from tests.durable_agent_host.provider_lab import KINDS, ProviderLab
@@ -64,13 +64,14 @@ def probe_arguments(block: str, value: str) -> Probe:
     return Probe(block, value, ((call,), ({"text": "Done."},)))
 
 
-def note(text: str) -> str:
+@tool(name="note")
+def count_characters(text: str) -> str:
     """Take a note."""
     return f"noted {len(text)} characters"
 
 
 def _lab(test_probe: Probe) -> ProviderLab:
-    lab = ProviderLab(tools=[note])
+    lab = ProviderLab(tools=[count_characters])
     lab.plan(*({"items": list(items)} for items in test_probe.steps))
     return lab
 

@@ -193,7 +193,7 @@ def test_waiting_for_completion(host: Host):
     assert (answer.status, answer.json) == (200, "Hello Ulm")
 
 
-def test_entities_can_be_signalled_read_and_listed(host: Host):
+def test_entities_can_be_signalled_read_and_queried(host: Host):
     """State survives between operations; what was destructed does not exist."""
     key = fresh("Key")
     assert call(host, "read_entity_state", ["counter", key]) == [False, None]

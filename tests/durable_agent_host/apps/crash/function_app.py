@@ -47,7 +47,8 @@ def leave_line(name: str, line: str) -> None:
         os.close(file)
 
 
-def note(line: str, secret: str = "") -> str:
+@tool(name="note")
+def write_line(line: str, secret: str = "") -> str:
     """Note a line; says nothing about being run twice."""
     time.sleep(PAUSE_SECONDS)
     leave_line("note", line)
@@ -98,7 +99,7 @@ def brood(line: str, secret: str = "") -> str:
     return "told to stop" if call is not None and call.cancelled.wait(MAX_WAIT_SECONDS) else "nobody cancelled"
 
 
-TOOLS = [note, again, careful, pay, linger, brood]
+TOOLS = [write_line, again, careful, pay, linger, brood]
 PROCESS = {"x-process": str(os.getpid())}
 """Header by which the model's log tells the lives of the host apart."""
 URL = os.environ["OPENAI_BASE_URL"]

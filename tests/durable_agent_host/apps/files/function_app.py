@@ -98,8 +98,9 @@ def ask_by_hand(context):
     return (yield context.call_sub_orchestrator("agent_turn", context.get_input()))
 
 
+@app.function_name("look")
 @app.orchestration_trigger(context_name="context")
-def look(context):
+def show_picture(context):
     """Show a picture to an agent, and wait for the answer or not."""
     agent = app.get_agent(context, "Reader")
     session = agent.create_session(session_id=context.get_input()["session_id"])

@@ -21,6 +21,7 @@ from agent_framework import (
     WorkflowExecutor,
     handler,
     response_handler,
+    tool,
 )
 from azure.durable_functions import EntityId
 
@@ -129,7 +130,8 @@ def transfer(amount: float) -> str:
     return f"transferred {amount}"
 
 
-def remember(ctx: FunctionInvocationContext, text: str) -> Content:
+@tool(name="remember")
+def save_value(ctx: FunctionInvocationContext, text: str) -> Content:
     """Parse a text, keep the value in the session's state, and give both back."""
     ctx.session.state["value"] = json.loads(text)
     return Content.from_text(text, additional_properties={"value": json.loads(text)})
@@ -142,7 +144,7 @@ def recall(ctx: FunctionInvocationContext) -> dict[str, Any]:
 
 agents: list[Any] = [Echo()]
 if "OPENAI_API_KEY" in os.environ:
-    tools = [pay, lend, transfer, remember, recall]
+    tools = [pay, lend, transfer, save_value, recall]
     client = chat_client_from_environment()
     agents.append(Agent(client, "Pay.", name="Payer", tools=tools, default_options={"store": False}))
 shouting = WorkflowBuilder(name="shouting", start_executor=Asks(id="asks")).build()
@@ -199,6 +201,6 @@ async def start_any(req: func.HttpRequest, durable) -> func.HttpResponse:
 
 
 @app.route("own", methods=["GET"])
-def own(req: func.HttpRequest) -> str:
+def read_caller(req: func.HttpRequest) -> str:
     """Answer whoever comes: the app's own functions are its own matter."""
     return req.headers.get("x-who", "")

@@ -10,7 +10,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, FileHistoryProvider, HistoryProvider, InMemoryHistoryProvider, Message
+from agent_framework import Agent, FileHistoryProvider, HistoryProvider, InMemoryHistoryProvider, Message, tool
 from agent_framework_azure_cosmos import CosmosHistoryProvider
 from azure.durable_functions import EntityId
 
@@ -48,7 +48,8 @@ async def dawdle(text: str) -> str:
     return text
 
 
-def note(text: str) -> str:
+@tool(name="note")
+def write_text(text: str) -> str:
     """Note a text."""
     return f"noted {text}"
 
@@ -58,7 +59,7 @@ client = chat_client_from_environment()
 
 def build_agent(name: str, *providers: HistoryProvider) -> Agent:
     """An agent with a history of its own."""
-    tools = [note, dawdle]
+    tools = [write_text, dawdle]
     return Agent(client, name=name, context_providers=providers, tools=tools, default_options={"store": False})
 
 

@@ -27,7 +27,8 @@ def trace(line: str) -> None:
         ledger.write(line + "\n")
 
 
-def note(text: str) -> str:
+@tool(name="note")
+def write_text(text: str) -> str:
     """Note a text."""
     trace(text)
     return f"noted {text}"
@@ -172,7 +173,7 @@ class PlainAgain(Plain):
 
 
 TOOLS: list[Any] = [
-    note,
+    write_text,
     linger,
     dawdle,
     stall,
@@ -192,7 +193,7 @@ TOOLS: list[Any] = [
 
 client = chat_client_from_environment()
 thinking = OpenAIChatClient(model="practice-reasoning", api_key="practice", base_url=os.environ.get("OPENAI_BASE_URL"))
-inner = Agent(client, "Help.", name="inner", description="Helps.", tools=[note], default_options={"store": False})
+inner = Agent(client, "Help.", name="inner", description="Helps.", tools=[write_text], default_options={"store": False})
 booker = Agent(client, "Book.", name="booker", tools=[book], default_options={"store": False})
 delegate = Agent(client, "Pass on.", name="passing", tools=[booker.as_tool()], default_options={"store": False})
 

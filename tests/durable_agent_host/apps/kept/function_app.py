@@ -30,7 +30,7 @@ app = DurableAgentApp(
 
 
 @app.route(route="kept", auth_level=func.AuthLevel.ANONYMOUS)
-def kept(req: func.HttpRequest) -> func.HttpResponse:
+def count_messages(req: func.HttpRequest) -> func.HttpResponse:
     """Count the messages that are alive when there is no garbage."""
     del req
     gc.collect()

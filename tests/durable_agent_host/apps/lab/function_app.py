@@ -8,7 +8,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "src"))
 
-from agent_framework import Agent, AgentResponse, Message
+from agent_framework import Agent, AgentResponse, Message, tool
 from agent_framework_openai import OpenAIChatClient
 from azure.durable_functions import EntityId
 
@@ -23,7 +23,8 @@ def charge(amount: float) -> str:
     return f"charged {amount}"
 
 
-def look_up(city: str) -> str:
+@tool(name="look_up")
+def find_city(city: str) -> str:
     """Tell the weather of a city."""
     return f"rain in {city}"
 
@@ -90,8 +91,8 @@ app = DurableAgentApp(
         Raising(),
         Agent(client, "Charge with the tool.", name="Ledger", tools=[charge], default_options={"store": False}),
         Agent(client, "Talk.", name="Kept"),
-        Agent(thinking, "Think.", name="Thinker", tools=[look_up], default_options={"store": False}),
-        Agent(thinking, "Think.", name="KeptThinker", tools=[look_up]),
+        Agent(thinking, "Think.", name="Thinker", tools=[find_city], default_options={"store": False}),
+        Agent(thinking, "Think.", name="KeptThinker", tools=[find_city]),
         Agent(unreachable, "Talk.", name="Unreachable"),
     ],
     entity_class=SeededEntity,

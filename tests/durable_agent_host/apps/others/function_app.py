@@ -39,18 +39,18 @@ def linger(text: str = "") -> str:
     return f"lingered {text}"
 
 
-def look_up(word: str = "") -> str:
+def find_word(word: str = "") -> str:
     """Look a word up."""
     write_call("look_up", word=word)
     return f"found {word}"
 
 
 approved_lookup = FunctionTool(
-    name="look_up", description="Look a word up.", func=look_up, approval_mode="always_require"
+    name="look_up", description="Look a word up.", func=find_word, approval_mode="always_require"
 )
 tools = [
     convert,
-    look_up,
+    tool(find_word, name="look_up"),
     durable_tool(FunctionTool(name="linger", func=linger, description="Linger."), idempotent=True),
 ]
 gemini = Client(api_key="practice", http_options={"base_url": SERVICE})
@@ -58,7 +58,12 @@ app = DurableAgentApp(
     agents=[
         Agent(AnthropicClient(model="m", api_key="practice", base_url=SERVICE), "Help.", name="Claude", tools=tools),
         Agent(GeminiChatClient(model="m", client=gemini), "Help.", name="Gemini", tools=tools),
-        Agent(GeminiChatClient(model="m", client=gemini), "Help.", name="Searcher", tools=[look_up]),
+        Agent(
+            GeminiChatClient(model="m", client=gemini),
+            "Help.",
+            name="Searcher",
+            tools=[tool(find_word, name="look_up")],
+        ),
         Agent(GeminiChatClient(model="m", client=gemini), "Help.", name="Asker", tools=[approved_lookup]),
         Agent(
             OpenAIChatCompletionClient(model="m", api_key="practice", base_url=SERVICE + "/v1"),

@@ -20,7 +20,8 @@ def trace(line: str) -> None:
         ledger.write(line + "\n")
 
 
-def note(text: str) -> str:
+@tool(name="note")
+def write_text(text: str) -> str:
     """Note a text."""
     trace(f"note {text}")
     return f"noted {text}"
@@ -35,7 +36,7 @@ def pay(amount: float) -> str:
 
 app = df.DFApp(http_auth_level=func.AuthLevel.ANONYMOUS)
 writer = Agent(
-    chat_client_from_environment(), "Write.", name="Writer", tools=[note, pay], default_options={"store": False}
+    chat_client_from_environment(), "Write.", name="Writer", tools=[write_text, pay], default_options={"store": False}
 )
 
 

@@ -35,20 +35,20 @@ def trace(line: str) -> None:
         ledger.write(line + "\n")
 
 
-def remember(ctx: FunctionInvocationContext, word: str) -> str:
+def save_word(ctx: FunctionInvocationContext, word: str) -> str:
     """Remember a word."""
     ctx.session.state.setdefault("words", []).append(word)
     trace(f"remember {word}")
     return f"I know {len(ctx.session.state['words'])} words."
 
 
-async def remember_late(ctx: FunctionInvocationContext, word: str, seconds: float) -> str:
+async def save_word_late(ctx: FunctionInvocationContext, word: str, seconds: float) -> str:
     """Remember a word after some seconds."""
     await asyncio.sleep(seconds)
-    return remember(ctx, word)
+    return save_word(ctx, word)
 
 
-def forget(ctx: FunctionInvocationContext) -> str:
+def clear_state(ctx: FunctionInvocationContext) -> str:
     """Forget all words."""
     ctx.session.state.pop("words", None)
     return "Forgotten."
@@ -122,7 +122,13 @@ state_agent = Agent(
     client,
     "Remember.",
     name="Keeper",
-    tools=[remember, remember_late, forget, hide, publish],
+    tools=[
+        tool(save_word, name="remember"),
+        tool(save_word_late, name="remember_late"),
+        tool(clear_state, name="forget"),
+        hide,
+        publish,
+    ],
     middleware=[count_calls, count_questions],
     context_providers=[Visits()],
     default_options={"store": False},

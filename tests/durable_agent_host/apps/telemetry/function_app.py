@@ -21,7 +21,8 @@ if "NO_TELEMETRY" not in os.environ:
 
 
 @durable_tool(idempotent=True)
-def note(text: str) -> str:
+@tool(name="note")
+def write_text(text: str) -> str:
     """Note a text."""
     return f"noted {text}"
 
@@ -39,7 +40,7 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-agent = Agent(chat_client_from_environment(), "Use your tools.", name="Traced", tools=[note, linger, pay])
+agent = Agent(chat_client_from_environment(), "Use your tools.", name="Traced", tools=[write_text, linger, pay])
 app = DurableAgentApp(agents=[agent], enable_mcp_tool_trigger=True)
 
 

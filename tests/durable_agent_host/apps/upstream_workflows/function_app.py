@@ -32,7 +32,7 @@ else:
 
 
 @dataclass
-class Counted:
+class Count:
     """What a counter found."""
 
     name: str
@@ -96,19 +96,19 @@ async def route(text: str, ctx: WorkflowContext[str]) -> None:
 
 
 @executor(id="words")
-async def words(text: str, ctx: WorkflowContext[Counted]) -> None:
+async def word_counter(text: str, ctx: WorkflowContext[Count]) -> None:
     """Count words."""
-    await ctx.send_message(Counted("words", len(text.split()), text))
+    await ctx.send_message(Count("words", len(text.split()), text))
 
 
 @executor(id="letters")
-async def letters(text: str, ctx: WorkflowContext[Counted]) -> None:
+async def letters(text: str, ctx: WorkflowContext[Count]) -> None:
     """Count letters."""
-    await ctx.send_message(Counted("letters", len(text), text))
+    await ctx.send_message(Count("letters", len(text), text))
 
 
 @executor(id="gather")
-async def gather(counts: list[Counted], ctx: WorkflowContext[str]) -> None:
+async def gather(counts: list[Count], ctx: WorkflowContext[str]) -> None:
     """Wait for all counters, and ask the agents."""
     found = ", ".join(f"{count.name} {count.count}" for count in sorted(counts, key=lambda count: count.name))
     await ctx.send_message(f"{counts[0].text} ({found})")
@@ -122,16 +122,16 @@ async def combine(analyses: list[AgentExecutorResponse], ctx: WorkflowContext[st
 
 
 @executor(id="statistics")
-async def statistics(text: str, ctx: WorkflowContext[Counted]) -> None:
+async def statistics(text: str, ctx: WorkflowContext[Count]) -> None:
     """Count what the agents said, beside the agent that sums it up."""
-    await ctx.send_message(Counted("statistics", len(text), text))
+    await ctx.send_message(Count("statistics", len(text), text))
 
 
 class Report(Executor):
     """Takes answers of agents and counters alike."""
 
     @handler
-    async def write(self, analyses: list[AgentExecutorResponse | Counted], ctx: WorkflowContext[Never, str]) -> None:
+    async def write(self, analyses: list[AgentExecutorResponse | Count], ctx: WorkflowContext[Never, str]) -> None:
         """Write the report."""
         lines = [
             f"{analysis.executor_id}: {analysis.agent_response.text}"
@@ -148,8 +148,8 @@ summary = Agent(client, "You sum up.", name="summary")
 report = Report(id="report")
 parallel = (
     WorkflowBuilder(name="parallel", start_executor=route)
-    .add_fan_out_edges(route, [words, letters])
-    .add_fan_in_edges([words, letters], gather)
+    .add_fan_out_edges(route, [word_counter, letters])
+    .add_fan_in_edges([word_counter, letters], gather)
     .add_fan_out_edges(gather, [mood, keywords])
     .add_fan_in_edges([mood, keywords], combine)
     .add_fan_out_edges(combine, [summary, statistics])

@@ -60,8 +60,9 @@ def breaks_once(context):
     return [square, needs_result]
 
 
+@app.function_name("waits")
 @app.orchestration_trigger(context_name="context")
-def waits(context):
+def wait_for_go(context):
     event = yield context.wait_for_external_event("Go")
     return event
 

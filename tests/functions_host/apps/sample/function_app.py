@@ -152,8 +152,9 @@ def chain(context):
     return order["steps"]
 
 
+@app.function_name("told_early")
 @app.orchestration_trigger(context_name="context")
-def told_early(context):
+def notify_early(context):
     url, seen = context.get_input()
 
     def write_status():
@@ -224,8 +225,9 @@ def parent(context):
         return [first, ids == [f"{context.instance_id}-named", context.instance_id], str(error).split(" \n ")[0]]
 
 
+@app.function_name("waits_for_child")
 @app.orchestration_trigger(context_name="context")
-def waits_for_child(context):
+def await_child(context):
     try:
         yield context.call_sub_orchestrator("race", 60, context.get_input())
     except Exception as error:

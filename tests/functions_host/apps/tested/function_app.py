@@ -35,10 +35,10 @@ def order(context: df.DurableOrchestrationContext):
     return {"parcel": parcel, "left": left, "waited": str(context.current_utc_datetime - started_at)}
 
 
-@app.activity_trigger(input_name="what")
-def pack(what: dict) -> str:
-    packed_skus.append(what["sku"])
-    return f"{what['count']} {what['sku']}"
+@app.activity_trigger(input_name="item")
+def pack(item: dict) -> str:
+    packed_skus.append(item["sku"])
+    return f"{item['count']} {item['sku']}"
 
 
 @app.entity_trigger(context_name="context")
@@ -73,7 +73,7 @@ def fails_at_first(failures: int) -> int:
 
 @app.route(route="orders", methods=["POST"])
 @app.durable_client_input(client_name="client")
-async def place(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> func.HttpResponse:
+async def create_order(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> func.HttpResponse:
     instance_id = await client.start_new("order", client_input=req.get_json())
     return client.create_check_status_response(req, instance_id)
 

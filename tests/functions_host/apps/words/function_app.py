@@ -70,8 +70,9 @@ def everything(context: df.DurableOrchestrationContext):
     return [notes, children, event_text]
 
 
+@app.function_name("waits")
 @app.orchestration_trigger(context_name="context")
-def waits(context: df.DurableOrchestrationContext):
+def wait_a_day(context: df.DurableOrchestrationContext):
     """Wait for a day, in the midst of work, with the text at hand."""
     yield context.call_activity("repeat", context.get_input())
     yield context.create_timer(context.current_utc_datetime + timedelta(days=1))

@@ -31,8 +31,9 @@ async def awaited(req: func.HttpRequest):
     return "after a while"
 
 
+@app.function_name("named")
 @app.route(binding_arg_name="answer")
-def named(req: func.HttpRequest, answer: func.Out[func.HttpResponse]):
+def set_by_name(req: func.HttpRequest, answer: func.Out[func.HttpResponse]):
     answer.set(func.HttpResponse("by name", status_code=201, headers={"x-named": "yes"}))
 
 
@@ -89,8 +90,9 @@ def missing(req: func.HttpRequest):
     return func.HttpResponse("not here", status_code=404)
 
 
+@app.function_name("moved")
 @app.route()
-def moved(req: func.HttpRequest):
+def redirect(req: func.HttpRequest):
     return func.HttpResponse(status_code=302, headers={"location": f"page?code={req.params.get('code')}"})
 
 
@@ -137,8 +139,9 @@ def mirror(req: func.HttpRequest) -> func.HttpResponse:
     return func.HttpResponse(body, headers={"x-size": str(len(body))}, mimetype=req.headers.get("content-type"))
 
 
+@app.function_name("told_context")
 @app.route()
-def told_context(req: func.HttpRequest, context: func.Context):
+def show_context(req: func.HttpRequest, context: func.Context):
     fields = {
         "name": context.function_name,
         "folder": context.function_directory,
