@@ -166,7 +166,7 @@ async def test_an_attempt_that_never_started_is_fenced(backend):
 async def test_attempts_that_hammer_do_not_interleave(backend):
     """While attempts overtake each other, each one's entries stand behind its beginning only, and none is lost."""
     log_id = new_id()
-    texts_by_offset: dict[str, int] = {}
+    offsets: dict[str, int] = {}
 
     async def write(number: int) -> None:
         log = backend.log()
@@ -175,7 +175,7 @@ async def test_attempts_that_hammer_do_not_interleave(backend):
         try:
             for count in range(30):
                 name = f"{attempt}:{count}"
-                texts_by_offset[name] = await log.append(log_id, [delta(name), delta(name)], attempt=attempt)
+                offsets[name] = await log.append(log_id, [delta(name), delta(name)], attempt=attempt)
         except FencedError:
             pass
 
@@ -192,9 +192,9 @@ async def test_attempts_that_hammer_do_not_interleave(backend):
         assert record.attempt == current
     assert current == 5
     assert len(texts(records)) == len(set(texts(records))) * 2
-    for name, offset in texts_by_offset.items():
+    for name, offset in offsets.items():
         assert texts(records[offset : offset + 2]) == [name, name]
-    assert f"{current}:29" in texts_by_offset
+    assert f"{current}:29" in offsets
 
 
 async def test_records_of_all_writers_of_an_attempt_are_read(backend):
