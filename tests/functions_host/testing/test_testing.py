@@ -79,7 +79,7 @@ def test_an_orchestration_without_a_pending_timer_is_reported(shop: AppUnderTest
     app = df.DFApp()
 
     @app.orchestration_trigger(context_name="context")
-    def wait_for_event(context):
+    def waits(context):
         yield context.wait_for_external_event("never")
 
     with pytest.raises(StuckError, match="such as an event"):
